@@ -1,0 +1,129 @@
+"""Every name that Surreal uses in Redis. No other file contains one.
+
+`R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream).
+Braces are hash tags: all keys of a shard, and all keys of a policy, live in one slot of a Redis Cluster.
+
+| key | type | content | written by | read by | lifetime |
+|---|---|---|---|---|---|
+| `surreal:{R:sS}:stream` | stream | one entry a chunk: fields `id`, `head`, `table` | append script | PointerQueue | until evicted |
+| `surreal:{R:sS}:block:ID` | string | observation rows of chunk ID | append script | PointerQueue | until evicted |
+| `surreal:{R:sS}:meta` | hash | `epoch`, `mode`, `steps`, `live_steps`, `live_bytes`, `chunks`, `max_bytes`, `contract` | all scripts | all | the run |
+| `surreal:{R:sS}:seq:SENDER` | string | last sequence number stored from a sender's incarnation | append script | append script | 1 h after use |
+| `surreal:{R:sS}:lease` | string | token of the replay that owns the stream | evict script | evict script | seconds, renewed |
+| `surreal:{R:sS}:credit` | string | env steps the limiter lets in, in total | evict script | append script | seconds, renewed |
+| `surreal:{R:pP}:params` | hash | `version`, `epoch`, `message`, `parts`, `data` | publish script | TorchListener | the run |
+| `surreal:{R:pP}:part:V:I` | string | part I of the parameters of version V, when they are large | TorchBroadcaster | TorchListener | until the next version but one |
+| `surreal:{R:pP}:lease` | string | token of the learner that publishes | publish script | publish script | seconds, renewed |
+| `surreal:{R:pP}:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |
+| `surreal:{R:pP}:notice` | channel | the version just published | publish script | TorchListener | - |
+| `surreal:{R}:config` | string | the shared part of the run's configuration, JSON | first process | every process | the run |
+| `surreal:{R}:processes` | hash | process id -> heartbeat, JSON | every process | launcher, status, learner | the run |
+| `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000 |
+| `surreal:{R}:stop` | string | why the run ends | launcher, `surreal stop` | every process | the run |
+| `surreal:runs` | hash | run id -> creation time and title, JSON | first process | `surreal status` | until the run is deleted |
+
+Nothing ever calls FLUSHALL; `RedisClient.delete_run` removes the keys of one run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RUNS = "surreal:runs"
+
+
+@dataclass(frozen=True)
+class ShardKeys:
+    """Names of one shard of a run's replay."""
+
+    run: str
+    shard: int = 0
+
+    @property
+    def _base(self) -> str:
+        return f"surreal:{{{self.run}:s{self.shard}}}"
+
+    @property
+    def stream(self) -> str:
+        return f"{self._base}:stream"
+
+    @property
+    def meta(self) -> str:
+        return f"{self._base}:meta"
+
+    @property
+    def lease(self) -> str:
+        return f"{self._base}:lease"
+
+    @property
+    def credit(self) -> str:
+        return f"{self._base}:credit"
+
+    @property
+    def block_prefix(self) -> str:
+        return f"{self._base}:block:"
+
+    def block(self, chunk_id: str) -> str:
+        return self.block_prefix + chunk_id
+
+    def seq(self, sender: str) -> str:
+        return f"{self._base}:seq:{sender}"
+
+
+@dataclass(frozen=True)
+class PolicyKeys:
+    """Names of one policy's parameters."""
+
+    run: str
+    policy: str = "default"
+
+    @property
+    def _base(self) -> str:
+        return f"surreal:{{{self.run}:p{self.policy}}}"
+
+    @property
+    def params(self) -> str:
+        return f"{self._base}:params"
+
+    @property
+    def lease(self) -> str:
+        return f"{self._base}:lease"
+
+    @property
+    def contract(self) -> str:
+        return f"{self._base}:contract"
+
+    @property
+    def notice(self) -> str:
+        return f"{self._base}:notice"
+
+    def part(self, version: int | str, index: int) -> str:
+        return f"{self._base}:part:{version}:{index}"
+
+
+@dataclass(frozen=True)
+class RunKeys:
+    """Names that belong to the run as a whole."""
+
+    run: str
+
+    @property
+    def config(self) -> str:
+        return f"surreal:{{{self.run}}}:config"
+
+    @property
+    def processes(self) -> str:
+        return f"surreal:{{{self.run}}}:processes"
+
+    @property
+    def log(self) -> str:
+        return f"surreal:{{{self.run}}}:log"
+
+    @property
+    def stop(self) -> str:
+        return f"surreal:{{{self.run}}}:stop"
+
+
+def run_pattern(run: str) -> tuple[str, str]:
+    """SCAN patterns that match every key of a run (run ids contain no glob characters)."""
+    return f"surreal:{{{run}}}:*", f"surreal:{{{run}:*"

@@ -1,0 +1,59 @@
+-- What the owner of a stream does in one step: renew its lease, grant credit, set the bound, remove the oldest chunks.
+--
+-- KEYS  1 stream  2 meta (hash)  3 lease  4 credit   5... blocks of the chunks to remove
+-- ARGV  1 token of the owner     2 lease, ms (0: give it up)
+--       3 epoch to use if the shard has none
+--       4 env steps the limiter lets in, in total, or ''      5 life of that credit, ms
+--       6 bound of the stream, bytes                          7 samples drawn so far
+--       8 env steps to add if this shard was never counted up (after Redis was emptied)
+--       then for each block: entry id, own steps, accounted bytes
+-- Returns {status, epoch, env steps, live steps, live bytes, removed chunks, samples stored before}; status 'ok' or 'held'.
+--
+-- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script go on at maxmemory.
+redis.call('PERSIST', KEYS[2])
+local holder = redis.call('GET', KEYS[3])
+if holder and holder ~= ARGV[1] then
+  return {'held', holder, 0, 0, 0, 0, 0}
+end
+if tonumber(ARGV[2]) > 0 then
+  redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
+else
+  redis.call('UNLINK', KEYS[3])
+end
+
+local removed, steps, bytes = 0, 0, 0
+local arg = 9
+for key = 5, #KEYS do
+  redis.call('UNLINK', KEYS[key])
+  if redis.call('XDEL', KEYS[1], ARGV[arg]) == 1 then
+    removed = removed + 1
+    steps = steps + tonumber(ARGV[arg + 1])
+    bytes = bytes + tonumber(ARGV[arg + 2])
+  end
+  arg = arg + 3
+end
+if removed > 0 then
+  redis.call('HINCRBY', KEYS[2], 'live_steps', -steps)
+  redis.call('HINCRBY', KEYS[2], 'live_bytes', -bytes)
+end
+
+local meta = redis.call('HMGET', KEYS[2], 'epoch', 'counted', 'samples')
+local epoch = meta[1]
+if not epoch then
+  epoch = ARGV[3]
+  redis.call('HSET', KEYS[2], 'epoch', epoch, 'mode', 'window')
+end
+if not meta[2] then
+  redis.call('HINCRBY', KEYS[2], 'steps', ARGV[8])
+  redis.call('HSET', KEYS[2], 'counted', '1')
+end
+redis.call('HSET', KEYS[2], 'max_bytes', ARGV[6])
+if ARGV[7] ~= '' then
+  redis.call('HSET', KEYS[2], 'samples', ARGV[7])
+end
+if ARGV[4] ~= '' then
+  redis.call('SET', KEYS[4], ARGV[4], 'PX', ARGV[5])
+end
+local now = redis.call('HMGET', KEYS[2], 'steps', 'live_steps', 'live_bytes')
+return {'ok', epoch, tonumber(now[1] or '0'), tonumber(now[2] or '0'), tonumber(now[3] or '0'), removed,
+        tonumber(meta[3] or '0')}

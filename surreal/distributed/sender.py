@@ -1,0 +1,314 @@
+"""ExpSender: experience from an agent into the Redis replay, in chunks.
+
+Called by the agent loop (`send_batch`, a pool's rows at a time) or by a loop of your own (`send`, a step at a time);
+one sender serves one of the two, from one thread. Steps are copied into a `RowLog`; a chunk leaves when enough steps
+have come or the oldest is too old, in one call to Redis. "Acknowledged" means that this call was executed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.distributed.client import RedisClient
+from surreal.distributed.outbox import Outbox
+from surreal.distributed.row_log import TERMINATED, TRUNCATED, RowLog, extra_specs
+from surreal.distributed.codec import Contract
+from surreal.distributed.stream import Stream
+from surreal.errors import RedisUnavailableError, ReplayFullError
+from surreal.specs import ArraySpec, ObsSpec
+from surreal.types import Action, Obs, StepBatch, StepKind
+
+logger = logging.getLogger(__name__)
+
+_FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)
+_NO_EXTRAS: Mapping[str, NDArray[Any]] = {}
+
+
+class ExpSender:
+    """Gathers steps into chunks and stores them in the replay's stream.
+
+    Args:
+        client: the replay server.
+        chunk_steps: steps (of all environments together) after which a chunk leaves, >= 1. More steps cost fewer
+            calls a step, and make experience older when it arrives.
+        chunk_max_bytes: observation bytes after which a chunk leaves, bytes.
+        max_delay_s: age of the oldest step after which a chunk leaves, s; looked at whenever steps come in, and in
+            `flush_due`.
+        lookahead: steps repeated at the end of a segment, >= 0; learners of this stream may use n-step returns
+            up to n = lookahead + 1.
+        on_full: "wait" while the replay is full or the limiter gives no credit, or "drop" the chunk; both are counted.
+        wait_timeout_s: longest wait for Redis or for room, s.
+        is_limited: whether the samples-per-insert limiter of the learner holds this sender back.
+        max_stream_bytes: bound of the stream as long as no learner has set one and the server has no memory limit.
+        obs_spec, action_spec: what is sent; without them, the first step tells.
+        shard: number of the shard to send to.
+        stop: ends a wait with `StoppedError` when it is set.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        chunk_steps: int = 1024,
+        chunk_max_bytes: int = 1 << 20,
+        max_delay_s: float = 1.0,
+        lookahead: int = 0,
+        on_full: Literal["wait", "drop"] = "wait",
+        wait_timeout_s: float = 300.0,
+        is_limited: bool = False,
+        max_stream_bytes: int = 2 << 30,
+        obs_spec: ObsSpec | None = None,
+        action_spec: ArraySpec | None = None,
+        shard: int = 0,
+        stop: threading.Event | None = None,
+    ) -> None:
+        if chunk_steps < 1 or chunk_max_bytes < 1 or lookahead < 0:
+            raise ValueError("chunk_steps and chunk_max_bytes must be >= 1, and lookahead >= 0")
+        if on_full not in ("wait", "drop"):
+            raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
+        self.outbox = Outbox(Stream(client, shard), drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes)
+        self._chunk_steps = chunk_steps
+        self._chunk_max_bytes = chunk_max_bytes
+        self._max_delay_s = max_delay_s
+        self._lookahead = lookahead
+        self._wait_timeout_s = wait_timeout_s
+        self._is_limited = is_limited
+        self._obs_spec = obs_spec
+        self._action_spec = action_spec
+        self._stop = stop
+        self._log: RowLog | None = None
+        self._flush_rows = chunk_steps
+        self._oldest_s = 0.0
+        self._previous: Obs = None
+        self._unfinished_reward: float | None = None
+
+    # -- a pool's rows ------------------------------------------------------------------------------------------
+
+    def send_batch(self, batch: StepBatch, action: Action) -> None:
+        """Record the rows of a pool and the actions taken in them (those after the LAST rows).
+
+        Raises:
+            ValueError: shapes or columns changed since the first call.
+            ReplayFullError, RedisUnavailableError: a chunk had to leave and could not, for `wait_timeout_s`.
+            ContractError: the stream holds experience of another kind.
+            StoppedError: `stop` was set during a wait.
+        """
+        if batch.closed_ids.size and self._log is not None:
+            self._log.close_slots(batch.closed_ids)
+        if not len(batch.kind):
+            self.flush_due()
+            return
+        if not batch.record.all():
+            batch, action = _recorded(batch, action)
+            if not len(batch.kind):
+                self.flush_due()
+                return
+        log = self._log or self._open(batch, action)
+        if log.length == log.carried:
+            self._oldest_s = time.monotonic()
+        log.append_batch(batch, action)
+        if log.length - log.carried >= self._flush_rows or time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self.flush()
+
+    def _open(self, batch: StepBatch, action: Action) -> RowLog:
+        if self._obs_spec is None:
+            self._obs_spec = ObsSpec.from_obs(_first_row(batch.obs))
+        if self._action_spec is None:
+            actions = np.asarray(action.actions)
+            self._action_spec = ArraySpec("action", actions.shape[1:], actions.dtype)
+        return self._make_log(extra_specs(action.extras))
+
+    # -- a step at a time ---------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        obs: Sequence[Obs],
+        action: Any,
+        reward: float,
+        done: bool,
+        info: Mapping[str, Any] | None = None,
+        *,
+        truncated: bool | None = None,
+        extras: Mapping[str, Any] = _NO_EXTRAS,
+        version: int = -1,
+    ) -> None:
+        """Record one step: `send([obs, new_obs], action, reward, done, info)`.
+
+        A step whose obs is not the new_obs of the step before starts a new segment. `send([obs], ...)` is enough while
+        the next step follows, and when the episode ends in a terminal state.
+
+        Args:
+            obs: [obs, new_obs], or [obs].
+            action: what was done in obs.
+            reward: what came of it.
+            done: whether the episode ended.
+            info: `info["truncated"]` says that the end was a time limit.
+            truncated: the same, in place of info.
+            extras: columns recorded with the step, the same keys in each.
+            version: parameter version that acted, -1 if it is not known.
+
+        Raises:
+            ValueError: shapes changed, or a truncated step has no new_obs to bootstrap from.
+            ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`.
+        """
+        log = self._log or self._open_single(obs[0], action, extras)
+        position = log.length
+        if position + 2 > log.capacity:
+            log.reserve(2)
+        if self._previous is None or obs[0] is not self._previous:
+            position = self._start_row(log, position, obs[0])
+        log.action[position - 1] = action
+        log.version[position - 1] = version
+        for name, value in extras.items():
+            log.extras[name][position - 1] = value
+        if done:
+            if truncated is None:
+                truncated = bool(info.get("truncated", False)) if info else False
+            if len(obs) < 2 and truncated:
+                raise ValueError("a truncated step needs its new_obs to bootstrap from: send([obs, new_obs], ...)")
+            terminated = not truncated or bool(info and info.get("terminated", False))
+            code = _LAST | (TERMINATED if terminated else 0) | (TRUNCATED if truncated else 0)
+        else:
+            code = _MID
+        if done or len(obs) > 1:
+            new_obs = obs[-1]
+            self._put_obs(log, position, new_obs)
+            log.reward[position] = reward
+            log.code[position] = code
+            log.length = position = position + 1
+            self._previous = None if done else new_obs
+        else:
+            # The next step's obs completes this one; until then its reward waits beside the log.
+            self._previous, self._unfinished_reward = None, reward
+        if position - log.carried >= self._flush_rows or time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self.flush()
+
+    def _start_row(self, log: RowLog, position: int, obs: Obs) -> int:
+        """Put obs where it belongs: behind a step that waits for it, at the row that already has it, or as a FIRST row."""
+        if self._unfinished_reward is not None:
+            log.reward[position], log.code[position] = self._unfinished_reward, _MID
+            self._unfinished_reward = None
+        elif self._previous is not None and position and self._is_last_row(log, position, obs):
+            return position
+        else:
+            log.code[position] = _FIRST
+        if position == log.carried:
+            self._oldest_s = time.monotonic()
+        self._put_obs(log, position, obs)
+        log.length = position + 1
+        return position + 1
+
+    def _is_last_row(self, log: RowLog, position: int, obs: Obs) -> bool:
+        leaves = log.contract.obs.flatten(obs)
+        return all(np.array_equal(column[position - 1], leaf) for column, leaf in zip(log.leaves, leaves, strict=True))
+
+    def _put_obs(self, log: RowLog, position: int, obs: Obs) -> None:
+        column = log.leaves[0]
+        if type(obs) is np.ndarray and len(log.leaves) == 1 and obs.shape == column.shape[1:]:
+            column[position] = obs
+            return
+        for column, leaf in zip(log.leaves, log.contract.obs.flatten(obs), strict=True):
+            if leaf.shape != column.shape[1:]:
+                raise ValueError(f"an observation of shape {leaf.shape} where {column.shape[1:]} was agreed on")
+            column[position] = leaf
+
+    def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any]) -> RowLog:
+        if self._obs_spec is None:
+            self._obs_spec = ObsSpec.from_obs(obs)
+        if self._action_spec is None:
+            array = np.asarray(action)
+            dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
+            self._action_spec = ArraySpec("action", array.shape, dtype)
+        return self._make_log(extra_specs({name: np.asarray(value)[None] for name, value in extras.items()}))
+
+    # -- chunks ---------------------------------------------------------------------------------------------------
+
+    def flush_due(self) -> None:
+        """Send what is older than `max_delay_s`; called when nothing comes in."""
+        log = self._log
+        if log is not None and log.pending_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send every step that is complete; the last row of a running episode stays.
+
+        Raises:
+            ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`; the chunk is
+                kept, and tried again by the next call.
+        """
+        if self._log is not None:
+            self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
+            self._oldest_s = time.monotonic()
+        self.outbox.push(timeout_s=self._wait_timeout_s, is_limited=self._is_limited, stop=self._stop)
+
+    def close(self, timeout_s: float = 5.0) -> bool:
+        """End all episodes where they stand, and send what is left; the limiter is not asked.
+
+        Returns:
+            Whether everything was acknowledged; what was not is counted as dropped.
+        """
+        if self._log is not None:
+            self._log.close_open_rows()
+            self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
+        self._previous, self._unfinished_reward = None, None
+        try:
+            self.outbox.push(timeout_s=timeout_s, is_limited=False)
+        except (ReplayFullError, RedisUnavailableError) as error:
+            logger.warning("experience was not sent: %s", error)
+            self.outbox.drop_all()
+            return False
+        return True
+
+    def metrics(self) -> dict[str, float]:
+        """Counts since the start: steps, chunks and bytes acknowledged, waits, what was dropped."""
+        return self.outbox.metrics()
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run, as the last acknowledgement told."""
+        return self.outbox.global_step
+
+    def _make_log(self, extras: tuple[ArraySpec, ...]) -> RowLog:
+        if self._obs_spec is None or self._action_spec is None:
+            raise ValueError("the observation and action specs are not known yet")
+        contract = Contract(self._obs_spec, self._action_spec, extras, self._lookahead)
+        row_bytes = max(contract.obs.row_bytes, 1)
+        self._flush_rows = max(1, min(self._chunk_steps, self._chunk_max_bytes // row_bytes))
+        self._log = RowLog(contract, min(self._flush_rows + 64, 1 << 16))
+        return self._log
+
+
+def _recorded(batch: StepBatch, action: Action) -> tuple[StepBatch, Action]:
+    """Only the rows that are experience to be sent."""
+    keep = batch.record
+    acting = keep[batch.num_last :]
+    kept = batch._replace(
+        kind=batch.kind[keep], env_ids=batch.env_ids[keep], obs=_take(batch.obs, keep), reward=batch.reward[keep],
+        terminated=batch.terminated[keep], truncated=batch.truncated[keep], explore=batch.explore[keep], record=keep[keep],
+        num_last=int(keep[: batch.num_last].sum()),
+    )  # fmt: skip
+    extras = {name: column[acting] for name, column in action.extras.items()}
+    return kept, Action(action.actions[acting], extras, action.version)
+
+
+def _take(obs: Obs, keep: NDArray[np.bool_]) -> Obs:
+    if isinstance(obs, Mapping):
+        return {key: _take(value, keep) for key, value in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(_take(value, keep) for value in obs)
+    return obs[keep]
+
+
+def _first_row(obs: Obs) -> Obs:
+    if isinstance(obs, Mapping):
+        return {key: _first_row(value) for key, value in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(_first_row(value) for value in obs)
+    return obs[0]

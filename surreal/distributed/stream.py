@@ -1,0 +1,161 @@
+"""One shard of a run's replay in Redis: append, read, and what its owner does. Stateless but for names.
+
+Senders call `append`, the PointerQueue `read`, `fetch_blocks` and `epoch`, the replay that owns the stream `tick`.
+The scripts' texts (`lua/append.lua`, `lua/evict.lua`) say what each argument is.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import redis
+
+from surreal.distributed.client import RedisClient
+from surreal.distributed.codec import Contract, EncodedChunk
+
+#: How long a sender's last sequence number is kept after its last chunk, s.
+SEQUENCE_TTL_S = 3600
+#: Share of maxmemory that the stream may take; the rest is for parameters, heartbeats and metrics.
+STREAM_SHARE = 0.85
+
+
+class Appended(NamedTuple):
+    """Answer of the append script."""
+
+    status: str  #: ok, duplicate, full, credit, contract or mismatch
+    epoch: str
+    steps: int  #: env steps of the shard so far
+    detail: bytes
+
+
+class Entry(NamedTuple):
+    """A stream entry as it was read."""
+
+    entry_id: bytes
+    chunk_id: str
+    head: bytes
+    table: bytes
+
+
+class OwnerState(NamedTuple):
+    """Answer of the evict script: the stream as its owner left it."""
+
+    is_owner: bool
+    epoch: str  #: or the token of the other owner
+    steps: int  #: env steps of the shard so far
+    live_steps: int
+    live_bytes: int
+    removed_chunks: int
+    samples: int  #: samples drawn, as the last owner stored them
+
+
+class Eviction(NamedTuple):
+    """A chunk to be removed."""
+
+    entry_id: bytes
+    chunk_id: str
+    steps: int
+    stored_bytes: int
+
+
+class Stream:
+    """Names and commands of one shard.
+
+    Args:
+        client: where it lives.
+        shard: its number.
+    """
+
+    def __init__(self, client: RedisClient, shard: int = 0) -> None:
+        self.client = client
+        self.keys = client.shard_keys(shard)
+        self._epoch_candidate = secrets.token_hex(8)
+
+    def append(
+        self,
+        chunk: EncodedChunk,
+        *,
+        sender: str,
+        sequence: int,
+        contract: Contract,
+        send_contract: bool,
+        is_limited: bool,
+        default_bound_bytes: int,
+    ) -> Appended:
+        """Store a chunk once; safe to repeat. Redis at its maxmemory counts as "full"."""
+        keys = self.keys
+        chunk_id = f"{sender}-{sequence}"
+        args: list[Any] = [
+            self._epoch_candidate, chunk_id, sequence, chunk.own_steps, chunk.stored_bytes, f"{contract.id:016x}",
+            contract.as_bytes if send_contract else b"", b"1" if is_limited else b"", default_bound_bytes,
+            chunk.head, chunk.table, chunk.block, SEQUENCE_TTL_S,
+        ]  # fmt: skip
+        names = [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(sender), keys.credit]
+        try:
+            status, epoch, steps, detail = self.client.run_script("append", names, args)
+        except redis.exceptions.OutOfMemoryError:
+            return Appended("full", "", 0, b"out of memory")
+        return Appended(status.decode(), epoch.decode(), int(steps), detail)
+
+    def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[Entry]:
+        """Entries after the cursor, oldest first; waits up to `block_ms` (None: not at all) for the first."""
+        answer: Any = self.client.redis.xread({self.keys.stream: cursor}, count=count, block=block_ms)
+        if not answer:
+            return []
+        return [
+            Entry(entry_id, fields.get(b"id", b"").decode("ascii", "replace"), fields.get(b"head", b""), fields.get(b"table", b""))
+            for entry_id, fields in answer[0][1]
+        ]
+
+    def fetch_blocks(self, chunk_ids: Sequence[str]) -> tuple[str, list[bytes | None]]:
+        """The shard's epoch and the blocks of these chunks, in one round trip; None where a chunk is gone."""
+        pipeline = self.client.redis.pipeline(transaction=False)
+        pipeline.hget(self.keys.meta, "epoch")
+        for chunk_id in chunk_ids:
+            pipeline.get(self.keys.block(chunk_id))
+        epoch, *blocks = pipeline.execute()
+        return epoch.decode() if epoch else "", blocks
+
+    def epoch(self) -> str:
+        """The shard's epoch, "" if it has none (yet, or any more)."""
+        value: Any = self.client.redis.hget(self.keys.meta, "epoch")
+        return value.decode() if value else ""
+
+    def contract(self) -> bytes | None:
+        """The stored contract, as JSON bytes."""
+        value: Any = self.client.redis.hget(self.keys.meta, "contract")
+        return bytes(value) if value else None
+
+    def last_entry_id(self) -> bytes:
+        """Id of the newest entry, b"0-0" if there is none."""
+        newest: Any = self.client.redis.xrevrange(self.keys.stream, count=1)
+        return bytes(newest[0][0]) if newest else b"0-0"
+
+    def maxmemory_bytes(self) -> int:
+        """The server's memory limit, 0 if it has none."""
+        return int(self.client.redis.info("memory").get("maxmemory", 0))  # type: ignore[union-attr]
+
+    def tick(
+        self,
+        token: str,
+        *,
+        lease_ms: int,
+        max_bytes: int,
+        credit_steps: int | None = None,
+        samples: int | None = None,
+        recount_steps: int = 0,
+        evict: Sequence[Eviction] = (),
+    ) -> OwnerState:
+        """Renew the lease, grant credit and remove chunks, atomically; safe to repeat."""
+        keys = self.keys
+        args: list[Any] = [
+            token, lease_ms, self._epoch_candidate, "" if credit_steps is None else credit_steps, max(lease_ms, 1),
+            max_bytes, "" if samples is None else samples, recount_steps,
+        ]  # fmt: skip
+        for chunk in evict:
+            args += [chunk.entry_id, chunk.steps, chunk.stored_bytes]
+        names = [keys.stream, keys.meta, keys.lease, keys.credit, *(keys.block(chunk.chunk_id) for chunk in evict)]
+        answer = self.client.run_script("evict", names, args)
+        return OwnerState(answer[0] == b"ok", answer[1].decode(), *(int(value) for value in answer[2:]))

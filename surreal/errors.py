@@ -1,0 +1,96 @@
+"""Everything that Surreal raises at run time, drawn as a tree.
+
+    SurrealError
+    |-- ConfigError              a setting is wrong: key, file, line
+    |-- EnvError                 an environment cannot be made or breaks its contract
+    |-- RedisUnavailableError    no answer from Redis within the time allowed
+    |-- ContractError            two processes of a run disagree: the difference
+    |-- CodecError               bytes that are not what they claim to be
+    |-- ReplayFullError          the stream stayed at its bound longer than the sender may wait
+    |-- LeaseError               another process holds the lease of a stream or a policy
+    |-- CheckpointError          a checkpoint is missing, cut off, or of another model
+    |-- ThreadFailedError        a supervised thread died: its exception is the cause
+    `-- StoppedError             the owner asked to stop while a call was waiting
+
+Bad arguments are `ValueError`. The command line prints the message of a `SurrealError` as one line, without a traceback.
+"""
+
+from __future__ import annotations
+
+
+class SurrealError(Exception):
+    """Base of all run-time failures; its message says what, the value, the limit and the remedy."""
+
+
+class ConfigError(SurrealError):
+    """A setting is unknown, of the wrong type, out of range, or in conflict with another.
+
+    Attributes:
+        key: dotted path of the setting, "" if the whole file is meant.
+        source: file and line, or "--set", or the preset's name.
+    """
+
+    def __init__(self, message: str, *, key: str = "", source: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+        self.source = source
+
+
+class EnvError(SurrealError):
+    """An environment cannot be made, or it broke its contract (shape, dtype, a worker that died)."""
+
+
+class RedisUnavailableError(SurrealError):
+    """Redis did not answer within the time allowed.
+
+    Attributes:
+        address: where it was looked for, without the password.
+    """
+
+    def __init__(self, message: str, *, address: str = "") -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class ContractError(SurrealError):
+    """A process differs from its run in something they must agree on.
+
+    Attributes:
+        diff: one line for each difference, `path: theirs -> ours`.
+    """
+
+    def __init__(self, message: str, *, diff: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.diff = diff
+
+
+class CodecError(SurrealError):
+    """Bytes that are cut off, corrupted, too large, or of another version or contract."""
+
+
+class ReplayFullError(SurrealError):
+    """The replay took no experience for longer than the sender may wait.
+
+    Attributes:
+        waited_s: how long the sender waited.
+    """
+
+    def __init__(self, message: str, *, waited_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.waited_s = waited_s
+
+
+class LeaseError(SurrealError):
+    """Another process holds the lease of a stream or policy, or took it over."""
+
+
+class CheckpointError(SurrealError):
+    """A checkpoint is missing, cut off, or belongs to another model or algorithm."""
+
+
+class ThreadFailedError(SurrealError):
+    """A supervised thread died; `__cause__` is its exception with the original traceback."""
+
+
+class StoppedError(SurrealError):
+    """The owner asked to stop while this call was waiting."""

@@ -1,0 +1,341 @@
+"""Replay: the learner's view of the stream in Redis. Subclasses say what is kept and what is drawn.
+
+Two threads work for it once `start_threads()` was called:
+
+    PointerQueue/enqueue    waits for Redis, downloads and decodes chunks
+    replay                  step(): takes chunks in (`_insert`), lets old ones go (`_evict`), renews the lease and the
+                            limiter's credit, draws (`_sample`), gathers and aggregates (`aggregate_batch`) ahead
+
+So the index has one owner and needs no lock: hooks run on the replay's thread, never two at a time. The learner's loop:
+
+    replay.start_threads()
+    for i, batch in replay.batch_iterator():
+        learner.optimize(i, batch)
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.distributed.client import RedisClient
+from surreal.distributed.codec import Chunk
+from surreal.distributed.pointer_queue import PointerQueue
+from surreal.distributed.stream import Stream
+from surreal.errors import ContractError
+from surreal.replay.fetcher import ExpFetcherQueue, to_batch
+from surreal.replay.limiter import SamplesPerInsert
+from surreal.replay.owner import StreamOwner
+from surreal.replay.storage import Rows, StoredChunk, TransitionStore
+from surreal.specs import ObsSpec
+from surreal.types import Batch, SampleInfo
+from surreal.utils.threads import Supervisor
+
+logger = logging.getLogger(__name__)
+
+#: A thread that is busy in Python starves the training thread at CPython's default of 5 ms; at 0.2 ms prefetching
+#: costs the learner a few per cent.
+SWITCH_INTERVAL_S = 0.0002
+_CHUNKS_PER_STEP = 8
+
+
+class Replay(ABC):
+    """Base of all replays: follows one stream, owns it, and hands out batches.
+
+    Args:
+        client: the replay server.
+        batch_size: transitions of a batch, >= 1.
+        capacity: transitions kept; the oldest chunks go first, so up to one chunk fewer may be alive.
+        max_bytes: bytes kept in Redis; None: as much as Redis' memory limit lets us.
+        start_size: transitions that must be there before the first batch, 1 .. capacity.
+        gamma: discount factor of one step, 0..1.
+        n_step: steps summed in a transition's reward, 1 .. lookahead of the stream + 1.
+        samples_per_insert: transitions drawn for each env step; None: no limiter. Agents whose senders are limited
+            wait for it, and so does the learner.
+        samples_per_insert_tolerance: half the width of the limiter's band, samples; default: what fits 4 batches.
+        prefetch: batches gathered ahead, >= 1.
+        lease_s: how long the stream stays ours after a sign of life, s.
+        seed: of the sampling.
+        shard: number of the shard to follow.
+
+    Raises:
+        ValueError: an argument is out of range, or the settings cannot work together.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        batch_size: int = 64,
+        capacity: int = 100_000,
+        max_bytes: int | None = None,
+        start_size: int = 1000,
+        gamma: float = 0.99,
+        n_step: int = 1,
+        samples_per_insert: float | None = None,
+        samples_per_insert_tolerance: float | None = None,
+        prefetch: int = 4,
+        lease_s: float = 5.0,
+        seed: int | None = None,
+        shard: int = 0,
+    ) -> None:
+        if batch_size < 1 or prefetch < 1 or n_step < 1:
+            raise ValueError("batch_size, prefetch and n_step must be >= 1")
+        if not 1 <= start_size <= capacity:
+            raise ValueError(f"start_size is {start_size}; it must be 1 .. capacity = {capacity}")
+        if not 0.0 <= gamma <= 1.0:
+            raise ValueError(f"gamma is {gamma}; it must be 0 .. 1")
+        self.client = client
+        self.batch_size = batch_size
+        self.capacity = capacity
+        self.start_size = start_size
+        self.gamma = gamma
+        self.n_step = n_step
+        self.rng = np.random.default_rng(seed)
+        self.limiter: SamplesPerInsert | None = None
+        if samples_per_insert is not None:
+            tolerance = samples_per_insert_tolerance or max(4.0 * batch_size, 1024 * samples_per_insert)
+            self.limiter = SamplesPerInsert(samples_per_insert, start_size, tolerance)
+            self.limiter.check_batch(batch_size)
+        self.store: TransitionStore | None = None
+        self._chunks: deque[StoredChunk] = deque()
+        self._wake = threading.Event()
+        self._supervisor = Supervisor("replay")
+        stop = self._supervisor.stop_event
+        stream = Stream(client, shard)
+        self.owner = StreamOwner(stream, self.limiter, max_bytes=max_bytes, lease_s=lease_s, stop=stop)
+        self.pointer_queue = PointerQueue(stream, stop=stop, on_ready=self._wake.set)
+        self.fetcher_queue = ExpFetcherQueue(prefetch)
+        self._stored_bytes = 0
+        self._evicted_chunks = 0
+        self._inserted_steps = 0
+        self._newest_version = -1
+
+    # -- hooks: on the replay's thread ---------------------------------------------------------------------------
+
+    def _insert(self, table: Chunk) -> range:
+        """Take in one decoded chunk; returns the sequence numbers of its new transitions."""
+        if self.store is None:
+            raise ValueError("a chunk came before the stream's contract was known")
+        return self.store.insert(table)
+
+    @abstractmethod
+    def _sample(self, batch_size: int) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Draw transitions that are alive.
+
+        Returns:
+            Their sequence numbers [B], all in `self.alive`; or these and the probability of each [B].
+        """
+
+    def _evict(self) -> int:
+        """How many of the oldest chunks shall go now: by default, what is over `capacity` or the byte bound."""
+        number, steps, stored = 0, len(self), self._stored_bytes
+        for chunk in self._chunks:
+            if steps <= self.capacity and stored <= self.owner.max_bytes:
+                break
+            number, steps, stored = number + 1, steps - chunk.steps, stored - chunk.stored_bytes
+        return number
+
+    def start_sample_condition(self) -> bool:
+        """Whether batches may be drawn: `start_size` transitions are there, and the stream was read to its end once."""
+        return len(self) >= self.start_size and self.pointer_queue.has_caught_up.is_set()
+
+    def aggregate_batch(self, rows: Rows) -> Batch:
+        """Make tensors of gathered rows; the arrays belong to the batch."""
+        if self.obs_spec is None:
+            raise ValueError("the stream's contract is not known yet")
+        return to_batch(rows, self.obs_spec)
+
+    def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
+        """Take the learner's new priorities [B] for a batch it has used; replays without priorities ignore them."""
+
+    # -- what the learner calls ------------------------------------------------------------------------------------
+
+    def start_threads(self) -> None:
+        """Start the background threads; also makes CPython switch threads more often (`SWITCH_INTERVAL_S`)."""
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
+        self._supervisor.spawn("enqueue", self.pointer_queue.enqueue_step)
+        self._supervisor.spawn("replay", self.step)
+
+    def batch_iterator(self) -> Iterator[tuple[int, Batch]]:
+        """Yield (i, batch), waiting for each, until `stop()`.
+
+        Raises:
+            ThreadFailedError: a background thread died.
+        """
+        i = 0
+        while not self._supervisor.stop_event.is_set():
+            batch = self.dequeue(timeout_s=0.5)
+            if batch is not None:
+                yield i, batch
+                i += 1
+        self.check()
+
+    def dequeue(self, timeout_s: float) -> Batch | None:
+        """The next batch; None if none was ready in time.
+
+        Raises:
+            ThreadFailedError: a background thread died.
+        """
+        batch = self.fetcher_queue.dequeue(timeout_s)
+        self._wake.set()
+        if batch is None:
+            self.check()
+        return batch
+
+    def check(self) -> None:
+        """Raise what killed a background thread, as `ThreadFailedError`."""
+        self._supervisor.check()
+
+    def stop(self) -> None:
+        """Ask the threads to end; a batch iterator ends too."""
+        self._supervisor.stop()
+        self._wake.set()
+
+    def join(self, timeout_s: float = 5.0) -> bool:
+        """Wait for the threads and give the stream's lease back; returns whether all ended."""
+        has_ended = self._supervisor.join(timeout_s)
+        self.owner.release()
+        return has_ended
+
+    def step(self, timeout_s: float = 0.05) -> bool:
+        """One turn of the replay's thread: take in, let go, renew, draw; waits a moment if there is nothing to do.
+
+        Returns:
+            Whether something was done.
+        """
+        self.owner.claim()
+        has_worked = self._take_in()
+        is_limited = False
+        if self.fetcher_queue.has_room and self.start_sample_condition():
+            is_limited = not self.owner.may_sample(self.batch_size)
+            if not is_limited:
+                self.fetcher_queue.put(self._next_batch())
+                has_worked = True
+        self.owner.renew(is_waiting=is_limited)
+        if not has_worked:
+            self._wake.wait(min(timeout_s, 0.005) if is_limited else timeout_s)
+            self._wake.clear()
+        return has_worked
+
+    # -- what it knows -----------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.store) if self.store is not None else 0
+
+    @property
+    def alive(self) -> range:
+        """Sequence numbers of the transitions that can be drawn."""
+        if self.store is None:
+            return range(0)
+        return range(self.store.transitions.tail, self.store.transitions.head)
+
+    @property
+    def obs_spec(self) -> ObsSpec | None:
+        """Leaves of an observation; None until the first chunk came."""
+        return self.store.contract.obs if self.store is not None else None
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run."""
+        return self.owner.global_step
+
+    @property
+    def num_samples(self) -> int:
+        """Transitions drawn in the whole run."""
+        return self.owner.samples
+
+    @property
+    def epoch(self) -> str:
+        """The shard's epoch; it changes when Redis was emptied."""
+        return self.owner.epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters for a checkpoint; the contents are in Redis."""
+        return {"samples": self.num_samples, "global_step": self.global_step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from a checkpoint; before `start_threads`."""
+        self.owner.restore(global_step=int(state["global_step"]), samples=int(state["samples"]))
+
+    def metrics(self) -> dict[str, float]:
+        """Size, bytes and rates since the start."""
+        store = self.store
+        return {
+            "replay/transitions": len(self),
+            "replay/fill": len(self) / self.capacity,
+            "replay/mirrored_bytes": store.rows.nbytes + store.transitions.nbytes if store else 0,
+            "replay/inserted_steps": self._inserted_steps,
+            "replay/evicted_chunks": self._evicted_chunks,
+            "replay/refused_chunks": self.pointer_queue.refused_chunks,
+            "replay/gone_chunks": self.pointer_queue.gone_chunks,
+            "replay/ready_batches": len(self.fetcher_queue),
+            "replay/newest_version": self._newest_version,
+            **self.owner.metrics(),
+        }
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _take_in(self) -> bool:
+        taken = 0
+        while taken < _CHUNKS_PER_STEP:
+            chunk = self.pointer_queue.dequeue()
+            if chunk is None:
+                break
+            self._open(chunk)
+            numbers = self._insert(chunk)
+            if self.store is not None:
+                self._chunks.append(
+                    StoredChunk(
+                        chunk.entry_id, chunk.chunk_id, chunk.epoch, len(numbers), chunk.stored_bytes, numbers.stop,
+                        self.store.rows.head,
+                    )
+                )  # fmt: skip
+                self._stored_bytes += chunk.stored_bytes
+            self._inserted_steps += chunk.own_steps
+            self._newest_version = int(chunk.columns["version"][-1])
+            taken += 1
+        if taken:
+            self._let_go()
+        return taken > 0
+
+    def _open(self, chunk: Chunk) -> None:
+        contract = chunk.contract
+        if contract is None or (self.store is not None and self.store.contract is contract):
+            return
+        if self.store is not None:
+            if self.store.contract.id != contract.id:
+                raise ContractError(f"the stream of run {self.client.run} changed its contract while it was read")
+            return
+        if self.n_step > contract.lookahead + 1:
+            raise ContractError(
+                f"n_step is {self.n_step}, but the stream of run {self.client.run} has a lookahead of "
+                f"{contract.lookahead}; send with lookahead >= {self.n_step - 1}"
+            )
+        self.store = TransitionStore(contract, capacity=self.capacity, n_step=self.n_step, gamma=self.gamma)
+
+    def _let_go(self) -> None:
+        for _ in range(self._evict()):
+            chunk = self._chunks.popleft()
+            self._stored_bytes -= chunk.stored_bytes
+            if self.store is not None:
+                self.store.evict(chunk)
+            self.owner.evict(chunk)
+            self._evicted_chunks += 1
+
+    def _next_batch(self) -> Batch:
+        if self.store is None:
+            raise ValueError("nothing was inserted yet")
+        drawn = self._sample(self.batch_size)
+        indices, probability = drawn if isinstance(drawn, tuple) else (drawn, np.full(len(drawn), 1.0 / len(self)))
+        self.owner.count_samples(len(indices))
+        return self.aggregate_batch(self.store.gather(indices, probability))

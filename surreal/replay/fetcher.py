@@ -1,0 +1,55 @@
+"""ExpFetcherQueue: batches gathered ahead of the learner, and how rows become tensors."""
+
+from __future__ import annotations
+
+import queue
+
+import torch
+
+from surreal.replay.storage import Rows
+from surreal.specs import ObsSpec
+from surreal.types import Batch
+
+
+class ExpFetcherQueue:
+    """A bounded queue of batches; filled by the replay's thread, emptied by the learner, which waits for it.
+
+    Args:
+        prefetch: batches kept ready, >= 1. More smooth out pauses, and make samples older when they are used.
+    """
+
+    def __init__(self, prefetch: int) -> None:
+        self._queue: queue.Queue[Batch] = queue.Queue(prefetch)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch may be put."""
+        return not self._queue.full()
+
+    def put(self, batch: Batch) -> None:
+        """Add a batch; only the replay's thread does, after asking `has_room`."""
+        self._queue.put_nowait(batch)
+
+    def dequeue(self, timeout_s: float) -> Batch | None:
+        """The next batch, waiting for it; None if none came in time."""
+        try:
+            return self._queue.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def __len__(self) -> int:
+        return self._queue.qsize()
+
+
+def to_batch(rows: Rows, spec: ObsSpec) -> Batch:
+    """Wrap freshly gathered rows as tensors; the memory is shared, nothing is copied."""
+    wrap = torch.from_numpy
+    return Batch(
+        obs=spec.unflatten([wrap(leaf) for leaf in rows.obs]),
+        action=wrap(rows.action),
+        reward=wrap(rows.reward),
+        discount=wrap(rows.discount),
+        next_obs=spec.unflatten([wrap(leaf) for leaf in rows.next_obs]),
+        extras={name: wrap(column) for name, column in rows.extras.items()},
+        sample_info=rows.sample_info,
+    )

@@ -1,0 +1,204 @@
+"""StreamOwner: the lease of a stream, the limiter's books, and the removal of chunks from Redis.
+
+One replay owns a stream at a time. Its lease carries a random token that the evict script checks, so an owner that was
+taken for dead cannot remove anything. Everything goes to Redis in one script call, the tick, a few times a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+
+import redis
+
+from surreal.distributed.stream import STREAM_SHARE, Eviction, OwnerState, Stream
+from surreal.errors import LeaseError, StoppedError
+from surreal.replay.limiter import SamplesPerInsert
+from surreal.replay.storage import StoredChunk
+
+logger = logging.getLogger(__name__)
+
+#: Share of the stream's bound that the owner fills; the rest is room for appends while it evicts.
+_FILL_SHARE = 0.9
+_DEFAULT_MAX_BYTES = 2 << 30
+_MAX_EVICTIONS = 256
+_URGENT_INTERVAL_S = 0.002
+_CREDIT_INTERVAL_S = 0.02
+
+
+class StreamOwner:
+    """Claims, renews and prunes one stream; used by one thread.
+
+    Args:
+        stream: the shard.
+        limiter: the samples-per-insert band, None for no limit.
+        max_bytes: accounted bytes to keep; None: what fits under Redis' memory limit (2 GiB if it has none).
+        lease_s: life of the lease, s.
+        stop: ends waits.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        limiter: SamplesPerInsert | None,
+        *,
+        max_bytes: int | None,
+        lease_s: float,
+        stop: threading.Event,
+    ) -> None:
+        self.stream = stream
+        self.limiter = limiter
+        self.max_bytes = max_bytes or 0
+        self.epoch = ""
+        self.global_step = 0
+        self.samples = 0
+        self._token = secrets.token_hex(8)
+        self._lease_s = lease_s
+        self._stop = stop
+        self._bound_bytes = 0
+        self._pending: list[Eviction] = []
+        self._last_tick_s = 0.0
+        self._last_credit: int | None = None
+        self._live_bytes = 0
+        self._live_steps = 0
+        self._waits_s = 0.0
+        self._waiting_since_s: float | None = None
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether the stream was claimed."""
+        return self.epoch != ""
+
+    def restore(self, *, global_step: int, samples: int) -> None:
+        """Take over the counts of a checkpoint."""
+        self.global_step, self.samples = global_step, samples
+
+    def claim(self) -> None:
+        """Get the lease, once; waits for that of an owner who died.
+
+        Raises:
+            LeaseError: another replay kept it for longer than a lease lasts.
+            ValueError: the byte bound does not fit into Redis' memory.
+            StoppedError: `stop` was set.
+        """
+        if self.is_owner:
+            return
+        self._set_bounds()
+        deadline_s = time.monotonic() + 2 * self._lease_s + 1
+        while not self._tick(samples=None):
+            if time.monotonic() > deadline_s:
+                run = self.stream.client.run
+                raise LeaseError(f"another learner owns the replay of run {run}; stop it, or use another run")
+            if self._stop.wait(0.1):
+                raise StoppedError("stopped while waiting for the stream's lease")
+
+    def renew(self, *, is_waiting: bool = False) -> None:
+        """Tick if it is time: chunks are to go, the limiter's credit changed, or the lease wants renewal.
+
+        Args:
+            is_waiting: the learner waits for the limiter, so the count of env steps must be fresh.
+
+        Raises:
+            LeaseError: another replay took the stream over.
+        """
+        now_s = time.monotonic()
+        if is_waiting and self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        elif not is_waiting and self._waiting_since_s is not None:
+            self._waits_s += now_s - self._waiting_since_s
+            self._waiting_since_s = None
+        if self._pending or is_waiting:
+            interval_s = _URGENT_INTERVAL_S
+        elif self._credit() != self._last_credit:
+            interval_s = _CREDIT_INTERVAL_S
+        else:
+            interval_s = self._lease_s / 4
+        if now_s - self._last_tick_s >= interval_s and not self._tick(samples=self.samples):
+            raise LeaseError(f"another learner took over the replay of run {self.stream.client.run}")
+
+    def release(self) -> None:
+        """Give the lease back, so that the next owner need not wait; quietly, if Redis is gone."""
+        if not self.is_owner:
+            return
+        try:
+            self.stream.tick(self._token, lease_ms=0, max_bytes=self._bound_bytes, samples=self.samples)
+        except (redis.exceptions.RedisError, OSError) as error:
+            logger.debug("the stream's lease was not given back: %s", error)
+        self.epoch = ""
+
+    def evict(self, chunk: StoredChunk) -> None:
+        """Have a chunk removed from Redis with the next tick; one that an emptied Redis lost is forgotten."""
+        if chunk.epoch == self.epoch:
+            self._pending.append(Eviction(chunk.entry_id, chunk.chunk_id, chunk.steps, chunk.stored_bytes))
+
+    def may_sample(self, batch_size: int) -> bool:
+        """Whether the limiter lets the learner draw a batch."""
+        return self.limiter is None or self.limiter.may_sample(self.global_step, self.samples, batch_size)
+
+    def count_samples(self, number: int) -> None:
+        """Count transitions that were drawn."""
+        self.samples += number
+
+    def metrics(self) -> dict[str, float]:
+        """State of the stream at the last tick."""
+        steps = max(self.global_step - (self.limiter.start_size if self.limiter else 0), 1)
+        return {
+            "replay/global_step": self.global_step,
+            "replay/samples": self.samples,
+            "replay/samples_per_insert": self.samples / steps,
+            "replay/limiter_wait_s": self._waits_s,
+            "replay/redis_bytes": self._live_bytes,
+            "replay/bytes_per_transition": self._live_bytes / max(self._live_steps, 1),
+        }
+
+    def _set_bounds(self) -> None:
+        client = self.stream.client
+        memory = client.retry(self.stream.maxmemory_bytes, what="read Redis' memory limit", stop=self._stop)
+        if not memory:
+            self.max_bytes = self.max_bytes or _DEFAULT_MAX_BYTES
+            self._bound_bytes = int(self.max_bytes / _FILL_SHARE)
+            return
+        self._bound_bytes = int(STREAM_SHARE * memory)
+        fitting = int(_FILL_SHARE * self._bound_bytes)
+        if self.max_bytes > fitting:
+            raise ValueError(
+                f"the replay's max_bytes is {self.max_bytes}; with Redis' maxmemory of {memory} bytes it must be"
+                f" <= {fitting}, so that parameters and metrics have room: lower it, or raise maxmemory"
+            )
+        self.max_bytes = self.max_bytes or fitting
+
+    def _credit(self) -> int | None:
+        return self.limiter.credit_steps(self.samples) if self.limiter is not None else None
+
+    def _tick(self, samples: int | None) -> bool:
+        evictions, self._pending = self._pending[:_MAX_EVICTIONS], self._pending[_MAX_EVICTIONS:]
+        credit = self._credit()
+
+        def tick() -> OwnerState:
+            return self.stream.tick(
+                self._token,
+                lease_ms=int(self._lease_s * 1000),
+                max_bytes=self._bound_bytes,
+                credit_steps=credit,
+                samples=samples,
+                recount_steps=self.global_step,
+                evict=evictions,
+            )
+
+        state = self.stream.client.retry(tick, what="renew the stream's lease", stop=self._stop)
+        self._last_tick_s = time.monotonic()
+        if not state.is_owner:
+            return False
+        if not self.is_owner:
+            # What the last owner counted is right; a checkpoint's count is older, unless Redis was emptied.
+            self.samples = max(self.samples, state.samples)
+        elif state.epoch != self.epoch:
+            logger.warning("the stream has a new epoch: Redis was emptied; the mirrored experience stays in use")
+            self._pending.clear()
+        self._last_credit = credit
+        self.epoch = state.epoch
+        self.global_step = state.steps
+        self._live_steps, self._live_bytes = state.live_steps, state.live_bytes
+        return True

@@ -1,0 +1,16 @@
+"""UniformReplay: every transition that is alive is drawn with the same probability (Mnih et al. 2013, arXiv:1312.5602)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.replay.base import Replay
+
+
+class UniformReplay(Replay):
+    """Uniform sampling with replacement; arguments as in `Replay`."""
+
+    def _sample(self, batch_size: int) -> NDArray[np.int64]:
+        alive = self.alive
+        return self.rng.integers(alive.start, alive.stop, batch_size)

@@ -1,0 +1,185 @@
+"""Shapes and dtypes of observations and actions: how a nested observation becomes columns, and back.
+
+Nested `Dict` and `Tuple` observations are handled as a list of *leaves* in a fixed order: dict keys sorted, tuple
+items in place. The data path stores one column for each leaf; agents and models see the nested form again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from surreal.types import Obs
+
+#: None for a leaf, {"dict": {key: structure}}, or {"tuple": [structure, ...]}.
+Structure = None | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One array: its dotted name ("" for a plain observation), shape and dtype without the batch axis."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one row."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype.str}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ArraySpec:
+        dtype = np.dtype(str(data["dtype"]))
+        if dtype.hasobject or dtype.fields is not None:
+            raise ValueError(f"dtype {dtype} of {data['name']!r} is not a plain number type")
+        shape = tuple(int(size) for size in data["shape"])
+        if any(size < 0 for size in shape):
+            raise ValueError(f"shape {shape} of {data['name']!r} has a negative size")
+        return cls(str(data["name"]), shape, dtype)
+
+
+@dataclass(frozen=True)
+class ObsSpec:
+    """The leaves of an observation and how they nest."""
+
+    leaves: tuple[ArraySpec, ...]
+    structure: Structure = None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether an observation is one plain array."""
+        return self.structure is None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one observation, all leaves."""
+        return sum(leaf.nbytes for leaf in self.leaves)
+
+    def flatten(self, obs: Obs) -> list[NDArray[Any]]:
+        """Split an observation, or a batch of them, into its leaves; nothing is copied if dtypes fit.
+
+        Raises:
+            ValueError: a key or item is missing or one too many.
+        """
+        if self.structure is None:
+            return [np.asarray(obs, dtype=self.leaves[0].dtype)]
+        arrays: list[Any] = []
+        _flatten(obs, self.structure, arrays, "")
+        return [np.asarray(array, dtype=leaf.dtype) for array, leaf in zip(arrays, self.leaves, strict=True)]
+
+    def unflatten(self, arrays: Sequence[Any]) -> Obs:
+        """Nest leaves (arrays or tensors, with or without batch axes) as the space has them."""
+        if self.structure is None:
+            return arrays[0]
+        return _unflatten(self.structure, iter(arrays))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"leaves": [leaf.to_json() for leaf in self.leaves], "structure": self.structure}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ObsSpec:
+        leaves = tuple(ArraySpec.from_json(leaf) for leaf in data["leaves"])
+        structure = data["structure"]
+        if _count_leaves(structure) != len(leaves):
+            raise ValueError(f"the structure names {_count_leaves(structure)} leaves, but {len(leaves)} are described")
+        return cls(leaves, structure)
+
+    @classmethod
+    def from_space(cls, space: gymnasium.Space[Any]) -> ObsSpec:
+        """Describe a gymnasium space: Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of them.
+
+        Raises:
+            ValueError: the space holds something else (Text, Graph, Sequence).
+        """
+        leaves: list[ArraySpec] = []
+        structure = _from_space(space, "", leaves)
+        return cls(tuple(leaves), structure)
+
+    @classmethod
+    def from_obs(cls, obs: Obs) -> ObsSpec:
+        """Describe an observation without a batch axis by what it is."""
+        leaves: list[ArraySpec] = []
+        structure = _from_obs(obs, "", leaves)
+        return cls(tuple(leaves), structure)
+
+
+def action_spec(space: gymnasium.Space[Any]) -> ArraySpec:
+    """Describe the actions of a Discrete, MultiDiscrete, MultiBinary or Box space."""
+    if isinstance(space, spaces.Discrete):
+        return ArraySpec("action", (), np.dtype(np.int64))
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box) and space.shape is not None:
+        return ArraySpec("action", tuple(space.shape), np.dtype(space.dtype))
+    raise ValueError(f"action space {space} is not supported; use Discrete, MultiDiscrete, MultiBinary or Box")
+
+
+def _join(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _flatten(obs: Obs, structure: Structure, arrays: list[Any], path: str) -> None:
+    if structure is None:
+        arrays.append(obs)
+    elif "dict" in structure:
+        children = structure["dict"]
+        if not isinstance(obs, Mapping) or obs.keys() != children.keys():
+            got = sorted(obs) if isinstance(obs, Mapping) else type(obs).__name__
+            raise ValueError(f"observation {path or 'root'} must be a dict with keys {list(children)}, got {got}")
+        for key, child in children.items():
+            _flatten(obs[key], child, arrays, _join(path, key))
+    else:
+        items = structure["tuple"]
+        if not isinstance(obs, tuple | list) or len(obs) != len(items):
+            raise ValueError(f"observation {path or 'root'} must be a tuple of {len(items)} items")
+        for index, (item, child) in enumerate(zip(obs, items, strict=True)):
+            _flatten(item, child, arrays, _join(path, index))
+
+
+def _unflatten(structure: Structure, arrays: Any) -> Obs:
+    if structure is None:
+        return next(arrays)
+    if "dict" in structure:
+        return {key: _unflatten(child, arrays) for key, child in structure["dict"].items()}
+    return tuple(_unflatten(child, arrays) for child in structure["tuple"])
+
+
+def _count_leaves(structure: Structure) -> int:
+    if structure is None:
+        return 1
+    children = structure["dict"].values() if "dict" in structure else structure["tuple"]
+    return sum(_count_leaves(child) for child in children)
+
+
+def _from_space(space: gymnasium.Space[Any], path: str, leaves: list[ArraySpec]) -> Structure:
+    if isinstance(space, spaces.Dict):
+        return {"dict": {key: _from_space(space[key], _join(path, key), leaves) for key in sorted(space.spaces)}}
+    if isinstance(space, spaces.Tuple):
+        return {"tuple": [_from_space(child, _join(path, i), leaves) for i, child in enumerate(space.spaces)]}
+    if isinstance(space, spaces.Discrete):
+        leaves.append(ArraySpec(path, (), np.dtype(np.int64)))
+        return None
+    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary) and space.shape is not None:
+        leaves.append(ArraySpec(path, tuple(space.shape), np.dtype(space.dtype)))
+        return None
+    raise ValueError(f"observation space {space} is not supported; use Box, Discrete, Multi*, Dict or Tuple")
+
+
+def _from_obs(obs: Obs, path: str, leaves: list[ArraySpec]) -> Structure:
+    if isinstance(obs, Mapping):
+        return {"dict": {key: _from_obs(obs[key], _join(path, key), leaves) for key in sorted(obs)}}
+    if isinstance(obs, tuple):
+        return {"tuple": [_from_obs(item, _join(path, index), leaves) for index, item in enumerate(obs)]}
+    array = np.asarray(obs)
+    if array.dtype.hasobject or array.dtype.fields is not None or array.dtype.kind not in "biuf":
+        raise ValueError(f"observation {path or 'root'} has dtype {array.dtype}; use numbers or booleans")
+    leaves.append(ArraySpec(path, array.shape, array.dtype))
+    return None

@@ -1,0 +1,74 @@
+"""The shared vocabulary: what environments, agents, the data path and learners hand to each other.
+
+No torch and no Redis here. Arrays have a leading batch axis N (rows of a pool) or B (rows of a learner's batch).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: An observation, or a batch of them: an array, or nested dicts and tuples of arrays as the space has them.
+Obs = Any
+
+
+class StepKind(enum.IntEnum):
+    """Place of a row in its episode. A LAST row carries the final observation and takes no action."""
+
+    FIRST = 0
+    MID = 1
+    LAST = 2
+
+
+class StepBatch(NamedTuple):
+    """What an environment pool hands over in one `recv`: N rows, at most two of the same environment.
+
+    The LAST rows come first (`num_last` of them), so the rows that need an action are the slice `[num_last:]`,
+    and an environment that ended shows its LAST row before its next FIRST row. `reward`, `terminated` and
+    `truncated` are the outcome of the previous action of that environment: zero and False on FIRST rows.
+    """
+
+    kind: NDArray[np.uint8]  #: [N] StepKind
+    env_ids: NDArray[np.int64]  #: [N] slot of the environment, 0 <= id
+    obs: Obs  #: [N, *obs_shape] per leaf
+    reward: NDArray[np.float32]  #: [N]
+    terminated: NDArray[np.bool_]  #: [N] the episode ended in a terminal state: no bootstrap
+    truncated: NDArray[np.bool_]  #: [N] the episode was cut (time limit): bootstrap from the final observation
+    explore: NDArray[np.bool_]  #: [N] whether the agent may explore in this row
+    record: NDArray[np.bool_]  #: [N] whether this row is experience to be sent
+    num_last: int  #: how many LAST rows stand at the front
+    info: Mapping[str, NDArray[Any]]  #: optional columns, [N, ...] each; see `surreal.envs.pool`
+    closed_ids: NDArray[np.int64]  #: environments gone without an observation: their episode is cut
+
+
+class Action(NamedTuple):
+    """What `Agent.act_batch` returns for N acting rows."""
+
+    actions: NDArray[Any]  #: [N, *action_shape]
+    extras: Mapping[str, NDArray[Any]]  #: columns recorded with the step: log-probability, value, recurrent state
+    version: int  #: parameter version that acted
+
+
+class SampleInfo(NamedTuple):
+    """Where the rows of a batch came from."""
+
+    slots: NDArray[np.int64]  #: [B] place in the replay's index
+    generation: NDArray[np.int64]  #: [B] sequence number of the transition: a slot's reuse changes it
+    probability: NDArray[np.float64]  #: [B] with which each row was drawn
+    version: NDArray[np.int64]  #: [B] parameter version that acted
+
+
+class Batch(NamedTuple):
+    """A minibatch of transitions as torch tensors, ready for `Learner.learn`."""
+
+    obs: Obs  #: [B, *obs_shape] per leaf, in the dtype of the observation
+    action: Any  #: [B, *action_shape]
+    reward: Any  #: [B] float32, sum of gamma^j r_j over the n steps
+    discount: Any  #: [B] float32, gamma^h * (1 - terminated): h <= n steps were summed
+    next_obs: Obs  #: [B, *obs_shape] per leaf, the observation to bootstrap from
+    extras: Mapping[str, Any]  #: [B, ...] columns the agent added
+    sample_info: SampleInfo

@@ -1,0 +1,1 @@
+"""Small helpers with no place of their own: torch modules, supervised threads."""

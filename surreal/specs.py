@@ -6,6 +6,8 @@ items in place. The data path stores one column for each leaf; agents and models
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,10 @@ from surreal.types import Obs
 #: None for a leaf, {"dict": {key: structure}}, or {"tuple": [structure, ...]}.
 Structure = None | Mapping[str, Any]
 
+#: Largest array that a description from elsewhere may declare, bytes.
+MAX_ROW_BYTES = 256 << 20
+_DTYPE = re.compile(r"\|[biu]1|<[iuf][248]")
+
 
 @dataclass(frozen=True)
 class ArraySpec:
@@ -32,20 +38,27 @@ class ArraySpec:
     @property
     def nbytes(self) -> int:
         """Bytes of one row."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype.str}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ArraySpec:
-        dtype = np.dtype(str(data["dtype"]))
-        if dtype.hasobject or dtype.fields is not None:
-            raise ValueError(f"dtype {dtype} of {data['name']!r} is not a plain number type")
-        shape = tuple(int(size) for size in data["shape"])
-        if any(size < 0 for size in shape):
-            raise ValueError(f"shape {shape} of {data['name']!r} has a negative size")
-        return cls(str(data["name"]), shape, dtype)
+        """Read a description that may come from elsewhere.
+
+        Raises:
+            ValueError: the dtype is no plain number type, or the shape is none or too large.
+        """
+        name, dtype, sizes = str(data["name"]), str(data["dtype"]), data["shape"]
+        if not _DTYPE.fullmatch(dtype):
+            raise ValueError(f"dtype {dtype[:40]!r} of {name!r} is not a plain number type")
+        if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
+            raise ValueError(f"shape {sizes} of {name!r} is not a list of sizes >= 0")
+        spec = cls(name, tuple(sizes), np.dtype(dtype))
+        if max(spec.nbytes, *sizes, 0) > MAX_ROW_BYTES:
+            raise ValueError(f"shape {sizes} of {name!r} is larger than {MAX_ROW_BYTES} bytes")
+        return spec
 
 
 @dataclass(frozen=True)
@@ -88,10 +101,16 @@ class ObsSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ObsSpec:
+        """Read a description that may come from elsewhere.
+
+        Raises:
+            ValueError: a leaf is not possible, or leaves and structure do not fit.
+        """
         leaves = tuple(ArraySpec.from_json(leaf) for leaf in data["leaves"])
         structure = data["structure"]
-        if _count_leaves(structure) != len(leaves):
-            raise ValueError(f"the structure names {_count_leaves(structure)} leaves, but {len(leaves)} are described")
+        number = _count_leaves(structure)
+        if number != len(leaves) or not leaves:
+            raise ValueError(f"the structure names {number} leaves, but {len(leaves)} are described")
         return cls(leaves, structure)
 
     @classmethod
@@ -103,13 +122,21 @@ class ObsSpec:
         """
         leaves: list[ArraySpec] = []
         structure = _from_space(space, "", leaves)
+        if not leaves:
+            raise ValueError(f"observation space {space} is empty")
         return cls(tuple(leaves), structure)
 
     @classmethod
     def from_obs(cls, obs: Obs) -> ObsSpec:
-        """Describe an observation without a batch axis by what it is."""
+        """Describe an observation without a batch axis by what it is.
+
+        Raises:
+            ValueError: it holds something else than numbers and booleans, or nothing.
+        """
         leaves: list[ArraySpec] = []
         structure = _from_obs(obs, "", leaves)
+        if not leaves:
+            raise ValueError("an observation holds at least one array, got an empty one")
         return cls(tuple(leaves), structure)
 
 
@@ -155,8 +182,14 @@ def _unflatten(structure: Structure, arrays: Any) -> Obs:
 def _count_leaves(structure: Structure) -> int:
     if structure is None:
         return 1
-    children = structure["dict"].values() if "dict" in structure else structure["tuple"]
-    return sum(_count_leaves(child) for child in children)
+    if isinstance(structure, Mapping) and len(structure) == 1:
+        children = structure.get("dict")
+        if isinstance(children, Mapping):
+            return sum(_count_leaves(child) for child in children.values())
+        items = structure.get("tuple")
+        if isinstance(items, list):
+            return sum(_count_leaves(child) for child in items)
+    raise ValueError("a structure is null, one dict of structures, or one tuple of them")
 
 
 def _from_space(space: gymnasium.Space[Any], path: str, leaves: list[ArraySpec]) -> Structure:
@@ -179,7 +212,7 @@ def _from_obs(obs: Obs, path: str, leaves: list[ArraySpec]) -> Structure:
     if isinstance(obs, tuple):
         return {"tuple": [_from_obs(item, _join(path, index), leaves) for index, item in enumerate(obs)]}
     array = np.asarray(obs)
-    if array.dtype.hasobject or array.dtype.fields is not None or array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf":
         raise ValueError(f"observation {path or 'root'} has dtype {array.dtype}; use numbers or booleans")
     leaves.append(ArraySpec(path, array.shape, array.dtype))
     return None

@@ -1,42 +1,48 @@
 """The bytes of a chunk: how experience looks on the wire, and what a reader checks before it believes them.
 
-A chunk has three parts:
+A chunk is made of *segments*, runs of consecutive steps of one environment. It has three parts:
 
-* `head`, 40 bytes: magic, format version, counts, the length of the block and the id of the stream's contract;
-* `table`, one Arrow IPC record batch message, one row a step (`table_schema` lists the columns);
-* `block`, the observation rows: leaf after leaf, each leaf's rows contiguous, so that a row has a known offset.
+* `head`: magic, format version, counts, lengths, the id of the stream's contract, and for each segment four int32:
+  observation rows, own steps, slot of the environment, number of its first step in the episode;
+* `table`: one Arrow IPC record batch message, one row a step (`Contract.table_columns`), segment after segment;
+* `block`: the observation rows: leaf after leaf, each leaf's rows contiguous, so that a row has a known offset.
 
-Within a chunk, rows of one segment (consecutive steps of one environment) are consecutive in the block: the observation
-after step j is row `obs_row[j] + 1`, and step j + 1 belongs to the same segment iff its `obs_row` is one larger.
+A segment of k + 1 observation rows has k steps: step j goes from its row j to its row j + 1. The first `own` of them
+belong to the chunk; the others are lookahead, which the next chunk owns.
 
-Nothing is pickled. Both sides derive the schema from the stream's `Contract`, which is compared when a stream is opened.
-Bytes come from a network: lengths, versions, counts and ranges are checked, and compressed Arrow buffers (whose size
-would be the sender's word) are refused, before anything is allocated.
+Nothing is pickled. Both sides derive the schema from the stream's `Contract`, which is compared when a stream is
+opened. Bytes come from a network: lengths, versions, counts and ranges are checked before anything is allocated.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from surreal.distributed.arrow_table import read_table, schema_of, write_table
 from surreal.errors import CodecError
 from surreal.specs import ArraySpec, ObsSpec
+
+T = TypeVar("T", bound=np.generic)
 
 FORMAT_VERSION = 1
 MAX_ROWS = 1 << 22
 MAX_CHUNK_BYTES = 256 << 20
 
 _MAGIC = b"SRLC"
-_HEAD = struct.Struct("<4sHHIIIIQQ")
+_HEAD = struct.Struct("<4sHHIIIIQQ")  # magic, version, segments, rows, steps, own, table, block, contract
+_SEGMENT_DTYPE = np.dtype("<i4")
+_FLAGS_MAX = 3
 _EXTRA_PREFIX = "extra."
 
 
@@ -79,7 +85,9 @@ class Contract:
                 raise CodecError(f"the stream has chunk format {data['format']}; this program reads {FORMAT_VERSION}")
             extras = tuple(ArraySpec.from_json(extra) for extra in data["extras"])
             obs, action = ObsSpec.from_json(data["obs"]), ArraySpec.from_json(data["action"])
-            return cls(obs, action, extras, int(data["lookahead"]))
+            if type(data["lookahead"]) is not int or data["lookahead"] < 0:
+                raise ValueError(f"lookahead is {data['lookahead']!r}; it must be an integer >= 0")
+            return cls(obs, action, extras, data["lookahead"])
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise CodecError(f"the stream's contract cannot be read: {error}") from error
 
@@ -97,15 +105,10 @@ class Contract:
     def table_columns(self) -> tuple[tuple[str, ArraySpec], ...]:
         """Columns of the table in order: name on the wire and what a row of it is."""
         fixed: list[tuple[str, tuple[int, ...], Any]] = [
-            ("obs_row", (), np.int32),  # observation row in the block
-            ("slot", (), np.int32),  # which environment of the sender
-            ("step", (), np.int32),  # number of the step in its episode
             ("action", self.action.shape, self.action.dtype),
             ("reward", (), np.float32),
-            ("terminated", (), np.uint8),
-            ("truncated", (), np.uint8),
-            ("own", (), np.uint8),  # 0 for the lookahead, which the next chunk owns
-            ("version", (), np.int64),  # parameter version that acted, -1 if unknown
+            ("flags", (), np.uint8),  # 1 terminated, 2 truncated
+            ("version", (), np.int32),  # parameter version that acted, -1 if unknown
         ]
         columns = [(name, ArraySpec(name, shape, np.dtype(dtype))) for name, shape, dtype in fixed]
         columns += [(_EXTRA_PREFIX + extra.name, extra) for extra in self.extras]
@@ -114,21 +117,31 @@ class Contract:
     @cached_property
     def table_schema(self) -> pa.Schema:
         """The Arrow schema of the table."""
-        return pa.schema([pa.field(name, _arrow_type(spec), nullable=False) for name, spec in self.table_columns])
+        return schema_of(self.table_columns)
 
 
 class EncodedChunk(NamedTuple):
-    """A chunk ready to be stored."""
+    """A chunk ready to be stored. Its block stays in pieces, one a leaf, so that nothing is copied before the socket."""
 
     head: bytes
     table: bytes
-    block: bytes
+    leaves: tuple[memoryview, ...]
     own_steps: int
+
+    @property
+    def block(self) -> bytes:
+        """The block as one string (a copy)."""
+        return b"".join(self.leaves)
+
+    @property
+    def block_bytes(self) -> int:
+        """Length of the block."""
+        return sum(leaf.nbytes for leaf in self.leaves)
 
     @property
     def stored_bytes(self) -> int:
         """Bytes Redis needs for it (`stored_bytes`)."""
-        return stored_bytes(self.head, self.table, self.block)
+        return stored_bytes(len(self.head) + len(self.table), self.block_bytes)
 
 
 @dataclass
@@ -136,12 +149,14 @@ class Chunk:
     """A decoded chunk: views on the bytes that came, nothing copied.
 
     Attributes:
+        segments: [S, 4] int32, see the module's text.
         columns: one array [n_steps, ...] for each column of the table but the extras.
         extras: the agent's columns, [n_steps, ...].
         leaves: one array [n_rows, *leaf_shape] for each leaf of the observation.
         own_steps: how many of the steps belong to this chunk (the others are lookahead).
     """
 
+    segments: NDArray[np.int32]
     columns: dict[str, NDArray[Any]]
     extras: dict[str, NDArray[Any]]
     leaves: list[NDArray[Any]]
@@ -156,30 +171,72 @@ class Chunk:
     def num_rows(self) -> int:
         return len(self.leaves[0]) if self.leaves else 0
 
+    @cached_property
+    def obs_row(self) -> NDArray[np.int64]:
+        """[n_steps] observation row of each step; the next observation is one row further."""
+        rows = self.segments[:, 0]
+        return np.arange(len(self.columns["reward"])) + self._per_step(np.arange(len(rows)))
+
+    @cached_property
+    def own(self) -> NDArray[np.int64]:
+        """[own_steps] positions of the steps that belong to this chunk."""
+        if self.own_steps == len(self.columns["reward"]):
+            return np.arange(self.own_steps)
+        return np.flatnonzero(self.within < self._per_step(self.segments[:, 1]))
+
+    @cached_property
+    def within(self) -> NDArray[np.int64]:
+        """[n_steps] number of each step in its segment."""
+        steps = self.segments[:, 0].astype(np.int64) - 1
+        return np.arange(len(self.columns["reward"])) - self._per_step(np.cumsum(steps) - steps)
+
+    @cached_property
+    def slot(self) -> NDArray[np.int32]:
+        """[n_steps] which environment of the sender."""
+        return self._per_step(self.segments[:, 2])
+
+    @cached_property
+    def step(self) -> NDArray[np.int64]:
+        """[n_steps] number of each step in its episode."""
+        return self.within + self._per_step(self.segments[:, 3])
+
+    @cached_property
+    def terminated(self) -> NDArray[np.bool_]:
+        """[n_steps] whether the step ended its episode in a terminal state."""
+        return (self.columns["flags"] & 1).view(np.bool_)
+
+    @cached_property
+    def truncated(self) -> NDArray[np.bool_]:
+        """[n_steps] whether the episode was cut after the step."""
+        return (self.columns["flags"] >> 1).view(np.bool_)
+
+    def _per_step(self, values: NDArray[T]) -> NDArray[T]:
+        return np.repeat(values, self.segments[:, 0] - 1)
+
 
 def encode(
-    contract: Contract, columns: Mapping[str, NDArray[Any]], leaves: Sequence[NDArray[Any]], own_steps: int
+    contract: Contract, segments: NDArray[np.int32], columns: Mapping[str, NDArray[Any]], leaves: Sequence[NDArray[Any]]
 ) -> EncodedChunk:
     """Serialize one chunk.
 
     Args:
         contract: the stream's contract.
-        columns: one array [n_steps, ...] for each of `contract.table_columns`, C-contiguous, of the right dtype.
-        leaves: observation rows [n_rows, *shape] for each leaf.
-        own_steps: the sum of the `own` column.
+        segments: [S, 4] rows, own steps, slot, first step number of each segment.
+        columns: one array [n_steps, ...] for each of `contract.table_columns`, of the right dtype.
+        leaves: observation rows [n_rows, *shape] for each leaf, of the right dtype; they must not change afterwards.
     """
-    num_steps = len(columns["obs_row"])
-    arrays = [_to_arrow(spec, columns[name]) for name, spec in contract.table_columns]
-    table = pa.RecordBatch.from_arrays(arrays, schema=contract.table_schema).serialize().to_pybytes()
-    block = b"".join([leaf.tobytes() for leaf in leaves]) if len(leaves) != 1 else leaves[0].tobytes()
-    num_rows = len(leaves[0])
-    head = _HEAD.pack(_MAGIC, FORMAT_VERSION, 0, num_rows, num_steps, own_steps, len(table), len(block), contract.id)
-    return EncodedChunk(head, table, block, own_steps)
+    table = write_table(contract.table_columns, contract.table_schema, columns)
+    pieces = tuple(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data for leaf in leaves)
+    block_bytes = sum(piece.nbytes for piece in pieces)
+    num_steps, own_steps = len(columns["reward"]), int(segments[:, 1].sum())
+    counts = (len(segments), len(leaves[0]), num_steps, own_steps, len(table), block_bytes)
+    head = _HEAD.pack(_MAGIC, FORMAT_VERSION, *counts, contract.id)
+    return EncodedChunk(head + segments.astype(_SEGMENT_DTYPE).tobytes(), table, pieces, own_steps)
 
 
-def stored_bytes(head: bytes, table: bytes, block: bytes) -> int:
+def stored_bytes(entry_bytes: int, block_bytes: int) -> int:
     """Bytes Redis needs for a chunk, allocator rounding and bookkeeping included (an estimate from above)."""
-    return _allocated(len(block)) + _allocated(len(table) + len(head)) + 512
+    return _allocated(block_bytes) + _allocated(entry_bytes) + 512
 
 
 def contract_id(head: bytes) -> int:
@@ -200,143 +257,61 @@ def decode(contract: Contract, head: bytes, table: bytes, block: bytes) -> Chunk
     _, _, _, num_rows, num_steps, own_steps, table_bytes, block_bytes, stream_id = _read_head(head)
     if stream_id != contract.id:
         raise CodecError(f"the chunk was made for contract {stream_id:016x}, not {contract.id:016x}")
-    if not 0 < num_steps < num_rows <= MAX_ROWS or own_steps > num_steps:
-        raise CodecError(f"a chunk of {num_rows} rows, {num_steps} steps, {own_steps} own steps is not possible")
+    segments = _read_segments(head, num_rows, num_steps, own_steps)
     expected = num_rows * contract.obs.row_bytes
     if block_bytes != expected or len(block) != expected:
         raise CodecError(f"the block has {len(block)} bytes; {num_rows} observation rows take {expected}")
     if len(table) != table_bytes or table_bytes > MAX_CHUNK_BYTES:
         raise CodecError(f"the table has {len(table)} bytes; its head says {table_bytes}")
-    values = _read_table(contract, table, num_steps)
-    columns = {name: values[name] for name, _ in contract.table_columns[: len(values) - len(contract.extras)]}
-    _check_columns(columns, num_rows, own_steps)
-    extras = {extra.name: values[_EXTRA_PREFIX + extra.name] for extra in contract.extras}
+    columns = read_table(contract.table_columns, contract.table_schema, table, num_steps)
+    if columns["flags"].max() > _FLAGS_MAX:
+        raise CodecError(f"a step has the flags {columns['flags'].max()}; at most {_FLAGS_MAX} is known")
+    extras = {extra.name: columns.pop(_EXTRA_PREFIX + extra.name) for extra in contract.extras}
     return Chunk(
+        segments,
         columns,
         extras,
         _split_block(contract.obs, block, num_rows),
         own_steps,
-        stored_bytes=stored_bytes(head, table, block),
+        stored_bytes=stored_bytes(len(head) + len(table), len(block)),
         contract=contract,
     )
 
 
 def _read_head(head: bytes) -> tuple[Any, ...]:
-    if len(head) != _HEAD.size:
-        raise CodecError(f"a chunk's head has {_HEAD.size} bytes, got {len(head)}")
-    fields = _HEAD.unpack(head)
+    if len(head) < _HEAD.size:
+        raise CodecError(f"a chunk's head has at least {_HEAD.size} bytes, got {len(head)}")
+    fields = _HEAD.unpack_from(head)
     if fields[0] != _MAGIC:
         raise CodecError(f"a chunk's head starts with {_MAGIC!r}, got {fields[0]!r}")
-    if fields[1] != FORMAT_VERSION or fields[2] != 0:
-        raise CodecError(f"chunk format {fields[1]} (flags {fields[2]}) is not known; this program reads {FORMAT_VERSION}")
+    if fields[1] != FORMAT_VERSION:
+        raise CodecError(f"chunk format {fields[1]} is not known; this program reads {FORMAT_VERSION}")
     return fields
+
+
+def _read_segments(head: bytes, num_rows: int, num_steps: int, own_steps: int) -> NDArray[np.int32]:
+    number = _HEAD.unpack_from(head)[2]
+    if len(head) != _HEAD.size + 4 * _SEGMENT_DTYPE.itemsize * number:
+        raise CodecError(f"a head of {len(head)} bytes cannot describe {number} segments")
+    if not 0 < num_rows <= MAX_ROWS or number == 0:
+        raise CodecError(f"a chunk of {num_rows} observation rows in {number} segments is not possible")
+    segments = np.frombuffer(head, _SEGMENT_DTYPE, 4 * number, _HEAD.size).reshape(number, 4)
+    rows, own = segments[:, 0].astype(np.int64), segments[:, 1]
+    if segments.min() < 0 or rows.min() < 2 or (own > rows - 1).any():
+        raise CodecError("a segment must have two rows, no more own steps than steps, and no negative number")
+    if rows.sum() != num_rows or num_rows - number != num_steps or int(own.sum()) != own_steps:
+        raise CodecError(f"the segments do not add up to {num_rows} rows, {num_steps} steps, {own_steps} own steps")
+    return segments
 
 
 def _split_block(obs: ObsSpec, block: bytes, num_rows: int) -> list[NDArray[Any]]:
     leaves, offset = [], 0
     for leaf in obs.leaves:
-        count = num_rows * int(np.prod(leaf.shape, dtype=np.int64))
+        count = num_rows * math.prod(leaf.shape)
         array = np.frombuffer(block, leaf.dtype, count, offset) if count else np.empty(0, leaf.dtype)
         leaves.append(array.reshape(num_rows, *leaf.shape))
         offset += num_rows * leaf.nbytes
     return leaves
-
-
-def _read_table(contract: Contract, table: bytes, num_steps: int) -> dict[str, NDArray[Any]]:
-    try:
-        message = pa.ipc.read_message(table)
-        if message.type != "record batch":
-            raise CodecError(f"the table is an Arrow {message.type}, not a record batch")
-        if _is_compressed(bytes(message.metadata)):
-            raise CodecError("the table has compressed buffers; send it uncompressed")
-        batch = pa.ipc.read_record_batch(message, contract.table_schema)
-        if batch.num_rows != num_steps:
-            raise CodecError(f"the table has {batch.num_rows} steps; its head says {num_steps}")
-        batch.validate(full=True)
-        return {
-            name: _to_numpy(spec, batch.column(index), name) for index, (name, spec) in enumerate(contract.table_columns)
-        }
-    except (pa.ArrowException, OSError, EOFError, ValueError, struct.error, IndexError) as error:
-        raise CodecError(f"the table is not a readable Arrow record batch: {error}") from error
-
-
-def _check_columns(columns: Mapping[str, NDArray[Any]], num_rows: int, own_steps: int) -> None:
-    rows = columns["obs_row"]
-    if rows[0] < 0 or rows[-1] > num_rows - 2 or (np.diff(rows) <= 0).any():
-        raise CodecError(f"observation rows must rise from 0 to at most {num_rows - 2}")
-    for name in ("terminated", "truncated", "own"):
-        if columns[name].max() > 1:
-            raise CodecError(f"column {name} must be 0 or 1, got {columns[name].max()}")
-    if int(columns["own"].sum()) != own_steps:
-        raise CodecError(f"{int(columns['own'].sum())} steps are marked as own; the head says {own_steps}")
-    if columns["slot"].min() < 0 or columns["step"].min() < 0:
-        raise CodecError("slots and step numbers must be >= 0")
-
-
-def _arrow_type(spec: ArraySpec) -> pa.DataType:
-    dtype = np.dtype(np.uint8) if spec.dtype == np.bool_ else spec.dtype
-    value = pa.from_numpy_dtype(dtype)
-    return value if spec.shape == () else pa.list_(pa.field("item", value, nullable=False), _size(spec))
-
-
-def _to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
-    if array.dtype != spec.dtype or array.shape[1:] != spec.shape:
-        raise ValueError(f"column {spec.name} must be [steps, {spec.shape}] {spec.dtype}, got {array.shape} {array.dtype}")
-    values = np.ascontiguousarray(array)
-    arrow = _arrow_type(spec)
-    if spec.shape == ():
-        return pa.Array.from_buffers(arrow, len(values), [None, pa.py_buffer(values)])
-    flat = pa.Array.from_buffers(arrow.value_type, values.size, [None, pa.py_buffer(values)])
-    return pa.FixedSizeListArray.from_arrays(flat, type=arrow)
-
-
-def _to_numpy(spec: ArraySpec, column: pa.Array, name: str) -> NDArray[Any]:
-    if column.null_count:
-        raise CodecError(f"column {name} has {column.null_count} nulls")
-    length = len(column)
-    if spec.shape != ():
-        column = column.flatten()
-        if column.null_count or len(column) != length * _size(spec):
-            raise CodecError(f"column {name} has missing values")
-    array = column.to_numpy(zero_copy_only=True)
-    if spec.dtype == np.bool_:
-        if array.size and array.max() > 1:
-            raise CodecError(f"column {name} must be 0 or 1")
-        array = array.view(np.bool_)
-    return array.reshape(length, *spec.shape)
-
-
-def _size(spec: ArraySpec) -> int:
-    return int(np.prod(spec.shape, dtype=np.int64))
-
-
-def _is_compressed(metadata: bytes) -> bool:
-    """Whether an Arrow message's flatbuffer declares body compression (RecordBatch field 3; Message field 2 is its header).
-
-    Source: the Arrow columnar format, Message.fbs; read by hand because pyarrow does not expose it before decompressing.
-    """
-    message = _u32(metadata, 0)
-    header_field = _table_field(metadata, message, 2)
-    if header_field == 0:
-        raise CodecError("the table's Arrow message has no header")
-    record_batch = header_field + _u32(metadata, header_field)
-    return _table_field(metadata, record_batch, 3) != 0
-
-
-def _table_field(buffer: bytes, table: int, index: int) -> int:
-    """Position of a field of a flatbuffer table, 0 if it is absent."""
-    vtable = table - int(struct.unpack_from("<i", buffer, table)[0])
-    if vtable < 0:
-        raise CodecError("the table's Arrow message is corrupt")
-    slot = 4 + 2 * index
-    if slot >= struct.unpack_from("<H", buffer, vtable)[0]:
-        return 0
-    offset = int(struct.unpack_from("<H", buffer, vtable + slot)[0])
-    return table + offset if offset else 0
-
-
-def _u32(buffer: bytes, position: int) -> int:
-    return int(struct.unpack_from("<I", buffer, position)[0])
 
 
 def _allocated(size: int) -> int:

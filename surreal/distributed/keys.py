@@ -11,9 +11,9 @@ Braces are hash tags: all keys of a shard, and all keys of a policy, live in one
 | `surreal:{R:sS}:seq:SENDER` | string | last sequence number stored from a sender's incarnation | append script | append script | 1 h after use |
 | `surreal:{R:sS}:lease` | string | token of the replay that owns the stream | evict script | evict script | seconds, renewed |
 | `surreal:{R:sS}:credit` | string | env steps the limiter lets in, in total | evict script | append script | seconds, renewed |
-| `surreal:{R:pP}:params` | hash | `version`, `epoch`, `message`, `parts`, `data` | publish script | TorchListener | the run |
-| `surreal:{R:pP}:part:V:I` | string | part I of the parameters of version V, when they are large | TorchBroadcaster | TorchListener | until the next version but one |
-| `surreal:{R:pP}:lease` | string | token of the learner that publishes | publish script | publish script | seconds, renewed |
+| `surreal:{R:pP}:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `previous`, `previous_parts` | publish script | TorchListener | the run |
+| `surreal:{R:pP}:part:ID:I` | string | part I of the parameters of publication ID, when they are large | TorchBroadcaster | TorchListener | until the next publication but one |
+| `surreal:{R:pP}:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
 | `surreal:{R:pP}:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |
 | `surreal:{R:pP}:notice` | channel | the version just published | publish script | TorchListener | - |
 | `surreal:{R}:config` | string | the shared part of the run's configuration, JSON | first process | every process | the run |
@@ -97,8 +97,8 @@ class PolicyKeys:
     def notice(self) -> str:
         return f"{self._base}:notice"
 
-    def part(self, version: int | str, index: int) -> str:
-        return f"{self._base}:part:{version}:{index}"
+    def part(self, publication: str, index: int) -> str:
+        return f"{self._base}:part:{publication}:{index}"
 
 
 @dataclass(frozen=True)

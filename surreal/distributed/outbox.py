@@ -1,7 +1,8 @@
 """Outbox: chunks on their way to the stream, kept until they are acknowledged.
 
-The sender puts chunks in and pushes; a chunk that cannot be stored now stays at the front, and the next push tries it
-again under the same sequence number, so that it is stored exactly once whatever happened to the answer.
+The sender puts chunks in and pushes. A push does not wait for the answer to the chunk it sent last: the next one does.
+A chunk that cannot be stored now stays at the front and is tried again under the same sequence number, so that it is
+stored exactly once whatever happened to the answer.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from redis.exceptions import RedisError
+
+from surreal.distributed.channel import ScriptChannel
 from surreal.distributed.codec import Contract, EncodedChunk
 from surreal.distributed.contract import describe_difference
-from surreal.distributed.stream import STREAM_SHARE, Appended, Stream
+from surreal.distributed.retry import is_transient
+from surreal.distributed.stream import STREAM_SHARE, AppendOptions, Appended, Stream
 from surreal.errors import ContractError, ReplayFullError, StoppedError
 
 _MIN_WAIT_S, _MAX_WAIT_S = 0.001, 0.05
@@ -46,6 +51,7 @@ class Outbox:
         self._bound_bytes: int | None = None
         self._sequence = 0
         self._pending: deque[_Pending] = deque()
+        self._channel = ScriptChannel(stream.client)
         self._sends_contract = False
         self._steps = self._chunks = self._bytes = self._waits = 0
         self._dropped_steps = self._dropped_chunks = self._duplicates = 0
@@ -57,13 +63,16 @@ class Outbox:
             self._sequence += 1
             self._pending.append(_Pending(self._sequence, contract, chunk))
 
-    def push(self, *, timeout_s: float, is_limited: bool, stop: threading.Event | None = None) -> None:
+    def push(
+        self, *, timeout_s: float, is_limited: bool, stop: threading.Event | None = None, waits_for_last: bool = True
+    ) -> None:
         """Store everything that waits.
 
         Args:
             timeout_s: how long to wait for Redis, for room and for credit, s.
             is_limited: whether to ask the samples-per-insert limiter.
             stop: ends the wait when it is set.
+            waits_for_last: whether to wait until the last chunk is acknowledged; otherwise it is under way.
 
         Raises:
             ReplayFullError: there was no room or credit for that long.
@@ -73,7 +82,11 @@ class Outbox:
         """
         deadline_s = time.monotonic() + timeout_s
         while self._pending:
-            answer = self._append(self._pending[0], deadline_s, is_limited, stop)
+            if not self._channel.is_busy:
+                self._begin(is_limited)
+                if not waits_for_last and len(self._pending) == 1 and self._channel.is_busy:
+                    return
+            answer = self._finish(deadline_s, is_limited, stop)
             if answer.status in ("full", "credit") and not self._drops_when_full:
                 answer = self._wait_for_room(deadline_s, timeout_s, is_limited, stop)
             if answer.status in ("ok", "duplicate"):
@@ -85,10 +98,20 @@ class Outbox:
             else:
                 self._drop(self._pending.popleft())
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether the chunk under way was answered: a push would not wait for it."""
+        return self._channel.is_ready()
+
     def drop_all(self) -> None:
         """Give up what waits, and count it."""
+        self._channel.close()
         while self._pending:
             self._drop(self._pending.popleft())
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._channel.close()
 
     def metrics(self) -> dict[str, float]:
         """Counts since the start: what was acknowledged, how long pushes waited, what was dropped."""
@@ -103,24 +126,44 @@ class Outbox:
             "sender/dropped_steps": self._dropped_steps,
         }
 
-    def _append(
-        self, pending: _Pending, deadline_s: float, is_limited: bool, stop: threading.Event | None
-    ) -> Appended:
+    def _begin(self, is_limited: bool) -> None:
+        """Send the first chunk; when the connection breaks, `_finish` sends it again."""
+        if self._bound_bytes is None:
+            return  # the first chunk goes the slow way, which asks for the bound
+        try:
+            self.stream.begin_append(self._channel, self._pending[0].chunk, self._options(is_limited))
+        except RedisError as error:
+            if not is_transient(error):
+                raise
+
+    def _finish(self, deadline_s: float, is_limited: bool, stop: threading.Event | None) -> Appended:
+        if self._channel.is_busy:
+            try:
+                return self.stream.finish_append(self._channel)
+            except RedisError as error:
+                if not is_transient(error):
+                    raise
+        return self._append(deadline_s, is_limited, stop)
+
+    def _append(self, deadline_s: float, is_limited: bool, stop: threading.Event | None) -> Appended:
         def append() -> Appended:
             if self._bound_bytes is None:
                 self._bound_bytes = int(STREAM_SHARE * self.stream.maxmemory_bytes()) or self._max_stream_bytes
-            return self.stream.append(
-                pending.chunk,
-                sender=self.sender_id,
-                sequence=pending.sequence,
-                contract=pending.contract,
-                send_contract=self._sends_contract,
-                is_limited=is_limited,
-                default_bound_bytes=self._bound_bytes,
-            )
+            return self.stream.append(self._pending[0].chunk, self._options(is_limited))
 
         timeout_s = max(0.1, deadline_s - time.monotonic())
         return self.stream.client.retry(append, what="send experience", stop=stop, timeout_s=timeout_s)
+
+    def _options(self, is_limited: bool) -> AppendOptions:
+        pending = self._pending[0]
+        return AppendOptions(
+            sender=self.sender_id,
+            sequence=pending.sequence,
+            contract=pending.contract,
+            sends_contract=self._sends_contract,
+            is_limited=is_limited,
+            default_bound_bytes=self._bound_bytes or 0,
+        )
 
     def _wait_for_room(
         self, deadline_s: float, timeout_s: float, is_limited: bool, stop: threading.Event | None
@@ -136,7 +179,7 @@ class Outbox:
                 elif stop.wait(pause):
                     raise StoppedError("the sender was stopped while the replay took nothing")
                 pause_s = min(2 * pause_s, _MAX_WAIT_S)
-                answer = self._append(self._pending[0], deadline_s, is_limited, stop)
+                answer = self._append(deadline_s, is_limited, stop)
                 if answer.status not in ("full", "credit"):
                     return answer
                 if time.monotonic() >= deadline_s:
@@ -147,7 +190,7 @@ class Outbox:
     def _acknowledged(self, chunk: EncodedChunk, answer: Appended) -> None:
         self._steps += chunk.own_steps
         self._chunks += 1
-        self._bytes += len(chunk.block) + len(chunk.table) + len(chunk.head)
+        self._bytes += chunk.block_bytes + len(chunk.table) + len(chunk.head)
         self._duplicates += answer.status == "duplicate"
         self._sends_contract = False
         self.global_step = answer.steps

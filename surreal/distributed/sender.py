@@ -105,7 +105,7 @@ class ExpSender:
         if not len(batch.kind):
             self.flush_due()
             return
-        if not batch.record.all():
+        if np.count_nonzero(batch.record) != len(batch.record):
             batch, action = _recorded(batch, action)
             if not len(batch.kind):
                 self.flush_due()
@@ -115,7 +115,7 @@ class ExpSender:
             self._oldest_s = time.monotonic()
         log.append_batch(batch, action)
         if log.length - log.carried >= self._flush_rows or time.monotonic() - self._oldest_s >= self._max_delay_s:
-            self.flush()
+            self._leave()
 
     def _open(self, batch: StepBatch, action: Action) -> RowLog:
         if self._obs_spec is None:
@@ -188,7 +188,7 @@ class ExpSender:
             # The next step's obs completes this one; until then its reward waits beside the log.
             self._previous, self._unfinished_reward = None, reward
         if position - log.carried >= self._flush_rows or time.monotonic() - self._oldest_s >= self._max_delay_s:
-            self.flush()
+            self._leave()
 
     def _start_row(self, log: RowLog, position: int, obs: Obs) -> int:
         """Put obs where it belongs: behind a step that waits for it, at the row that already has it, or as a FIRST row."""
@@ -233,20 +233,30 @@ class ExpSender:
     def flush_due(self) -> None:
         """Send what is older than `max_delay_s`; called when nothing comes in."""
         log = self._log
-        if log is not None and log.pending_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
-            self.flush()
+        is_due = log is not None and log.pending_rows and time.monotonic() - self._oldest_s >= self._max_delay_s
+        if is_due or self.outbox.has_answer:
+            self._leave()
 
     def flush(self) -> None:
-        """Send every step that is complete; the last row of a running episode stays.
+        """Send every step that is complete, and wait until it is acknowledged; a running episode's last row stays.
 
         Raises:
             ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`; the chunk is
                 kept, and tried again by the next call.
         """
+        self._leave(waits_for_last=True)
+
+    def _leave(self, *, waits_for_last: bool = False) -> None:
+        """Cut a chunk and send it; its answer is taken with the next one, unless it is waited for."""
         if self._log is not None:
             self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
             self._oldest_s = time.monotonic()
-        self.outbox.push(timeout_s=self._wait_timeout_s, is_limited=self._is_limited, stop=self._stop)
+        self.outbox.push(
+            timeout_s=self._wait_timeout_s,
+            is_limited=self._is_limited,
+            stop=self._stop,
+            waits_for_last=waits_for_last,
+        )
 
     def close(self, timeout_s: float = 5.0) -> bool:
         """End all episodes where they stand, and send what is left; the limiter is not asked.
@@ -264,6 +274,7 @@ class ExpSender:
             logger.warning("experience was not sent: %s", error)
             self.outbox.drop_all()
             return False
+        self.outbox.close()
         return True
 
     def metrics(self) -> dict[str, float]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import redis
 
+from surreal.distributed.channel import ScriptChannel
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Contract, EncodedChunk
 
@@ -28,6 +29,20 @@ class Appended(NamedTuple):
     epoch: str
     steps: int  #: env steps of the shard so far
     detail: bytes
+
+
+_FULL = Appended("full", "", 0, b"out of memory")
+
+
+class AppendOptions(NamedTuple):
+    """What goes with a chunk into the append script."""
+
+    sender: str  #: the sender's incarnation
+    sequence: int  #: number of the chunk, rising
+    contract: Contract
+    sends_contract: bool  #: whether the contract itself is sent along
+    is_limited: bool  #: whether the limiter is asked
+    default_bound_bytes: int  #: bound of the stream if no owner has set one, bytes; 0 for none
 
 
 class Entry(NamedTuple):
@@ -73,31 +88,36 @@ class Stream:
         self.keys = client.shard_keys(shard)
         self._epoch_candidate = secrets.token_hex(8)
 
-    def append(
-        self,
-        chunk: EncodedChunk,
-        *,
-        sender: str,
-        sequence: int,
-        contract: Contract,
-        send_contract: bool,
-        is_limited: bool,
-        default_bound_bytes: int,
-    ) -> Appended:
-        """Store a chunk once; safe to repeat. Redis at its maxmemory counts as "full"."""
-        keys = self.keys
-        chunk_id = f"{sender}-{sequence}"
-        args: list[Any] = [
-            self._epoch_candidate, chunk_id, sequence, chunk.own_steps, chunk.stored_bytes, f"{contract.id:016x}",
-            contract.as_bytes if send_contract else b"", b"1" if is_limited else b"", default_bound_bytes,
-            chunk.head, chunk.table, chunk.block, SEQUENCE_TTL_S,
-        ]  # fmt: skip
-        names = [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(sender), keys.credit]
+    def append(self, chunk: EncodedChunk, options: AppendOptions) -> Appended:
+        """Store a chunk once, and wait for the answer; safe to repeat. Redis at its maxmemory counts as "full"."""
+        keys, args = self._append_call(chunk, options)
         try:
-            status, epoch, steps, detail = self.client.run_script("append", names, args)
+            return _appended(self.client.run_script("append", keys, [*args, chunk.block]))
         except redis.exceptions.OutOfMemoryError:
-            return Appended("full", "", 0, b"out of memory")
-        return Appended(status.decode(), epoch.decode(), int(steps), detail)
+            return _FULL
+
+    def begin_append(self, channel: ScriptChannel, chunk: EncodedChunk, options: AppendOptions) -> None:
+        """Send the same call without waiting for its answer; the observations go to the socket uncopied."""
+        keys, args = self._append_call(chunk, options)
+        channel.begin("append", keys, args, chunk.leaves)
+
+    def finish_append(self, channel: ScriptChannel) -> Appended:
+        """The answer of the call begun last."""
+        try:
+            return _appended(channel.finish())
+        except redis.exceptions.OutOfMemoryError:
+            return _FULL
+
+    def _append_call(self, chunk: EncodedChunk, options: AppendOptions) -> tuple[list[str], list[Any]]:
+        keys = self.keys
+        chunk_id = f"{options.sender}-{options.sequence}"
+        contract = options.contract
+        args: list[Any] = [
+            self._epoch_candidate, chunk_id, options.sequence, chunk.own_steps, chunk.stored_bytes, f"{contract.id:016x}",
+            contract.as_bytes if options.sends_contract else b"", b"1" if options.is_limited else b"",
+            options.default_bound_bytes, SEQUENCE_TTL_S, chunk.head, chunk.table,
+        ]  # fmt: skip
+        return [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit], args
 
     def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[Entry]:
         """Entries after the cursor, oldest first; waits up to `block_ms` (None: not at all) for the first."""
@@ -159,3 +179,8 @@ class Stream:
         names = [keys.stream, keys.meta, keys.lease, keys.credit, *(keys.block(chunk.chunk_id) for chunk in evict)]
         answer = self.client.run_script("evict", names, args)
         return OwnerState(answer[0] == b"ok", answer[1].decode(), *(int(value) for value in answer[2:]))
+
+
+def _appended(answer: Any) -> Appended:
+    status, epoch, steps, detail = answer
+    return Appended(status.decode(), epoch.decode(), int(steps), detail)

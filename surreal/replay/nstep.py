@@ -27,9 +27,9 @@ class NStep(NamedTuple):
 
 
 def n_step(
-    obs_row: NDArray[np.int32],
+    obs_row: NDArray[np.int64],
     reward: NDArray[np.float32],
-    terminated: NDArray[np.uint8],
+    terminated: NDArray[np.bool_],
     steps: NDArray[np.int64],
     *,
     n: int,
@@ -40,7 +40,7 @@ def n_step(
     Args:
         obs_row: [S] observation row of every step of a chunk, lookahead included; a gap begins a new segment.
         reward: [S] reward of every step.
-        terminated: [S] 1 where the step ended its episode in a terminal state.
+        terminated: [S] whether the step ended its episode in a terminal state.
         steps: [M] positions of the steps to compute, those the chunk owns.
         n: steps to sum, >= 1.
         gamma: discount factor of one step, 0..1.

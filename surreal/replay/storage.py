@@ -142,12 +142,11 @@ class TransitionStore:
             Sequence numbers of the new transitions.
         """
         first_row = self.rows.append({str(i): leaf for i, leaf in enumerate(chunk.leaves)}, chunk.num_rows)
-        columns = chunk.columns
-        own = np.flatnonzero(columns["own"])
+        own, columns = chunk.own, chunk.columns
         returns = n_step(
-            columns["obs_row"], columns["reward"], columns["terminated"], own, n=self.n_step, gamma=self.gamma
+            chunk.obs_row, columns["reward"], chunk.terminated, own, n=self.n_step, gamma=self.gamma
         )
-        row = columns["obs_row"][own].astype(np.int64) + first_row
+        row = chunk.obs_row[own] + first_row
         values: dict[str, NDArray[Any]] = {
             "row": row,
             "next_row": row + returns.horizon,

@@ -3,7 +3,7 @@
 -- KEYS  1 stream  2 meta (hash)  3 block of this chunk  4 last sequence number of this sender  5 credit of the limiter
 -- ARGV  1 epoch to use if the shard has none   2 chunk id      3 sequence number     4 own steps
 --       5 accounted bytes                      6 contract id   7 contract, or ''     8 '1' if the limiter applies
---       9 bound in bytes if no owner set one  10 head         11 table              12 block     13 sequence key's life, s
+--       9 bound in bytes if no owner set one  10 life of the sequence key, s   11 head   12 table   13 block
 -- Returns {status, epoch, env steps of the shard, detail}; status is one of
 --   'ok', 'duplicate', 'full' (at the byte bound), 'credit' (the limiter gives none), 'contract' (send it along),
 --   'mismatch' (detail: the stored contract).
@@ -13,7 +13,7 @@ local bytes, bound = tonumber(ARGV[5]), tonumber(meta[4] or ARGV[9])
 
 local last = redis.call('GET', KEYS[4])
 if last and tonumber(ARGV[3]) <= tonumber(last) then
-  redis.call('EXPIRE', KEYS[4], ARGV[13])
+  redis.call('EXPIRE', KEYS[4], ARGV[10])
   return {'duplicate', epoch or '', steps, ''}
 end
 if meta[5] and meta[5] ~= ARGV[6] then
@@ -34,7 +34,7 @@ if ARGV[8] == '1' then
 end
 
 -- The largest write first: at maxmemory it fails before anything is changed.
-redis.call('SET', KEYS[3], ARGV[12])
+redis.call('SET', KEYS[3], ARGV[13])
 if not epoch then
   epoch = ARGV[1]
   redis.call('HSET', KEYS[2], 'epoch', epoch, 'mode', 'window')
@@ -42,8 +42,8 @@ end
 if meta[5] ~= ARGV[6] then
   redis.call('HSET', KEYS[2], 'contract_id', ARGV[6], 'contract', ARGV[7])
 end
-redis.call('XADD', KEYS[1], '*', 'id', ARGV[2], 'head', ARGV[10], 'table', ARGV[11])
-redis.call('SET', KEYS[4], ARGV[3], 'EX', ARGV[13])
+redis.call('XADD', KEYS[1], '*', 'id', ARGV[2], 'head', ARGV[11], 'table', ARGV[12])
+redis.call('SET', KEYS[4], ARGV[3], 'EX', ARGV[10])
 redis.call('HINCRBY', KEYS[2], 'live_bytes', bytes)
 redis.call('HINCRBY', KEYS[2], 'live_steps', ARGV[4])
 redis.call('HINCRBY', KEYS[2], 'chunks', 1)

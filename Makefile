@@ -1,0 +1,58 @@
+# Everything a developer does here. `.venv` is made when it is first needed, and again only when its inputs change.
+#
+#   make demo [SEED=n]   train CartPole with two agents, a learner and an evaluation process, then prove the result
+#   make test            all tests                        make check   lint, format, types, layers
+#   make bench           every performance claim          make learn   the demo with several seeds: 4 of 5 must solve it
+#   make clean           remove what the others made, but for runs/
+
+PYTHON ?= python3
+SEED ?= 0
+PRESET ?= cartpole-dqn
+SEEDS ?= 1 2 3 4 5
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+STAMP := .venv/installed
+
+# The processes of a run share the cores: more threads in each only make them wait for each other.
+export OMP_NUM_THREADS = 1
+
+.PHONY: demo test check bench learn clean
+.DEFAULT_GOAL := test
+
+$(STAMP): setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is older than Python 3.11; name a newer one, as in: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/surreal run $(PRESET) --seed $(SEED) --verify
+
+test: $(STAMP)
+	@mkdir -p .cache
+	$(BIN)/python -m pytest --basetemp=.cache/tmp $(PYTEST_ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_import_layers.py
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/transport.py
+
+learn: $(STAMP)
+	@solved=0; total=0; \
+	for seed in $(SEEDS); do \
+		total=$$((total + 1)); \
+		if $(BIN)/surreal run $(PRESET) --seed $$seed --verify; then solved=$$((solved + 1)); fi; \
+	done; \
+	echo "$(PRESET): $$solved of $$total seeds solved"; \
+	test $$((solved * 5)) -ge $$((total * 4))
+
+clean:
+	rm -rf .venv .cache build dist surreal.egg-info
+	find surreal tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,205 @@
+"""How fast experience goes into Redis, and comes out as batches, against a bare client moving the same bytes.
+
+    python -m benchmarks.transport [--rounds N] [--seconds S]
+
+* insert: `ExpSender.send_batch` from one process, counted when acknowledged, while a replay in another process reads
+  the stream; baseline: a raw socket that sends prepared EVALSHA calls of the same bytes, with the same reader idle.
+* single step: the time of one `ExpSender.send` (chunks included) against one `env.step` of gymnasium's CartPole.
+* sample: batches at the output of `batch_iterator()`, against a raw client that GETs as many bytes, pipelined.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import time
+import uuid
+from multiprocessing.synchronize import Event
+
+import gymnasium
+import numpy as np
+import torch
+
+from benchmarks.baselines.raw_client import RawClient
+from benchmarks.harness import alternate, report
+from surreal.distributed.client import RedisClient
+from surreal.distributed.sender import ExpSender
+from surreal.distributed.server import EmbeddedRedis
+from surreal.replay import UniformReplay
+from surreal.types import Action, StepBatch
+
+CASES = {
+    # name: (obs shape, dtype, environments, chunk_max_bytes, replay capacity, aim)
+    "4 float32": ((4,), np.float32, 64, 1 << 20, 100_000, 0.5),
+    "84x84 uint8": ((84, 84), np.uint8, 16, 1 << 20, 4_000, 0.6),
+}
+
+
+def make_batch(shape: tuple[int, ...], dtype: type, num_envs: int) -> tuple[StepBatch, Action]:
+    """One vector step in mid-episode."""
+    rng = np.random.default_rng(0)
+    obs = rng.integers(0, 255, (num_envs, *shape)).astype(dtype)
+    no, yes = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
+    kind, env_ids = np.ones(num_envs, np.uint8), np.arange(num_envs)
+    reward = np.ones(num_envs, np.float32)
+    batch = StepBatch(kind, env_ids, obs, reward, no, no, yes, yes, 0, {}, np.zeros(0, np.int64))
+    return batch, Action(np.zeros(num_envs, np.int64), {}, 1)
+
+
+def read_forever(address: str, run: str, capacity: int, stop: Event) -> None:
+    """A learner that takes everything in and draws nothing."""
+    replay = UniformReplay(RedisClient(address, run=run), capacity=capacity, start_size=capacity)
+    replay.start_threads()
+    while not stop.wait(0.1):
+        replay.check()
+    replay.stop()
+    replay.join()
+
+
+def insert(address: str, path: str, case: str, rounds: int, seconds: float) -> None:
+    shape, dtype, num_envs, max_bytes, capacity, aim = CASES[case]
+    run = f"insert-{uuid.uuid4().hex[:8]}"
+    stop = multiprocessing.get_context("spawn").Event()
+    reader = multiprocessing.get_context("spawn").Process(target=read_forever, args=(address, run, capacity, stop))
+    reader.start()
+    batch, action = make_batch(shape, dtype, num_envs)
+    client = RedisClient(address, run=run)
+    sender = ExpSender(client, chunk_steps=8192, chunk_max_bytes=max_bytes, max_delay_s=60)
+    while not client.redis.exists(client.shard_keys().lease):
+        time.sleep(0.05)
+
+    def ours() -> float:
+        before, started_s = sender.metrics(), time.perf_counter()
+        while time.perf_counter() - started_s < seconds:
+            for _ in range(32):
+                sender.send_batch(batch, action)
+        sender.flush()
+        after = sender.metrics()
+        return (after["sender/steps"] - before["sender/steps"]) / (time.perf_counter() - started_s)
+
+    ours()
+    metrics = sender.metrics()
+    steps_a_chunk = metrics["sender/steps"] / metrics["sender/chunks"]
+    bytes_a_chunk = int(metrics["sender/bytes"] / metrics["sender/chunks"])
+    block = bytes(int(steps_a_chunk * np.prod(shape) * np.dtype(dtype).itemsize))
+    raw = RawClient(path)
+    calls = [raw.packed_store(i, bytes(bytes_a_chunk - len(block)), block) for i in range(4)]
+
+    def theirs() -> float:
+        number, started_s = 0, time.perf_counter()
+        while time.perf_counter() - started_s < seconds:
+            raw.store(calls[number % 4])
+            number += 1
+        return number * steps_a_chunk / (time.perf_counter() - started_s)
+
+    mine, bare = alternate(ours, theirs, rounds)
+    megabytes = np.median(mine) * bytes_a_chunk / steps_a_chunk / 1e6
+    more = {"MB/s": round(float(megabytes), 1), "steps_a_chunk": round(steps_a_chunk), "environments": num_envs}
+    report(f"insert {case}", "transitions/s", mine, bare, aim=aim, **more)
+    sender.close()
+    stop.set()
+    reader.join(10)
+    client.delete_run()
+
+
+def single_step(address: str, rounds: int, steps: int = 20_000) -> None:
+    run = f"single-{uuid.uuid4().hex[:8]}"
+    client = RedisClient(address, run=run)
+    sender = ExpSender(client)
+    env = gymnasium.make("CartPole-v1")
+    obs, _ = env.reset(seed=0)
+    seen = [obs + np.float32(i) for i in range(1000)]
+
+    def ours() -> float:
+        last = seen[-1]
+        started_s = time.perf_counter()
+        for i in range(steps):
+            new = seen[i % 1000]
+            sender.send([last, new], i & 1, 1.0, False)
+            last = new
+        return steps / (time.perf_counter() - started_s)
+
+    def theirs() -> float:
+        env.reset()
+        spent_s, done = 0.0, 0
+        while done < steps:
+            started_s = time.perf_counter()
+            for i in range(8):  # balanced pushes last longer than that
+                env.step(i & 1)
+            spent_s += time.perf_counter() - started_s
+            env.reset()
+            done += 8
+        return steps / spent_s
+
+    mine, bare = alternate(ours, theirs, rounds)
+    times = [b / a for a, b in zip(mine, bare, strict=True)]
+    more = {"time_ratio": round(float(np.median(times)), 3), "time_ratio_aim": "<= 0.5"}
+    report("send one step", "steps/s", mine, bare, aim=2.0, **more)
+    sender.close()
+    client.delete_run()
+
+
+def sample(address: str, path: str, case: str, rounds: int, seconds: float) -> None:
+    shape, dtype, num_envs, max_bytes, capacity, _ = CASES[case]
+    batch_size = 256
+    client = RedisClient(address, run=f"sample-{uuid.uuid4().hex[:8]}")
+    batch, action = make_batch(shape, dtype, num_envs)
+    sender = ExpSender(client, chunk_max_bytes=max_bytes)
+    replay = UniformReplay(client, batch_size=batch_size, capacity=capacity, start_size=capacity // 2)
+    replay.start_threads()
+    for _ in range(capacity * 3 // 4 // num_envs):
+        sender.send_batch(batch, action)
+    sender.flush()
+    batches = replay.batch_iterator()
+    next(batches)
+
+    def ours() -> float:
+        number, started_s = 0, time.perf_counter()
+        while time.perf_counter() - started_s < seconds:
+            next(batches)
+            number += 1
+        return number * batch_size / (time.perf_counter() - started_s)
+
+    row_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = RawClient(path)
+    raw.call(b"SET", b"raw:row", bytes(row_bytes))
+    gets = raw.pack(b"GET", b"raw:row") * (2 * batch_size)
+    reply_bytes = (len(b"$%d\r\n" % row_bytes) + row_bytes + 2) * 2 * batch_size
+    buffer = bytearray(reply_bytes)
+
+    def theirs() -> float:
+        number, started_s = 0, time.perf_counter()
+        while time.perf_counter() - started_s < seconds:
+            raw.sock.sendall(gets)
+            view = memoryview(buffer)
+            while view:
+                view = view[raw.sock.recv_into(view) :]
+            number += 1
+        return number * batch_size / (time.perf_counter() - started_s)
+
+    mine, bare = alternate(ours, theirs, rounds)
+    more = {"MB/s": round(float(np.median(mine)) * 2 * row_bytes / 1e6, 1), "batch": batch_size}
+    report(f"sample {case}", "transitions/s", mine, bare, aim=1.0, **more)
+    sender.close()
+    replay.stop()
+    replay.join()
+    client.delete_run()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a round")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    with EmbeddedRedis(maxmemory_bytes=1 << 30) as server:
+        path = server.address.removeprefix("unix://")
+        for case in CASES:
+            insert(server.address, path, case, args.rounds, args.seconds)
+        single_step(server.address, args.rounds)
+        for case in CASES:
+            sample(server.address, path, case, args.rounds, args.seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""`QAgent`: takes the action with the largest Q value, and explores epsilon-greedily."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.agent.base import Agent
+from surreal.agent.exploration import EpsilonGreedy, Exploration
+from surreal.schedules import ConstantSchedule
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+from surreal.utils.pytorch import Module
+
+
+class QAgent(Agent):
+    """An epsilon-greedy agent over a model that gives [N, num_actions] Q values.
+
+    Args:
+        q_model: gives the Q values, see `surreal.model.QFunction`.
+        exploration: probability of a random action: a number, a schedule, or any function of the step that gives a
+            number or one for each environment. The step is the run's global env step if it is known, else the
+            agent's own. None never explores.
+        rng: draws the exploration; None seeds one from the operating system.
+        obs_spec: see `Agent`.
+    """
+
+    def __init__(
+        self,
+        q_model: Module,
+        exploration: float | Exploration | None = None,
+        *,
+        rng: np.random.Generator | None = None,
+        obs_spec: ObsSpec | None = None,
+    ) -> None:
+        super().__init__(q_model, obs_spec=obs_spec)
+        if exploration is not None and not callable(exploration):
+            exploration = ConstantSchedule(exploration)
+        self.exploration: Exploration | None = exploration
+        self.rng = np.random.default_rng() if rng is None else rng
+        self._chooser: EpsilonGreedy | None = None
+
+    def _act(self, obs: Obs, explore: NDArray[np.bool_]) -> NDArray[np.int64]:
+        q = self.model(obs)
+        values: NDArray[np.float32] = q.numpy() if self.model.is_on_cpu else q.cpu().numpy()
+        mask = self.action_mask
+        if mask is not None:
+            values = np.where(mask, values, -np.inf)
+        greedy: NDArray[np.int64] = values.argmax(1)
+        if self.exploration is None or self.mode == "eval":
+            return greedy
+        if self._chooser is None:
+            self._chooser = EpsilonGreedy(values.shape[1], self.rng)
+        epsilon = self.exploration(self._step)
+        if isinstance(epsilon, np.ndarray):
+            epsilon = epsilon[self.env_ids]
+        return self._chooser.choose(greedy, epsilon, explore, mask)
+
+    @property
+    def _step(self) -> int:
+        return self.steps if self.global_step is None else self.global_step
+
+    def metrics(self) -> dict[str, float]:
+        """Give the exploration rate, the mean over the environments."""
+        if self.exploration is None or self.mode == "eval":
+            return {"agent/epsilon": 0.0}
+        return {"agent/epsilon": float(np.mean(self.exploration(self._step)))}

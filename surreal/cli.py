@@ -1,0 +1,247 @@
+"""The `surreal` command.
+
+Everything that a person asked for goes to stdout, errors go to stderr as one line `error: ...`, and the exit code is 0 if
+it worked, 1 if not, 2 for wrong arguments. `--debug`, anywhere, shows tracebacks.
+
+Heavy imports (torch) happen inside the commands that need them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from surreal.errors import SurrealError
+from surreal.main.reports import print_error
+
+app = typer.Typer(
+    name="surreal",
+    help="Distributed reinforcement learning with Redis in the middle.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+#: Role commands hand all their arguments to the role's own parser, which `python -m surreal.main.ROLE` uses too.
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+_ROLES = ("agent", "learner", "eval")
+
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.")
+]
+RedisOption = Annotated[str | None, typer.Option("--redis", metavar="URL", help="host:port, redis://, rediss://, unix://")]
+RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", help="The run's folder.")]
+
+
+@app.command()
+def run(
+    source: Annotated[str | None, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.")] = None,
+    overrides: Overrides = None,
+    seed: Annotated[int | None, typer.Option(help="The same as --set seed=N.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; the same as --set device=...")] = None,
+    run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: a new one.")] = None,
+    run_dir: RunDir = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of --run or --run-dir.")] = False,
+    redis: RedisOption = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Afterwards play 100 fresh episodes; exit 0 only if they reach the goal.")
+    ] = False,
+    progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the end.")] = False,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+) -> None:
+    """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
+    from surreal.main.run import Interrupts, Launcher, RunOptions
+
+    _set_up_logging(log_level)
+    given = {"seed": seed, "device": device, "log_level": log_level}
+    extra = [f"{key}={value}" for key, value in given.items() if value is not None]
+    options = RunOptions(
+        source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, is_quiet=quiet or not progress
+    )
+    console = Console(soft_wrap=True)
+    interrupts = Interrupts()
+    with interrupts.installed():
+        launcher = Launcher(options, console, interrupts)
+        _say(console, f"run {launcher.run} in {launcher.folder.path}")
+        outcome = launcher.execute()
+    _say(console, f"ended: {outcome.reason}")
+    _say(console, f"results in {outcome.folder}: result.json, eval/scores.jsonl, eval/best.safetensors, tensorboard/")
+    if outcome.is_failure:
+        print_error(SurrealError(outcome.reason))
+    is_good = not outcome.is_failure and not interrupts.is_aborting
+    if verify:
+        from surreal.main.verify import verify as check
+
+        is_good, sentence = check(outcome)
+        _say(console, sentence)
+    raise typer.Exit(0 if is_good else 1)
+
+
+@app.command(context_settings=_PASS_ON)
+def agent(context: typer.Context) -> None:
+    """One agent process of a run; any number, on any machine."""
+    _role("agent", context)
+
+
+@app.command(context_settings=_PASS_ON)
+def learner(context: typer.Context) -> None:
+    """The learner process of a run."""
+    _role("learner", context)
+
+
+@app.command(name="eval", context_settings=_PASS_ON)
+def evaluate(context: typer.Context) -> None:
+    """The evaluation process of a run."""
+    _role("eval", context)
+
+
+@app.command()
+def redis(
+    bind: Annotated[str, typer.Option(help="Address to listen on; other than 127.0.0.1 needs a password.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 6379,
+    password: Annotated[
+        str | None, typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Password; better given in the variable.")
+    ] = None,
+    maxmemory: Annotated[str, typer.Option(metavar="SIZE", help='Bound of its memory, such as "2gb".')] = "1gb",
+    appendonly: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the data in this folder, so that they survive.")
+    ] = None,
+) -> None:
+    """A Redis server for the processes of other machines, until Ctrl-C."""
+    from surreal.distributed.client import RedisClient
+    from surreal.main.redis import serve
+
+    console = Console(soft_wrap=True)
+
+    def on_ready(server: Any) -> None:
+        _say(console, f"Redis at {RedisClient(server.address).address}, pid {server.pid}; Ctrl-C ends it")
+
+    serve(bind=bind, port=port, password=password, maxmemory=maxmemory, appendonly=appendonly, on_ready=on_ready)
+
+
+@app.command()
+def status(
+    run_name: Annotated[str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.")] = None,
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show a running run, from anywhere that reaches its Redis."""
+    from surreal.main.status import find_run, print_status, run_status
+
+    with find_run(run_name, address=redis, run_dir=run_dir) as client:
+        found = run_status(client)
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+    else:
+        print_status(found, Console())
+
+
+@app.command()
+def stop(
+    run_name: Annotated[str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.")] = None,
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Also remove the run from Redis; only once its processes have ended.")
+    ] = False,
+) -> None:
+    """End a run: all its processes drain."""
+    from surreal.main import registry
+    from surreal.main.status import find_run
+
+    with find_run(run_name, address=redis, run_dir=run_dir) as client:
+        if not delete:
+            registry.request_stop(client, "surreal stop")
+            typer.echo(f"run {client.run} was asked to stop")
+            return
+        alive = registry.live_processes(client)
+        if alive:
+            names = ", ".join(beat.name for beat in alive)
+            raise SurrealError(f"run {client.run} is alive ({names}); stop it first, then delete it")
+        typer.echo(f"removed run {client.run}: {client.delete_run()} keys")
+
+
+@app.command()
+def play(
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="eval/best.safetensors, or a learner's.")],
+    episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 5,
+    record: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Open a window.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Repeatable episodes; default: new ones each time.")] = None,
+) -> None:
+    """Play a saved policy, without a run."""
+    from surreal.evaluation import EpisodeScore
+    from surreal.main.play import fresh_rng, load_policy, play_policy
+
+    def on_episode(number: int, score: EpisodeScore) -> None:
+        typer.echo(f"episode {number}: return {score.episode_return:g}, {score.length} steps")
+
+    scores = play_policy(
+        load_policy(checkpoint), episodes, rng=fresh_rng(seed), record=record, show=show, on_episode=on_episode
+    )
+    mean = sum(score.episode_return for score in scores) / len(scores)
+    typer.echo(f"mean return {mean:g} over {len(scores)} episodes")
+    if record is not None:
+        typer.echo(f"videos in {record}")
+
+
+@app.command()
+def presets() -> None:
+    """List the presets."""
+    from surreal.config.presets import preset_names, preset_title
+
+    for name in preset_names():
+        typer.echo(f"{name:20} {preset_title(name)}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    is_debugging = "--debug" in args
+    if is_debugging and not any(role in args for role in _ROLES):
+        args.remove("--debug")
+    try:
+        app(args)
+    except SystemExit as end:
+        # Typer's own way to end: after every command, after --help (0), after wrong arguments (2).
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except SurrealError as error:
+        if is_debugging:
+            raise
+        print_error(error)
+        return 1
+    return 0
+
+
+def _role(name: str, context: typer.Context) -> None:
+    module = importlib.import_module(f"surreal.main.{name}")
+    raise typer.Exit(module.main(context.args))
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False)
+
+
+def _set_up_logging(level: str | None) -> None:
+    from surreal.utils.logs import setup_logging
+
+    setup_logging(level or "info", "surreal")
+    if level is None:
+        # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
+        for handler in logging.getLogger().handlers:
+            handler.setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

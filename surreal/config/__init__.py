@@ -1,0 +1,23 @@
+"""Typed configuration: one YAML file or a named preset, checked in full before anything is started.
+
+Cheap to import: no torch, no Redis, no environments. `surreal.main.build` alone turns a `Config` into objects.
+"""
+
+from surreal.config.classes import add_python_path, check_args, import_class
+from surreal.config.fingerprint import diff_shared, fingerprint
+from surreal.config.loader import load_config, to_yaml
+from surreal.config.presets import preset_names, preset_path
+from surreal.config.schema import Config
+
+__all__ = [
+    "Config",
+    "add_python_path",
+    "check_args",
+    "diff_shared",
+    "fingerprint",
+    "import_class",
+    "load_config",
+    "preset_names",
+    "preset_path",
+    "to_yaml",
+]

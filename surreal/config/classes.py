@@ -1,0 +1,131 @@
+"""Classes named in a configuration: found by import path, and their arguments checked before anything is built."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+from surreal.config.problems import nearest
+from surreal.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def add_python_path(folders: Iterable[str]) -> None:
+    """Let this process import from further folders, after all others, so that they can hide nothing.
+
+    Every process of a run calls it once with `config.python_path`, before the first class or environment is looked up.
+    """
+    for folder in folders:
+        if folder not in sys.path:
+            sys.path.append(folder)
+
+
+def import_class(path: str, base: type[T], *, key: str = "class", source: str = "") -> type[T]:
+    """Find a class by its import path.
+
+    Args:
+        path: `package.module.Class`.
+        base: what the class must inherit from.
+        key: setting that names the class, for messages.
+        source: where that setting is, for messages.
+
+    Raises:
+        ConfigError: if the module cannot be imported, has no such class, or the class is not a `base`.
+    """
+    where = f" ({source})" if source else ""
+    module_name, _, class_name = path.rpartition(".")
+    if not module_name:
+        raise ConfigError(
+            f"{key} is {path!r}; it must be the import path of a class, package.module.Class{where}",
+            key=key,
+            source=source,
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a user's module may fail in any way while it is imported
+        raise ConfigError(
+            f"{key} is {path!r}, but {module_name} cannot be imported: {type(error).__name__}: {error}{where}",
+            key=key,
+            source=source,
+        ) from error
+    found = getattr(module, class_name, None)
+    if found is None:
+        similar = nearest(class_name, [name for name, value in vars(module).items() if inspect.isclass(value)])
+        advice = f"; did you mean {module_name}.{similar}?" if similar is not None else ""
+        raise ConfigError(
+            f"{key} is {path!r}, but {module_name} has no {class_name}{where}{advice}", key=key, source=source
+        )
+    if not inspect.isclass(found) or not issubclass(found, base):
+        raise ConfigError(
+            f"{key} is {path!r}, which is not a {base.__module__}.{base.__qualname__}{where}", key=key, source=source
+        )
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+        raise ConfigError(f"{key} is {path!r}, which does not override {missing}{where}", key=key, source=source)
+    return found
+
+
+def check_args(
+    cls: type[object],
+    args: Mapping[str, Any],
+    path: str,
+    *,
+    given: Collection[str] = (),
+    renamed: Mapping[str, str] | None = None,
+    source: str = "",
+) -> dict[str, Any]:
+    """Check the `args` of a class against its constructor's signature.
+
+    Args:
+        cls: the class that will be built.
+        args: what the configuration passes, by name.
+        path: dotted key of `args`, such as `learner.args`, for messages.
+        given: parameters that other settings and collaborators fill, which `args` may not repeat.
+        renamed: names in the configuration to names of parameters, such as `hidden_sizes` to `hiddens`.
+        source: where `args` is, for messages.
+
+    Returns:
+        The keyword arguments by the constructor's names.
+
+    Raises:
+        ConfigError: for an argument that is unknown, filled elsewhere, or missing.
+    """
+    renamed = renamed or {}
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
+    }
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    named = {
+        name: parameter
+        for name, parameter in parameters.items()
+        if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    }
+    applicable = {alias: name for alias, name in renamed.items() if name in named or takes_any}
+    where = f" ({source})" if source else ""
+    result: dict[str, Any] = {}
+    for name, value in args.items():
+        target = applicable.get(name, name)
+        key = f"{path}.{name}"
+        if target in given:
+            raise ConfigError(f"{key} is set by other settings; leave it out{where}", key=key, source=source)
+        if target not in named and not takes_any:
+            free = [*applicable, *(name for name in named if name not in given)]
+            similar = nearest(name, free)
+            takes = f"it takes {', '.join(free) or 'none'}"
+            advice = takes if similar is None else f"did you mean {path}.{similar}?"
+            message = f"{key} is not an argument of {cls.__qualname__}{where}; {advice}"
+            raise ConfigError(message, key=key, source=source)
+        if target in result:
+            raise ConfigError(f"{key} is given twice, under two names{where}", key=key, source=source)
+        result[target] = value
+    for name, parameter in named.items():
+        if parameter.default is inspect.Parameter.empty and name not in result and name not in given:
+            key = f"{path}.{name}"
+            raise ConfigError(f"{key} is missing; {cls.__qualname__} needs it{where}", key=key, source=source)
+    return result

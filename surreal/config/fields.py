@@ -1,0 +1,135 @@
+"""Building blocks of the schema: the base of all sections, sizes in bytes, addresses, exploration schedules."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
+
+
+class Section(BaseModel):
+    """Base of all sections: unknown keys are refused, values are never converted silently, nothing can be changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class ClassSection(Section):
+    """A section that names a class, ours or a user's, and the arguments its constructor gets."""
+
+    class_path: str = Field(alias="class", min_length=1)
+    """Import path of the class, `package.module.Class`; the folder of the YAML file is searched as well."""
+
+    args: dict[str, Any] = {}
+    """Keyword arguments of the constructor, by the names it gives them; what other settings decide is not repeated."""
+
+
+#: Redis writes sizes so: `k` is 1000, `kb` is 1024.
+_UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 2**10, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+
+
+def parse_size(value: object) -> object:
+    """Turn "512mb" into bytes, the way Redis reads it; anything that is no text is left for the field to judge.
+
+    Raises:
+        ValueError: if the text is no size.
+    """
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip().lower())
+    if match is None or match[2] not in _UNITS:
+        raise ValueError('a size is a number of bytes, or a text such as "512mb" or "2gb"')
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+#: Bytes, >= 1; YAML may write "512mb".
+Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1)]
+
+_HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/@]+):(\d{1,5})")
+
+
+def check_address(value: str) -> str:
+    """Refuse what cannot be the address of a Redis server.
+
+    Raises:
+        ValueError: naming the accepted forms.
+    """
+    if value.startswith(("redis://", "rediss://", "unix://")) and len(value.split("://", 1)[1]) > 0:
+        return value
+    match = _HOST_PORT.fullmatch(value)
+    if match is None or not 0 < int(match[1]) < 65536:
+        raise ValueError("an address is host:port, redis://..., rediss://... or unix:///path/to/socket")
+    return value
+
+
+#: Where a Redis server listens.
+Address = Annotated[str, AfterValidator(check_address)]
+
+
+class ConstantExploration(Section):
+    """The same exploration rate for ever."""
+
+    type: Literal["constant"]
+    value: float = Field(ge=0, le=1)
+    """Probability of a random action."""
+
+
+class LinearExploration(Section):
+    """A straight line from `start` to `end`, which then stays at `end`."""
+
+    type: Literal["linear"]
+    start: float = Field(1.0, ge=0, le=1)
+    """Exploration rate until `begin`."""
+
+    end: float = Field(0.05, ge=0, le=1)
+    """Exploration rate after `begin + steps`; more keeps agents trying, and spoils their own return."""
+
+    steps: int = Field(ge=1)
+    """Length of the way from `start` to `end`, env steps of the whole run; more explores for longer."""
+
+    begin: int = Field(0, ge=0)
+    """Env steps of the whole run at which the way begins."""
+
+
+class PiecewiseExploration(Section):
+    """Straight lines between the given points; constant before the first and after the last."""
+
+    type: Literal["piecewise"]
+    points: list[Annotated[tuple[int, float], Strict(False)]] = Field(min_length=1)
+    """Pairs of env step (of the whole run, rising) and exploration rate."""
+
+    @model_validator(mode="after")
+    def _check_points(self) -> PiecewiseExploration:
+        steps = [step for step, _ in self.points]
+        if steps != sorted(set(steps)) or steps[0] < 0:
+            raise ValueError("the steps of points must be >= 0 and rise")
+        if not all(0 <= value <= 1 for _, value in self.points):
+            raise ValueError("the rates of points must lie in 0..1")
+        return self
+
+
+class ApeXExploration(Section):
+    """A constant rate of its own for each environment (Horgan et al. 2018, arXiv:1803.00933, section 4).
+
+    Environment i of N, counted over all agents, explores at base^(1 + alpha * i / (N - 1)).
+    """
+
+    type: Literal["ape_x"]
+    base: float = Field(0.4, gt=0, le=1)
+    """Rate of the first environment; more explores more everywhere."""
+
+    alpha: float = Field(7.0, ge=0)
+    """How fast the rate falls from one environment to the next; 0 gives all of them `base`."""
+
+
+Exploration = Annotated[
+    ConstantExploration | LinearExploration | PiecewiseExploration | ApeXExploration, Field(discriminator="type")
+]
+
+
+def constant_exploration(value: object) -> object:
+    """Read a bare number as a constant exploration rate."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"type": "constant", "value": value}
+    return value

@@ -1,0 +1,55 @@
+"""What the processes of a run must agree on: a short fingerprint of it, and the difference in words.
+
+The first process stores the shared part (`Config.shared()`) in Redis; every other one compares its own with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from surreal.config.yaml_tree import join
+
+_ABSENT = object()
+
+
+def fingerprint(shared: Mapping[str, Any]) -> str:
+    """Give 16 hexadecimal digits that differ when the shared part differs, whatever the order of its keys."""
+    text = json.dumps(shared, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def diff_shared(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> tuple[str, ...]:
+    """List the differences between two shared parts, one line each: `env.id: "CartPole-v1" -> "Acrobot-v1"`.
+
+    Args:
+        theirs: what the run has stored.
+        ours: what this process would bring.
+    """
+    flat_theirs, flat_ours = _flatten(theirs), _flatten(ours)
+    return tuple(
+        f"{key}: {_show(flat_theirs.get(key, _ABSENT))} -> {_show(flat_ours.get(key, _ABSENT))}"
+        for key in sorted({*flat_theirs, *flat_ours})
+        if not _same(flat_theirs.get(key, _ABSENT), flat_ours.get(key, _ABSENT))
+    )
+
+
+def _flatten(value: Any, key: str = "") -> dict[str, Any]:
+    if isinstance(value, Mapping) and value:
+        return {path: leaf for name, child in value.items() for path, leaf in _flatten(child, join(key, name)).items()}
+    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        return {path: leaf for i, child in enumerate(value) for path, leaf in _flatten(child, join(key, i)).items()}
+    return {key: list(value) if isinstance(value, tuple) else value}
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Compare as the fingerprint does: 1 and 1.0 and true are three things."""
+    if first is _ABSENT or second is _ABSENT:
+        return first is second
+    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+
+
+def _show(value: Any) -> str:
+    return "(absent)" if value is _ABSENT else json.dumps(value, sort_keys=True, ensure_ascii=False)

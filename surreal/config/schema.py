@@ -1,0 +1,230 @@
+"""The configuration as a whole, and the conflicts between settings that are each right by themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr
+
+from surreal.config.fields import Section
+from surreal.config.sections import (
+    AgentConfig,
+    BroadcastConfig,
+    CheckpointConfig,
+    EnvConfig,
+    EvalConfig,
+    LearnerConfig,
+    ModelConfig,
+    RedisConfig,
+    ReplayConfig,
+    RunConfig,
+    SenderConfig,
+)
+
+#: Share of Redis' memory that experience may take: the rest is for parameters, heartbeats and metrics.
+STREAM_SHARE = 0.85
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """Where settings came from; never a reason for two configurations to differ.
+
+    Attributes:
+        places: dotted key to "app.yaml line 12" or "--set".
+    """
+
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+
+
+class Config(Section):
+    """Everything that decides a run. Constructors take explicit values from it, never the whole."""
+
+    version: Literal[1] = 1
+    """Version of this file's format."""
+
+    name: str = Field("surreal", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    """Name of the run: its folder and its id in Redis begin with it. Unset in a file: the file's name."""
+
+    seed: int = Field(0, ge=0, lt=2**31)
+    """Seed from which every process derives its own."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the learner's network lives; `auto` takes a GPU if there is one."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe log records that are kept."""
+
+    python_path: list[str] = []
+    """Further folders to find classes in, relative to the file; the file's own folder is always one of them."""
+
+    env: EnvConfig
+    model: ModelConfig = ModelConfig()
+    agent: AgentConfig = AgentConfig()
+    learner: LearnerConfig = LearnerConfig()
+    replay: ReplayConfig = ReplayConfig()
+    sender: SenderConfig = SenderConfig()
+    broadcast: BroadcastConfig = BroadcastConfig()
+    redis: RedisConfig = RedisConfig()
+    eval: EvalConfig = EvalConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    run: RunConfig = RunConfig()
+
+    _sources: Sources = PrivateAttr(default_factory=Sources)
+
+    @property
+    def lookahead(self) -> int:
+        """Steps that the sender adds to the end of a segment."""
+        return self.learner.n_step - 1 if self.sender.lookahead is None else self.sender.lookahead
+
+    @property
+    def samples_tolerance(self) -> float | None:
+        """Samples that agents or learner may be ahead; None without `replay.samples_per_insert`."""
+        if self.replay.samples_per_insert is None or self.replay.samples_per_insert_tolerance is not None:
+            return self.replay.samples_per_insert_tolerance
+        return 2 * max(_samples_in_flight(self), float(self.learner.batch_size))
+
+    def shared(self) -> dict[str, Any]:
+        """Give the part that all processes of a run must agree on, as plain data.
+
+        What only one kind of process uses, or what may differ between machines (device, number of environments, chunk
+        sizes, addresses), is not in it.
+        """
+        plain = self.model_dump(mode="json", by_alias=True)
+        env = {key: plain["env"][key] for key in ("id", "kwargs", "wrappers")}
+        return {
+            "version": plain["version"],
+            "env": env,
+            "model": plain["model"],
+            "sender": {"lookahead": self.lookahead},
+        }
+
+    def source_of(self, key: str) -> str:
+        """Say where a setting came from: "app.yaml line 12", "--set", or "" for a default.
+
+        Args:
+            key: dotted path; the nearest parent that is known answers for it.
+        """
+        places = self._sources.places
+        while key and key not in places:
+            key = key.rpartition(".")[0]
+        return places.get(key, "")
+
+    def with_sources(self, places: Mapping[str, str]) -> Config:
+        """Give the same configuration, which remembers where its settings came from."""
+        copy = self.model_copy()
+        copy._sources = Sources(places)
+        return copy
+
+
+def _samples_in_flight(config: Config) -> float:
+    """Samples that one chunk of every agent entitles the learner to."""
+    per_insert = config.replay.samples_per_insert or 0.0
+    return per_insert * max(1, config.agent.count) * config.sender.chunk_steps
+
+
+def conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the settings that cannot stand together: the key to blame, and a sentence that begins with its value."""
+    yield from _replay_conflicts(config)
+    yield from _limiter_conflicts(config)
+    yield from _memory_conflicts(config)
+    yield from _process_conflicts(config)
+
+
+def _replay_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    replay, learner = config.replay, config.learner
+    if replay.start_size > replay.capacity:
+        yield (
+            "replay.start_size",
+            f"is {replay.start_size}, but replay.capacity is {replay.capacity}: learning would never start; "
+            "lower start_size or raise capacity",
+        )
+    if learner.batch_size > replay.capacity:
+        yield (
+            "learner.batch_size",
+            f"is {learner.batch_size}, more than replay.capacity, {replay.capacity}; lower it or raise capacity",
+        )
+    in_flight = max(1, config.agent.count) * config.sender.chunk_steps
+    if in_flight > replay.capacity:
+        yield (
+            "sender.chunk_steps",
+            f"is {config.sender.chunk_steps}: one chunk of each of {config.agent.count} agents is {in_flight} steps, "
+            f"more than replay.capacity, {replay.capacity}; lower chunk_steps or raise capacity",
+        )
+    if config.lookahead < learner.n_step - 1:
+        yield (
+            "sender.lookahead",
+            f"is {config.lookahead}, but learner.n_step is {learner.n_step} and needs {learner.n_step - 1}; "
+            "leave lookahead out or raise it",
+        )
+    limit = config.run.max_env_steps
+    if limit is not None and limit <= replay.start_size:
+        yield (
+            "run.max_env_steps",
+            f"is {limit}, not more than replay.start_size, {replay.start_size}: the run would end before it learns; "
+            "raise max_env_steps or lower start_size",
+        )
+
+
+def _limiter_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    key = "replay.samples_per_insert_tolerance"
+    tolerance, replay = config.samples_tolerance, config.replay
+    if tolerance is None:
+        return
+    if replay.samples_per_insert is None:
+        yield key, f"is {tolerance:g}, but replay.samples_per_insert is not set; set it, or leave the tolerance out"
+        return
+    least = _samples_in_flight(config)
+    if tolerance < least:
+        yield (
+            key,
+            f"is {tolerance:g}; it must be >= {least:g} = samples_per_insert {replay.samples_per_insert:g} x "
+            f"{max(1, config.agent.count)} agents x sender.chunk_steps {config.sender.chunk_steps}, or agents and "
+            "learner wait for each other for ever; raise it, leave it out, or lower sender.chunk_steps",
+        )
+    batch = config.learner.batch_size + replay.samples_per_insert
+    if tolerance < batch:
+        yield (
+            key,
+            f"is {tolerance:g}; it must be >= {batch:g} = learner.batch_size {config.learner.batch_size} + "
+            f"samples_per_insert {replay.samples_per_insert:g}, or no batch fits; raise it or leave it out",
+        )
+
+
+def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    replay, sender, redis = config.replay, config.sender, config.redis
+    is_embedded = redis.address is None and redis.replay_address is None
+    bound = int(STREAM_SHARE * redis.maxmemory)
+    if is_embedded and replay.max_bytes > bound:
+        yield (
+            "replay.max_bytes",
+            f"is {replay.max_bytes}; it must be <= {bound}, {STREAM_SHARE:.0%} of redis.maxmemory, {redis.maxmemory}; "
+            "lower it or raise redis.maxmemory",
+        )
+    if 8 * sender.chunk_max_bytes > replay.max_bytes:
+        yield (
+            "sender.chunk_max_bytes",
+            f"is {sender.chunk_max_bytes}; it must be <= {replay.max_bytes // 8}, an eighth of replay.max_bytes; "
+            "lower it or raise replay.max_bytes",
+        )
+    if redis.appendonly and redis.address is not None:
+        yield (
+            "redis.appendonly",
+            "is true, but redis.address names a server that this run does not start; "
+            "set appendonly in that server, or leave the address out",
+        )
+
+
+def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    env = config.env
+    if env.num_workers is not None and env.pool != "subproc":
+        yield "env.num_workers", f"is {env.num_workers}, but env.pool is {env.pool}; only subproc has workers"
+    if env.num_workers is not None and env.num_workers > env.num_envs:
+        yield "env.num_workers", f"is {env.num_workers}; it must be <= env.num_envs, {env.num_envs}"
+    if env.pool == "vector" and env.wrappers:
+        yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
+    if not config.eval.enabled and config.run.stop_at_return is not None:
+        yield "run.stop_at_return", "is set, but eval.enabled is false: nothing would measure the return"
+    if not config.eval.enabled and config.eval.record_video_every:
+        yield "eval.record_video_every", "is set, but eval.enabled is false: nothing would record"

@@ -1,0 +1,93 @@
+"""Addresses of Redis servers: what a user may write, and what redis-py's connections take.
+
+`host:port` (the seed's `RedisClient('127.0.0.1:6060')`), `redis://`, `rediss://` (TLS; certificates as redis-py's query
+arguments, `?ssl_ca_certs=/path/ca.pem`) and `unix:///path`. Used by `RedisClient` and by `surreal redis`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from redis.connection import Connection, parse_url
+
+DEFAULT_PORT = 6379
+_SCHEMES = ("redis://", "rediss://", "unix://")
+#: Query arguments that are secrets: never shown.
+_SECRETS = re.compile(r"((?:^|&)(?:ssl_)?password=)[^&]*")
+
+
+@dataclass(frozen=True)
+class RedisAddress:
+    """A parsed address.
+
+    Attributes:
+        shown: the address for messages and logs: passwords are masked.
+        connection_class: redis-py's connection class for the scheme.
+        options: arguments of that class, secrets included; not part of the repr.
+    """
+
+    shown: str
+    connection_class: type[Any] = field(repr=False)
+    options: dict[str, Any] = field(repr=False)
+
+
+def parse_address(text: str, *, username: str | None = None, password: str | None = None) -> RedisAddress:
+    """Read an address.
+
+    Args:
+        text: `host`, `host:port`, `[::1]:port`, `redis://`, `rediss://` or `unix://` URL.
+        username: ACL user; wins over the one in the address.
+        password: wins over the one in the address.
+
+    Raises:
+        ValueError: with the address (password masked) and what is wrong with it.
+    """
+    url = text if "://" in text else f"redis://{text}"
+    shown = _mask(url)
+    if not url.startswith(_SCHEMES):
+        raise ValueError(f"Redis address {shown!r} must be host:port, redis://, rediss:// or unix:///path")
+    try:
+        parts = urlsplit(url)
+        options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"Redis address {shown!r} is not valid: {_without_secrets(error, url)}") from None
+    connection_class = options.pop("connection_class", Connection)
+    if parts.scheme == "unix":
+        if not parts.path or (parts.hostname is not None and "@" not in parts.netloc):
+            raise ValueError(f"Redis address {shown!r} needs an absolute path: unix:///path/to/redis.sock")
+    else:
+        if not parts.hostname:
+            raise ValueError(f"Redis address {shown!r} has no host; write host:port")
+        options.setdefault("port", DEFAULT_PORT)
+        if port == 0:
+            raise ValueError(f"Redis address {shown!r} has port 0; it must be 1-65535")
+    if username is not None:
+        options["username"] = username
+    if password is not None:
+        options["password"] = password
+    return RedisAddress(shown, connection_class, options)
+
+
+def _mask(url: str) -> str:
+    """The address as it may be printed: the password of the user part and of the query are replaced."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return re.sub(r"//[^/]*@", "//***@", _SECRETS.sub(r"\1***", url))
+    netloc = parts.netloc
+    if "@" in netloc:
+        user, _, host = netloc.rpartition("@")
+        netloc = f"{user.partition(':')[0]}:***@{host}" if ":" in user else f"{user}@{host}"
+    shown = urlunsplit((parts.scheme, netloc, parts.path, _SECRETS.sub(r"\1***", parts.query), ""))
+    # urlunsplit drops the empty authority of unix:///path for schemes it does not know.
+    return re.sub(r"^unix:/(?!//)/*", "unix:///", shown) if parts.scheme == "unix" and not netloc else shown
+
+
+def _without_secrets(error: Exception, url: str) -> str:
+    message = str(error)
+    password = urlsplit(url).password if "[" not in url else None
+    return message.replace(password, "***") if password else message

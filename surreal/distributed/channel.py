@@ -1,0 +1,115 @@
+"""ScriptChannel: a connection of its own on which one script call may be under way while the caller goes on.
+
+The sender begins to store a chunk, steps its environments, and takes the answer when the next chunk is ready: so the
+round trip and the server's work cost it nothing. Never more than one call is under way: with two, a chunk that was
+refused could be overtaken by the next one and then be taken for a duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
+
+from surreal.distributed.client import RedisClient
+from surreal.distributed.retry import is_out_of_memory
+from surreal.distributed.scripts import load_script
+
+#: Pieces smaller than this are joined: one system call is dearer than a small copy.
+_JOIN_BYTES = 64 << 10
+
+
+class ScriptChannel:
+    """Sends script calls whose last argument is large; used by one thread.
+
+    Args:
+        client: whose server and pool of connections it uses; it connects with the first call.
+    """
+
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+        self._connection: Any = None
+        self.is_busy = False
+        self._repeat: tuple[str, Sequence[str], Sequence[Any], Sequence[memoryview]] | None = None
+
+    def begin(self, name: str, keys: Sequence[str], args: Sequence[Any], last: Sequence[memoryview]) -> None:
+        """Send a call; its last argument is the concatenation of `last`, which must not change until `finish`.
+
+        Raises:
+            redis.exceptions.RedisError: the connection broke; whether the call was executed is not known.
+        """
+        if self.is_busy:
+            raise RuntimeError("a call is under way; finish it first")
+        if self._connection is None:
+            self._connection = self._client.redis.connection_pool.get_connection()
+        self._repeat = (name, keys, args, last)
+        self._send(b"EVALSHA", load_script(name).sha1.encode())
+
+    def finish(self) -> Any:
+        """Wait for the reply of the call under way.
+
+        Raises:
+            redis.exceptions.RedisError: the connection broke, or the script failed; the channel is ready for `begin`.
+        """
+        try:
+            try:
+                return self._read()
+            except NoScriptError:
+                if self._repeat is None:
+                    raise
+                self._send(b"EVAL", load_script(self._repeat[0]).text)
+                return self._read()
+        except ResponseError as error:
+            if is_out_of_memory(error) and not isinstance(error, OutOfMemoryError):
+                raise OutOfMemoryError(str(error)) from error
+            raise
+        finally:
+            self._repeat = None
+
+    def is_ready(self) -> bool:
+        """Whether `finish` would return at once."""
+        return self.is_busy and bool(self._connection.can_read(0))
+
+    def close(self) -> None:
+        """Drop the connection."""
+        if self._connection is not None:
+            connection, self._connection, self.is_busy = self._connection, None, False
+            connection.disconnect()
+            self._client.redis.connection_pool.release(connection)
+
+    def _send(self, command: bytes, script: bytes) -> None:
+        if self._repeat is None:
+            raise RuntimeError("there is no call to send")
+        _, keys, args, last = self._repeat
+        try:
+            self._connection.send_packed_command(_pack([command, script, len(keys), *keys, *args], last))
+        except BaseException:
+            self.close()
+            raise
+        self.is_busy = True
+
+    def _read(self) -> Any:
+        try:
+            reply = self._connection.read_response()
+        except ResponseError:
+            self.is_busy = False
+            raise
+        except BaseException:
+            self.close()
+            raise
+        self.is_busy = False
+        return reply
+
+
+def _pack(args: Sequence[Any], last: Sequence[memoryview]) -> list[Any]:
+    """RESP of a command whose last argument comes in pieces: small ones joined, large ones as they are."""
+    parts = [b"*%d\r\n" % (len(args) + 1)]
+    for arg in args:
+        value = arg if isinstance(arg, bytes) else str(arg).encode()
+        parts += (b"$%d\r\n" % len(value), value, b"\r\n")
+    size = sum(piece.nbytes for piece in last)
+    parts.append(b"$%d\r\n" % size)
+    if size <= _JOIN_BYTES:
+        return [b"".join([*parts, *last, b"\r\n"])]
+    return [b"".join(parts), *last, b"\r\n"]

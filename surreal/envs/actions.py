@@ -1,0 +1,158 @@
+"""Translates between the actions that agents emit and those an environment takes.
+
+Agents see one array an action: `Discrete` counted from 0, `MultiDiscrete`, `MultiBinary` or `Box`. Environments may
+start to count elsewhere, or nest spaces in `Dict` and `Tuple`. Used by the pools and by the plain-loop `GymEnv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from surreal.errors import EnvError
+
+
+class ActionAdapter:
+    """Flattens an action space for the agent, and unflattens its actions for the environment.
+
+    A nested space becomes a `MultiDiscrete` if all its leaves are discrete, else gymnasium's flat `Box`, in which a
+    discrete leaf of n values is n scores, the largest of which is meant.
+
+    Args:
+        env_space: action space of one environment.
+
+    Raises:
+        EnvError: the space holds something that is no array (Text, Graph, Sequence).
+    """
+
+    def __init__(self, env_space: gymnasium.Space[Any]) -> None:
+        self.env_space = env_space
+        self._is_nested = isinstance(env_space, spaces.Dict | spaces.Tuple)
+        self._leaves = _leaves(env_space)
+        self._is_scored = not all(isinstance(leaf, _DISCRETE) for leaf in self._leaves)
+        self.space = self._flat_space()
+        self.dtype = np.dtype(np.int64) if isinstance(self.space, spaces.Discrete) else np.dtype(self.space.dtype)
+        self.shape: tuple[int, ...] = tuple(self.space.shape or ())
+        starts = [np.asarray(leaf.start) for leaf in self._leaves if hasattr(leaf, "start")]
+        self._is_shifted = any(bool(np.any(start)) for start in starts)
+
+    def default(self) -> NDArray[Any]:
+        """Return a legal action, for a step whose action is ignored."""
+        if isinstance(self.space, spaces.Box):
+            return np.clip(np.zeros(self.shape, self.dtype), self.space.low, self.space.high)
+        return np.zeros(self.shape, self.dtype)
+
+    def rows(self, actions: NDArray[Any]) -> Sequence[Any]:
+        """Split actions [N, *shape] into one action for each environment."""
+        if self._is_nested:
+            nested = self.batch(actions)
+            return [_pick(nested, index) for index in range(len(actions))]
+        return list(self.batch(actions))
+
+    def batch(self, actions: NDArray[Any]) -> Any:
+        """Translate actions [N, *shape] into what a vector environment takes: nested arrays of N rows each."""
+        if self._is_nested:
+            columns: list[Any] = []
+            start = 0
+            for leaf in self._leaves:
+                width = spaces.flatdim(leaf) if self._is_scored else int(np.prod(leaf.shape or (1,)))
+                columns.append(self._decode(leaf, actions[:, start : start + width]))
+                start += width
+            return _nest(self.env_space, iter(columns))
+        if self._is_shifted:
+            return actions + self.env_space.start  # type: ignore[attr-defined]
+        return actions
+
+    def _flat_space(self) -> gymnasium.Space[Any]:
+        space = self.env_space
+        if isinstance(space, spaces.Discrete):
+            return spaces.Discrete(int(space.n))
+        if isinstance(space, spaces.MultiDiscrete):
+            return spaces.MultiDiscrete(space.nvec, dtype=space.dtype)
+        if not self._is_nested:
+            return space
+        if self._is_scored:
+            flat = spaces.flatten_space(space)
+            if not isinstance(flat, spaces.Box):
+                raise EnvError(f"action space {space} cannot be flattened into one array")
+            return flat
+        return spaces.MultiDiscrete(np.concatenate([_choices(leaf) for leaf in self._leaves]))
+
+    def _decode(self, leaf: Any, values: NDArray[Any]) -> NDArray[Any]:
+        """Turn the columns of one leaf [N, width] into its values [N, *leaf.shape]."""
+        count = len(values)
+        if isinstance(leaf, spaces.Discrete):
+            picked = values.argmax(axis=1) if self._is_scored else values[:, 0]
+            return np.asarray(picked + leaf.start, leaf.dtype)
+        if isinstance(leaf, spaces.MultiDiscrete):
+            if self._is_scored:
+                edges = np.cumsum(leaf.nvec.ravel())[:-1]
+                values = np.stack([part.argmax(axis=1) for part in np.split(values, edges, axis=1)], axis=1)
+            return np.asarray(values.reshape(count, *leaf.shape) + leaf.start, leaf.dtype)
+        if isinstance(leaf, spaces.MultiBinary):
+            return np.asarray(values.reshape(count, *leaf.shape) > 0.5, leaf.dtype)
+        return np.asarray(values.reshape(count, *leaf.shape), leaf.dtype)
+
+
+_DISCRETE = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+def mask_width(space: gymnasium.Space[Any]) -> int:
+    """Return how many entries an action mask of this (flat) space has, 0 where masks make no sense."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    return 0
+
+
+def flat_mask(mask: Any, width: int) -> NDArray[np.bool_]:
+    """Bring an environment's mask, an array or a tuple of them, into one row of `width` booleans.
+
+    Raises:
+        EnvError: it has another size.
+    """
+    parts = mask if isinstance(mask, tuple | list) else (mask,)
+    row = np.concatenate([np.ravel(np.asarray(part)) for part in parts]).astype(np.bool_)
+    if len(row) != width:
+        raise EnvError(f'info["action_mask"] has {len(row)} entries, but the action space has {width} choices')
+    return row
+
+
+def _leaves(space: gymnasium.Space[Any]) -> list[Any]:
+    if isinstance(space, spaces.Dict):
+        return [leaf for child in space.spaces.values() for leaf in _leaves(child)]
+    if isinstance(space, spaces.Tuple):
+        return [leaf for child in space.spaces for leaf in _leaves(child)]
+    if isinstance(space, (*_DISCRETE, spaces.Box)):
+        return [space]
+    raise EnvError(f"action space {space} is not supported; use Discrete, Multi*, Box, or Dict and Tuple of them")
+
+
+def _choices(leaf: Any) -> NDArray[np.int64]:
+    if isinstance(leaf, spaces.Discrete):
+        return np.array([leaf.n], np.int64)
+    if isinstance(leaf, spaces.MultiDiscrete):
+        return np.asarray(leaf.nvec, np.int64).ravel()
+    return np.full(int(np.prod(leaf.shape)), 2, np.int64)
+
+
+def _nest(space: gymnasium.Space[Any], columns: Any) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _nest(child, columns) for key, child in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_nest(child, columns) for child in space.spaces)
+    return next(columns)
+
+
+def _pick(nested: Any, index: int) -> Any:
+    if isinstance(nested, dict):
+        return {key: _pick(child, index) for key, child in nested.items()}
+    if isinstance(nested, tuple):
+        return tuple(_pick(child, index) for child in nested)
+    return nested[index]

@@ -1,0 +1,34 @@
+"""Small environments for presets and tests; registered by `import surreal.envs`."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.classic_control import CartPoleEnv
+from numpy.typing import NDArray
+
+
+class CartPoleDict(gymnasium.ObservationWrapper[dict[str, NDArray[np.float32]], Any, Any]):
+    """CartPole with an observation of two parts, as robots have them.
+
+    "position" is (cart position in m, pole angle in rad), "velocity" their rates: both [2] float32.
+
+    Args:
+        kwargs: arguments of gymnasium's CartPoleEnv.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        env = CartPoleEnv(**kwargs)
+        super().__init__(env)
+        whole: Any = env.observation_space
+        low, high = whole.low, whole.high
+        parts: dict[str, gymnasium.Space[Any]]
+        parts = {"position": spaces.Box(low[::2], high[::2]), "velocity": spaces.Box(low[1::2], high[1::2])}
+        self.observation_space = cast("Any", spaces.Dict(parts))
+
+    def observation(self, observation: Any) -> dict[str, NDArray[np.float32]]:
+        """Split CartPole's four numbers."""
+        return {"position": observation[::2].copy(), "velocity": observation[1::2].copy()}

@@ -1,0 +1,166 @@
+"""Makes gymnasium environments by id, with one clear sentence when that is not possible."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium import error as gym_error
+
+from surreal.envs.raw_monitor import RawEpisodeMonitor
+from surreal.envs.wrappers import WrapperSpec, apply_wrappers, select_wrappers
+from surreal.errors import EnvError
+
+#: Families of environments whose package is an extra of ours: what their id or module has, and the extra.
+_EXTRAS = (("ALE/", "atari"), ("ale_py", "atari"), ("box2d", "box2d"), ("mujoco", "mujoco"), ("vizdoom", "vizdoom"))
+
+
+def make_env(
+    env_id: str,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[WrapperSpec] = (),
+    training: bool = True,
+    seed: int | None = None,
+    render_mode: str | None = None,
+) -> gymnasium.Env[Any, Any]:
+    """Make one environment.
+
+    Args:
+        env_id: registered id, or `module:id`, which imports the module first.
+        kwargs: arguments of the environment's constructor, and `max_episode_steps`.
+        wrappers: see `surreal.envs.wrappers`; the raw return of episodes is counted below all of them.
+        training: False leaves out the wrappers that are for training only.
+        seed: resets the environment with it once; pools and `Env.reset` seed by themselves.
+        render_mode: "human" to watch, "rgb_array" to record.
+
+    Raises:
+        EnvError: the environment or a wrapper does not exist, lacks a package, or refuses its arguments.
+    """
+    options = dict(kwargs or {})
+    if render_mode is not None:
+        options["render_mode"] = render_mode
+    # The pools check what matters; gymnasium's checker would cost a call at every step.
+    options.setdefault("disable_env_checker", True)
+    try:
+        env: gymnasium.Env[Any, Any] = gymnasium.make(env_id, **options)
+    except Exception as error:
+        raise _explain(env_id, options, error) from error
+    if wrappers:
+        env = apply_wrappers(RawEpisodeMonitor(env), wrappers, training=training)
+    if seed is not None:
+        env.reset(seed=seed)
+    return env
+
+
+def make_vector_env(
+    env_id: str,
+    num_envs: int,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[WrapperSpec] = (),
+    training: bool = True,
+) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    """Make the vector environment that an environment's own package offers, if it does.
+
+    Args:
+        env_id: registered id.
+        num_envs: environments in it.
+        kwargs: arguments of its constructor.
+        wrappers: must be empty once those left out of evaluation are: wrappers stand around single environments.
+        training: as in `make_env`.
+
+    Raises:
+        EnvError: there is no such environment, or it has no vector form of its own.
+    """
+    chosen = select_wrappers(wrappers, training=training)
+    if chosen:
+        names = ", ".join(spec.name for spec in chosen)
+        raise EnvError(f"a vector environment takes no wrappers, got {names}; use the local pool")
+    try:
+        spec = gymnasium.spec(env_id)
+        if spec.vector_entry_point is None:
+            raise EnvError(f"{env_id} has no vector environment of its own; use the local pool")
+        return gymnasium.make_vec(
+            env_id,
+            num_envs=num_envs,
+            vectorization_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT,
+            **dict(kwargs or {}),
+        )
+    except EnvError:
+        raise
+    except Exception as error:
+        raise _explain(env_id, dict(kwargs or {}), error) from error
+
+
+def record_video(
+    env: gymnasium.Env[Any, Any], folder: str, *, every: int = 1, name: str = "video"
+) -> gymnasium.Env[Any, Any]:
+    """Record episodes as mp4 files, the first one included.
+
+    Args:
+        env: made with render_mode "rgb_array".
+        folder: of the files, made if missing.
+        every: record each so many episodes, >= 1; higher writes fewer files.
+        name: the files are `{name}-episode-{n}.mp4`.
+
+    Raises:
+        EnvError: moviepy is missing, or the environment does not draw images.
+    """
+    if every < 1:
+        raise ValueError(f"every is {every}; it must be >= 1")
+    if importlib.util.find_spec("moviepy") is None:
+        raise EnvError("recording videos needs moviepy, which is not installed; run: pip install moviepy")
+    if env.render_mode not in ("rgb_array", "rgb_array_list"):
+        raise EnvError(f"recording videos needs render_mode 'rgb_array', the environment has {env.render_mode!r}")
+    with warnings.catch_warnings():
+        # The folder of a run is there before its second video.
+        warnings.filterwarnings("ignore", message=".*Overwriting existing videos.*")
+        return gymnasium.wrappers.RecordVideo(
+            env, folder, episode_trigger=lambda episode: episode % every == 0, name_prefix=name
+        )
+
+
+def nearest_env_id(env_id: str) -> str | None:
+    """Find the registered id most like a misspelt one, the newest version of it."""
+    ids = {spec.id.lower(): spec.id for spec in sorted(gymnasium.registry.values(), key=_version)}
+    near = difflib.get_close_matches(env_id.lower(), ids, n=1)
+    if near:
+        return ids[near[0]]
+    names = {spec.id.rpartition("-v")[0].lower(): spec.id for spec in sorted(gymnasium.registry.values(), key=_version)}
+    near = difflib.get_close_matches(env_id.lower(), names, n=1)
+    return names[near[0]] if near else None
+
+
+def missing_package(env_id: str, what: object) -> EnvError | None:
+    """Say which extra an environment needs, where one is known; `what` is a text that names the package."""
+    try:
+        entry_point = str(gymnasium.spec(env_id).entry_point)
+    except gym_error.Error:
+        entry_point = ""
+    for mark, extra in _EXTRAS:
+        if mark in f"{env_id} {entry_point} {what}".replace("Box2D", "box2d").replace("MuJoCo", "mujoco"):
+            return EnvError(f"{env_id} needs a package that is not installed; run: pip install surreal[{extra}]")
+    return None
+
+
+def _explain(env_id: str, options: Mapping[str, Any], error: Exception) -> EnvError:
+    if isinstance(error, gym_error.NamespaceNotFound) and (found := missing_package(env_id, "")) is not None:
+        return found
+    if isinstance(error, gym_error.UnregisteredEnv | gym_error.DeprecatedEnv):
+        near = nearest_env_id(env_id)
+        hint = f"did you mean {near}?" if near else "see gymnasium.registry for the ids, or use `module:id`"
+        return EnvError(f"environment {env_id!r} does not exist; {hint}")
+    if isinstance(error, ImportError | gym_error.DependencyNotInstalled):
+        return missing_package(env_id, error) or EnvError(f"environment {env_id} cannot be imported: {error}")
+    shown = {key: value for key, value in options.items() if key != "disable_env_checker"}
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return EnvError(f"environment {env_id} cannot be made with {shown}: {reason}")
+
+
+def _version(spec: Any) -> int:
+    return spec.version if spec.version is not None else -1

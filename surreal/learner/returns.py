@@ -1,0 +1,37 @@
+"""Targets to learn towards: pure, rank-checked, tested against a naive loop.
+
+The n-step sum itself is made by the replay (`Batch.reward`), and `Batch.discount` is gamma^h * (1 - terminated) for the
+h steps summed; so a truncated episode bootstraps, a terminated one does not, and nothing here knows gamma or n.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from surreal.learner.losses import check_rank
+
+
+def q_target(reward: Tensor, discount: Tensor, next_q: Tensor, select_q: Tensor | None = None) -> Tensor:
+    """Q-learning target: reward + discount * next_q[argmax], Mnih et al. 2013, arXiv:1312.5602.
+
+    Double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461, eq. 4) chooses the action by another network than the
+    one which values it: `select_q` is the online network's, `next_q` the target network's.
+
+    Args:
+        reward: [B] float32, n-step sum.
+        discount: [B] float32, gamma^h * (1 - terminated).
+        next_q: [B, n_actions] float32, the target network's values of the bootstrap observation.
+        select_q: [B, n_actions] float32 values that choose the action; None lets `next_q` choose.
+
+    Returns:
+        [B] float32; call it under `torch.no_grad()`.
+    """
+    check_rank(1, reward=reward, discount=discount)
+    check_rank(2, next_q=next_q)
+    if select_q is None:
+        bootstrap = next_q.amax(1)
+    else:
+        check_rank(2, select_q=select_q)
+        bootstrap = next_q.gather(1, select_q.argmax(1, keepdim=True)).squeeze(1)
+    return torch.addcmul(reward, discount, bootstrap)

@@ -1,0 +1,66 @@
+"""The target network: a slowly following copy of the online network, which values the bootstrap observations."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from surreal.utils.pytorch import Module
+
+
+class TargetNetwork:
+    """A frozen copy of a model, moved towards it every `period` updates or a little at every update.
+
+    Args:
+        model: the online network, materialized; only read.
+        period: copy the model every so many updates (Mnih et al. 2015), >= 1; raising it makes learning steadier and
+            slower.
+        tau: if given, `period` is ignored, and each update moves the copy by target += tau * (model - target)
+            (Lillicrap et al. 2016, arXiv:1509.02971), 0 < tau <= 1; raising it makes the copy follow faster.
+    """
+
+    def __init__(self, model: Module, *, period: int = 100, tau: float | None = None) -> None:
+        self.check(period, tau)
+        self.period = period
+        self.tau = tau
+        self.network: Module = copy.deepcopy(model)
+        self.network.requires_grad_(False)
+        self._online: list[Tensor] = list(model.parameters())
+        self._target: list[Tensor] = list(self.network.parameters())
+        self._buffers = [pair for pair in zip(self.network.buffers(), model.buffers(), strict=True) if pair[0].numel()]
+
+    @staticmethod
+    def check(period: int, tau: float | None) -> None:
+        """Refuse settings outside their range, before there is a model to copy.
+
+        Raises:
+            ValueError: names the setting, its value and its range.
+        """
+        if period < 1:
+            raise ValueError(f"target_update_period is {period}; it must be >= 1")
+        if tau is not None and not 0.0 < tau <= 1.0:
+            raise ValueError(f"target_update_tau is {tau}; it must be in (0, 1]")
+
+    def __call__(self, obs: object) -> Tensor:
+        """Value observations; the caller holds `torch.no_grad()`."""
+        values: Tensor = self.network(obs)
+        return values
+
+    def after_update(self, updates: int) -> None:
+        """Follow the model; `updates` is how many updates it has had, this one included."""
+        if self.tau is not None:
+            self._move(self.tau)
+        elif updates % self.period == 0:
+            self._move(1.0)
+
+    @torch.no_grad()
+    def _move(self, tau: float) -> None:
+        # The foreach forms are what torch's own optimizers use: one call for all tensors, half the time.
+        if tau == 1.0:
+            torch._foreach_copy_(self._target, self._online)
+        else:
+            torch._foreach_lerp_(self._target, self._online, tau)
+        for ours, theirs in self._buffers:
+            ours.copy_(theirs)  # running statistics are not averaged twice

@@ -1,0 +1,80 @@
+"""Command-line arguments of the role processes: `python -m surreal.main.agent ...`, `surreal agent ...`.
+
+One definition for all roles, so that an agent, a learner and an evaluation of one run are started with the same words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Environment variable that holds the Redis address: a password in it is not shown by `ps`, as an argument would be.
+REDIS_VARIABLE = "SURREAL_REDIS"
+
+DEFAULT_REDIS = "127.0.0.1:6379"
+
+
+@dataclass(frozen=True)
+class RoleArguments:
+    """What a role process was started with; None and "" mean "as the configuration says"."""
+
+    config: str | None = None
+    overrides: tuple[str, ...] = ()
+    run: str | None = None
+    redis: str | None = None
+    run_dir: Path | None = None
+    index: int = 0
+    seed: int | None = None
+    device: str | None = None
+    resume: bool = False
+    supervised: bool = False
+    connect_timeout_s: float = 10.0
+    log_level: str | None = None
+    debug: bool = False
+
+
+def parse(role: str, argv: Sequence[str], description: str) -> RoleArguments:
+    """Parse the arguments of a role process; wrong ones end the process with exit code 2."""
+    parsed = _parser(role, description).parse_args(argv)
+    overrides = list(parsed.set)
+    for key in ("seed", "device", "log_level"):
+        if getattr(parsed, key) is not None:
+            overrides.append(f"{key}={getattr(parsed, key)}")
+    return RoleArguments(
+        config=parsed.config or parsed.preset,
+        overrides=tuple(overrides),
+        run=parsed.run,
+        redis=parsed.redis or os.environ.get(REDIS_VARIABLE),
+        run_dir=parsed.run_dir,
+        index=parsed.index,
+        seed=parsed.seed,
+        device=parsed.device,
+        resume=parsed.resume,
+        supervised=parsed.supervised,
+        connect_timeout_s=parsed.connect_timeout,
+        log_level=parsed.log_level,
+        debug=parsed.debug,
+    )
+
+
+def _parser(role: str, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"surreal {role}", description=description, allow_abbrev=False)
+    add = parser.add_argument
+    add("preset", nargs="?", metavar="PRESET_OR_FILE", help="configuration; without it, the run's own is taken from Redis")
+    add("--config", metavar="PRESET_OR_FILE", help="the same as PRESET_OR_FILE")
+    add("--set", action="append", default=[], metavar="A.B=C", help="override one setting; may be repeated")
+    add("--run", help="the run's id, the same for all its processes (default: the configuration's name)")
+    add("--redis", help=f"host:port, redis://, rediss:// or unix:// (default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS})")
+    add("--run-dir", type=Path, help="the run's folder (default: runs/RUN)")
+    add("--index", type=int, default=0, help="number of this process among those of its role: its name and its seed")
+    add("--seed", type=int, help="the same as --set seed=N")
+    add("--device", choices=("auto", "cpu", "cuda"), help="the same as --set device=...")
+    add("--resume", action="store_true", help="go on with a run that exists already")
+    add("--connect-timeout", type=float, default=10.0, metavar="S", help="longest wait for Redis at the start, s")
+    add("--log-level", choices=("debug", "info", "warning", "error"), help="the same as --set log_level=...")
+    add("--debug", action="store_true", help="show tracebacks")
+    add("--supervised", action="store_true", help=argparse.SUPPRESS)
+    return parser

@@ -1,0 +1,173 @@
+"""From configuration to objects: the only place where this happens. Constructors get explicit values and collaborators.
+
+Called by the role processes, by `surreal play` and by the launcher's check. Every function raises `ConfigError` or
+`EnvError` with one clear sentence when a setting does not work out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from surreal.agent import Agent
+from surreal.checkpoint import CheckpointStore
+from surreal.config import Config
+from surreal.distributed.broadcaster import TorchBroadcaster
+from surreal.distributed.client import RedisClient
+from surreal.distributed.listener import TorchListener
+from surreal.distributed.sender import ExpSender
+from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, WrapperSpec, make_env, make_vector_env
+from surreal.envs.actions import ActionAdapter
+from surreal.envs.pool import describe_observations
+from surreal.learner import Learner
+from surreal.main.construct import construct
+from surreal.model import Model
+from surreal.replay import Replay
+from surreal.schedules import schedule_from_config
+from surreal.specs import ObsSpec, action_spec
+
+#: Names that configurations use for parameters of our models.
+_MODEL_NAMES = {"hidden_sizes": "hiddens"}
+
+
+class Spaces(NamedTuple):
+    """What a model needs to know of an environment."""
+
+    obs_spec: ObsSpec
+    action_space: gymnasium.Space[Any]  #: as agents see it: flat, discrete actions counted from 0
+
+
+def build_env(config: Config, *, training: bool, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """Make one environment; evaluation's has other arguments and none of the wrappers that are for training only."""
+    env_id, kwargs = config.env.id, dict(config.env.kwargs)
+    if not training:
+        env_id = config.eval.env_id or env_id
+        kwargs |= config.eval.env_kwargs
+    return make_env(env_id, kwargs=kwargs, wrappers=_wrappers(config), training=training, render_mode=render_mode)
+
+
+def build_spaces(config: Config) -> Spaces:
+    """Find out the spaces by making an environment."""
+    env = build_env(config, training=True)
+    try:
+        return env_spaces(env)
+    finally:
+        env.close()
+
+
+def env_spaces(env: gymnasium.Env[Any, Any]) -> Spaces:
+    """Describe an environment's spaces as agents see them."""
+    return Spaces(describe_observations(env.observation_space), ActionAdapter(env.action_space).space)
+
+
+def build_pool(config: Config, *, index: int) -> EnvPool:
+    """Make the environments of agent number `index`."""
+    env, seed = config.env, (config.seed, 1, index)
+    if env.pool == "vector":
+        vector = make_vector_env(env.id, env.num_envs, kwargs=env.kwargs, wrappers=_wrappers(config))
+        return LocalEnvPool(vector, seed=seed)
+    # A partial, not a lambda: worker processes are spawned, and get it by pickle.
+    make = partial(make_env, env.id, kwargs=env.kwargs, wrappers=_wrappers(config))
+    factories: list[Any] = [make] * env.num_envs
+    if config.agent.show_ui:
+        factories[0] = partial(make, render_mode="human")
+    if env.pool == "subproc":
+        return SubprocEnvPool(factories, num_workers=env.num_workers, seed=seed)
+    return LocalEnvPool(factories, seed=seed)
+
+
+def build_model(config: Config, spaces: Spaces) -> Model:
+    """Make the network. The seed is the run's: agents, learner and evaluation begin with the same parameters."""
+    offered = {"action_space": spaces.action_space, "obs_spec": spaces.obs_spec, "seed": config.seed}
+    return construct(config, "model", Model, (), offered, replaceable=frozenset(offered), renamed=_MODEL_NAMES)
+
+
+def build_agent(config: Config, model: Model, spaces: Spaces, *, index: int, rng: np.random.Generator) -> Agent:
+    """Make the agent of process number `index`, in training mode, with its exploration."""
+    settings = config.agent.exploration_settings()
+    offered: dict[str, Any] = {"rng": rng, "obs_spec": spaces.obs_spec}
+    if settings is not None:
+        per_agent, total = config.env.num_envs, config.env.num_envs * max(1, config.agent.count)
+        # Agents beyond `count`, which joined from elsewhere, share the places of the first ones.
+        places = [place % total for place in range(index * per_agent, (index + 1) * per_agent)]
+        offered["exploration"] = schedule_from_config(settings, indices=places, count=total)
+    agent = construct(config, "agent", Agent, (model,), offered)
+    agent.set_mode("training")
+    return agent
+
+
+def build_greedy_agent(config: Config, model: Model, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
+    """Make an agent that never explores."""
+    agent = construct(config, "agent", Agent, (model,), {"rng": rng, "obs_spec": spaces.obs_spec, "exploration": None})
+    agent.set_mode("eval")
+    return agent
+
+
+def build_sender(config: Config, client: RedisClient, pool: EnvPool, stop: threading.Event) -> ExpSender:
+    """Make the sender of an agent."""
+    return ExpSender(
+        client,
+        chunk_steps=config.sender.chunk_steps,
+        chunk_max_bytes=config.sender.chunk_max_bytes,
+        max_delay_s=config.sender.max_delay_s,
+        lookahead=config.lookahead,
+        on_full=config.sender.on_full,
+        wait_timeout_s=config.sender.wait_timeout_s,
+        is_limited=config.replay.samples_per_insert is not None,
+        obs_spec=pool.obs_spec,
+        action_spec=action_spec(pool.action_space),
+        stop=stop,
+    )
+
+
+def build_replay(config: Config, client: RedisClient, *, seed: int) -> Replay:
+    """Make the learner's replay."""
+    offered = {
+        "batch_size": config.learner.batch_size,
+        "capacity": config.replay.capacity,
+        "max_bytes": config.replay.max_bytes,
+        "start_size": config.replay.start_size,
+        "gamma": config.learner.gamma,
+        "n_step": config.learner.n_step,
+        "samples_per_insert": config.replay.samples_per_insert,
+        "samples_per_insert_tolerance": config.samples_tolerance,
+        "prefetch": config.replay.prefetch,
+        "seed": seed,
+    }
+    return construct(config, "replay", Replay, (client,), offered)
+
+
+def build_learner(config: Config, model: Model, replay: Replay) -> Learner:
+    """Make the learner."""
+    offered = {"device": config.device, "max_global_step": config.run.max_env_steps}
+    return construct(config, "learner", Learner, (model, replay), offered, replaceable=frozenset({"max_global_step"}))
+
+
+def build_broadcaster(
+    config: Config, client: RedisClient, model: Model, stop: threading.Event | None = None
+) -> TorchBroadcaster:
+    """Make the learner's side of the parameters."""
+    return TorchBroadcaster(client, model, policy=config.broadcast.policy, stop=stop)
+
+
+def build_listener(config: Config, client: RedisClient, model: Model) -> TorchListener:
+    """Make the agents' and the evaluation's side of the parameters."""
+    return TorchListener(client, model, policy=config.broadcast.policy)
+
+
+def build_checkpoints(config: Config, run_dir: Path) -> CheckpointStore:
+    """Make the learner's store of whole checkpoints."""
+    return CheckpointStore(run_dir / "checkpoints", keep=config.checkpoint.checkpoints_to_keep)
+
+
+def _wrappers(config: Config) -> Sequence[WrapperSpec]:
+    return [
+        WrapperSpec(wrapper.name or wrapper.class_path or "", dict(wrapper.args), wrapper.training_only)
+        for wrapper in config.env.wrappers
+    ]

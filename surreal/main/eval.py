@@ -1,0 +1,193 @@
+"""The evaluation process: follows the parameters on its own and keeps score of the greedy policy.
+
+    python -m surreal.main.eval cartpole-dqn --run my-run --redis 127.0.0.1:6379
+
+A round is `eval.episodes` whole episodes with one frozen version, in environments without training wrappers. The best
+policy is kept as a file. A round that reaches `run.stop_at_return` is extended by `eval.confirm_episodes`; if all of
+them together reach it too, the run ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from surreal.envs import record_video
+from surreal.errors import EnvError, StoppedError
+from surreal.evaluation import EvaluationRound, Evaluator
+from surreal.main import build, registry
+from surreal.main.process import RoleProcess, run_role
+from surreal.main.scores import ScoreBook
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 0.2
+#: How long the last round may take when the run ends, s.
+_LAST_ROUND_S = 10.0
+
+
+class EvaluationSession:
+    """Rounds, their book-keeping, and their videos.
+
+    Args:
+        process: the frame.
+        stack: closes what is opened here.
+    """
+
+    def __init__(self, process: RoleProcess, stack: ExitStack) -> None:
+        config = self.config = process.config
+        self.process = process
+        count = min(config.eval.num_envs, max(config.eval.episodes, config.eval.confirm_episodes))
+        modes = ["human" if config.eval.show_ui and index == 0 else None for index in range(count)]
+        envs = [build.build_env(config, training=False, render_mode=mode) for mode in modes]
+        self.spaces = build.env_spaces(envs[0])
+        self.model = build.build_model(config, self.spaces)
+        self.agent = build.build_greedy_agent(config, self.model, self.spaces, rng=process.rng(0))
+        stack.callback(self.agent.close)
+        self.listener = build.build_listener(config, process.parameter_client, self.model)
+        stack.callback(self.listener.close)
+        self.book = ScoreBook(process.run_dir / "eval", keep=config.checkpoint.best_checkpoints_to_keep)
+        self.evaluator = Evaluator(self.agent, envs, rng=process.rng(1, self.book.rounds))
+        stack.callback(self.evaluator.close)
+        self._started_s = -float("inf")
+        self._latest: dict[str, float] = {}
+        process.telemetry.add_source(self._metrics)
+        process.telemetry.add_source(self.listener.metrics)
+        process.telemetry.watch(version=lambda: self.model.version)
+
+    def run(self) -> None:
+        """Play a round for each new version, as often as the settings say, until the run ends."""
+        while not self.process.should_stop():
+            if not self.step():
+                self.process.stop.wait(_POLL_INTERVAL_S)
+
+    def step(self) -> bool:
+        """Play a round if one is due; returns whether one was played."""
+        if time.monotonic() - self._started_s < self.config.eval.interval_s:
+            return False
+        self.listener.update_once()
+        if not self._is_new():
+            return False
+        self._started_s = time.monotonic()
+        result = self._play(self.process.stop)
+        if self.config.eval.record_video_every and result.number % self.config.eval.record_video_every == 0:
+            self._record(result.number)
+        return True
+
+    def last_round(self) -> None:
+        """Score the newest parameters once more, if that takes no longer than a moment."""
+        if not self.process.telemetry.is_connected:
+            return
+        self.listener.update_once()
+        if not self._is_new():
+            return
+        late = threading.Event()
+        timer = threading.Timer(_LAST_ROUND_S, late.set)
+        timer.start()
+        try:
+            self._play(late)
+        except StoppedError:
+            logger.info("the last round took too long and does not count")
+        finally:
+            timer.cancel()
+
+    def _is_new(self) -> bool:
+        version = self.model.version
+        # After Redis was emptied, versions of another epoch may be smaller; they are new all the same.
+        return version > 0 and version != self.book.last_version
+
+    def _play(self, stop: threading.Event) -> EvaluationRound:
+        settings, goal = self.config.eval, self.config.run.stop_at_return
+        version = self.model.version
+        scores = self.evaluator.play(settings.episodes, stop=stop)
+        result = EvaluationRound(self.book.rounds, version, tuple(scores))
+        reaches = goal is not None and result.mean_return >= goal
+        if reaches and settings.confirm_episodes:
+            result = result.extended(self.evaluator.play(settings.confirm_episodes, stop=stop))
+            # One standard error above: a policy that is merely near the goal would miss it half of the time.
+            reaches = goal is not None and result.mean_return - result.standard_error >= goal
+        self._write_down(result)
+        if reaches:
+            self._request_stop(
+                f"stop_at_return: mean return {result.mean_return:.1f} over {len(result.scores)} episodes"
+            )
+        return result
+
+    def _write_down(self, result: EvaluationRound) -> None:
+        progress = _progress(self.listener.message)
+        self.process.telemetry.global_step = progress.get("global_step", 0)
+        metadata = {"run": self.process.client.run, "config": registry.plain_config(self.config)}
+        is_best = self.book.add(result, self.model.tensors(), metadata, progress)
+        self._latest = {
+            "eval/mean_return": result.mean_return,
+            "eval/std_return": result.std_return,
+            "eval/mean_length": result.mean_length,
+            "eval/best_return": self.book.best_return or 0.0,
+            "eval/version": float(result.version),
+            "eval/rounds_count": float(self.book.rounds),
+        }
+        logger.info(
+            "round %d: mean return %.1f +- %.1f over %d episodes, version %d%s",
+            result.number, result.mean_return, result.std_return, len(result.scores), result.version,
+            ", the best so far" if is_best else "",
+        )  # fmt: skip
+
+    def _record(self, number: int) -> None:
+        try:
+            env = build.build_env(self.config, training=False, render_mode="rgb_array")
+            folder = self.process.run_dir / "eval" / "videos"
+            recorder = Evaluator(
+                self.agent, [record_video(env, str(folder), name=f"round-{number:06d}")], rng=self.process.rng(2, number)
+            )
+        except EnvError as error:
+            logger.warning("no video: %s", error)
+            return
+        try:
+            recorder.play(1, stop=self.process.stop)
+        finally:
+            recorder.close()
+
+    def _request_stop(self, reason: str) -> None:
+        client = self.process.client
+        client.retry(
+            lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop, timeout_s=30.0
+        )
+
+    def _metrics(self) -> dict[str, float]:
+        """Each round's numbers once; the heartbeat keeps them."""
+        latest, self._latest = self._latest, {}
+        return latest
+
+
+def body(process: RoleProcess) -> None:
+    """Evaluate until the run ends."""
+    with ExitStack() as stack:
+        session = EvaluationSession(process, stack)
+        try:
+            session.run()
+        except StoppedError:
+            pass
+        session.last_round()
+
+
+def _progress(message: str) -> dict[str, int]:
+    """How far the learner was, from the text it sent along with the parameters; a user's broadcaster may send any."""
+    try:
+        data = json.loads(message)
+        return {key: int(data[key]) for key in ("global_step", "updates")}
+    except (ValueError, TypeError, KeyError):
+        return {}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run an evaluation process; returns its exit code."""
+    return run_role("eval", body, argv, __doc__)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""The frame of a role process: arguments, configuration, connection, agreement, telemetry, signals, exit code.
+
+    def body(process: RoleProcess) -> None:
+        ...
+        while not process.should_stop():
+            work()
+
+    def main(argv=None) -> int:
+        return run_role("agent", body, argv, __doc__)
+
+Exit codes: 0 the work was done or a stop was asked for, 1 an error (one line on stderr), 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import redis
+
+from surreal.config import Config, add_python_path, load_config
+from surreal.distributed.client import RedisClient
+from surreal.distributed.telemetry import Telemetry
+from surreal.errors import ConfigError, StoppedError, SurrealError
+from surreal.main import registry
+from surreal.main.arguments import DEFAULT_REDIS, RoleArguments, parse
+from surreal.main.lifeline import follow_parent
+from surreal.main.reports import error_line, is_expected, print_error
+from surreal.utils.logs import setup_logging
+
+logger = logging.getLogger(__name__)
+
+EXIT_OK, EXIT_ERROR, EXIT_USAGE = 0, 1, 2
+
+#: Streams of random numbers derived from the run's seed; the numbers are part of what a seed means.
+_ROLE_STREAMS = {"agent": 1, "learner": 2, "eval": 3, "verify": 4, "play": 5}
+
+_RENEW_INTERVAL_S = 5.0
+
+
+class RoleProcess:
+    """What a role's body gets: its configuration, its clients, its telemetry, and when to stop.
+
+    Attributes:
+        client: the run's Redis: configuration, heartbeats, log.
+        replay_client, parameter_client: the "replay server" and the "parameter server"; the same unless two are named.
+        stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
+    """
+
+    def __init__(self, role: str, arguments: RoleArguments, stop: threading.Event) -> None:
+        self.role = role
+        self.arguments = arguments
+        self.stop = stop
+        self.name = f"{role}-{arguments.index}" if role == "agent" or arguments.index else role
+        self.config, self.client = _connect(arguments, stop)
+        self.run_dir = arguments.run_dir or Path("runs") / self.client.run
+        self.replay_client = self._client_at(self.config.redis.replay_address)
+        self.parameter_client = self._client_at(self.config.redis.parameter_address)
+        self.telemetry = Telemetry(self.client, role, self.name)
+        self._renewed_s = time.monotonic()
+
+    @property
+    def index(self) -> int:
+        return self.arguments.index
+
+    def join_run(self) -> None:
+        """Agree with the run, and begin to show up in it.
+
+        Raises:
+            ConfigError: the run is a finished one, and `--resume` was not given.
+            ContractError: live processes of the run use another configuration.
+        """
+        if not self.arguments.supervised:
+            if self.arguments.resume:
+                if registry.stop_reason(self.client) and not registry.live_processes(self.client):
+                    registry.clear_stop(self.client)
+            else:
+                registry.require_fresh(self.client, self.config.broadcast.policy)
+        registry.register(self.client, self.config)
+        self.telemetry.start()
+
+    def rng(self, *key: int) -> np.random.Generator:
+        """Random numbers of this process alone, from the run's seed, its role and its index."""
+        return role_rng(self.config.seed, self.role, self.index, *key)
+
+    def should_stop(self) -> bool:
+        """Whether the body has to end; call it once in each turn of the loop."""
+        if not self.stop.is_set():
+            self._maintain()
+        return self.stop.is_set()
+
+    def close(self) -> None:
+        """Send what telemetry still holds, and close the connections."""
+        self.telemetry.stop()
+        for client in {id(client): client for client in self._clients()}.values():
+            client.close()
+
+    def _maintain(self) -> None:
+        # Under a launcher the order of the stop is its business: agents, learner, evaluation.
+        if not self.arguments.supervised and self.telemetry.stop_reason:
+            logger.info("the run ends: %s", self.telemetry.stop_reason)
+            self.stop.set()
+        now = time.monotonic()
+        if now - self._renewed_s >= _RENEW_INTERVAL_S:
+            self._renewed_s = now
+            try:
+                registry.renew(self.client, self.config)
+            except (redis.RedisError, SurrealError) as error:
+                logger.debug("the registration was not renewed: %s", error)
+
+    def _client_at(self, address: str | None) -> RedisClient:
+        return self.client if address is None else RedisClient(address, run=self.client.run)
+
+    def _clients(self) -> tuple[RedisClient, ...]:
+        return (self.client, self.replay_client, self.parameter_client)
+
+
+def role_rng(seed: int, role: str, *key: int) -> np.random.Generator:
+    """Random numbers that differ between roles and processes, and repeat with the seed."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_ROLE_STREAMS[role], *key)))
+
+
+def run_role(
+    role: str, body: Callable[[RoleProcess], None], argv: Sequence[str] | None, description: str | None
+) -> int:
+    """Run a role process from its arguments to its exit code."""
+    arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
+    stop = threading.Event()
+    _handle_signals(stop)
+    follow_parent()
+    setup_logging(arguments.log_level or "INFO", role)
+    try:
+        process = RoleProcess(role, arguments, stop)
+        setup_logging(process.config.log_level, process.name)
+        try:
+            process.join_run()
+            body(process)
+        except StoppedError:
+            pass
+        except Exception as error:
+            # The traceback goes to the run's folder; the console shows one line, below.
+            logger.error("%s ends: %s", process.name, error_line(error), exc_info=not is_expected(error))
+            raise
+        finally:
+            process.close()
+    except StoppedError:
+        return EXIT_OK
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print_error(error)
+        return EXIT_ERROR
+    return EXIT_OK
+
+
+def _connect(arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
+    """Find the configuration, here or in Redis, and a Redis that answers."""
+    config = None if arguments.config is None else load_config(arguments.config, arguments.overrides)
+    configured = None if config is None else config.redis.address
+    run = arguments.run or (None if config is None else config.name)
+    if run is None:
+        raise ConfigError("name a configuration, or a run whose configuration is in Redis: --run NAME", key="--run")
+    client = RedisClient(arguments.redis or configured or DEFAULT_REDIS, run=run)
+    client.retry(client.check_server, what="connect", stop=stop, timeout_s=arguments.connect_timeout_s)
+    if config is None:
+        config = registry.stored_config(client, arguments.overrides)
+    add_python_path(config.python_path)
+    return config, client
+
+
+def _handle_signals(stop: threading.Event) -> None:
+    """Drain at the first SIGTERM or SIGINT; a second SIGINT ends the process at once."""
+
+    def drain(signum: int, _: FrameType | None) -> None:
+        if stop.is_set() and signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGTERM, drain)
+    signal.signal(signal.SIGINT, drain)

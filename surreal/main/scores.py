@@ -1,0 +1,179 @@
+"""The evaluation's book-keeping on disk: every score, which policy is the best, and the best policies themselves.
+
+    eval/scores.jsonl       a line for each episode, then one for its round
+    eval/best.json          the best round
+    eval/best.safetensors   its policy: parameters and configuration, all that `surreal play` needs
+    eval/best-VERSION.safetensors   further policies, with `checkpoint.best_checkpoints_to_keep` > 1
+
+An evaluation that is started again goes on where the files end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from surreal.checkpoint import save_checkpoint
+from surreal.evaluation import EvaluationRound
+
+logger = logging.getLogger(__name__)
+
+
+class ScoreBook:
+    """Scores of one run.
+
+    Args:
+        folder: `eval` in the run's folder; made if missing.
+        keep: how many of the best policies to keep, >= 1.
+    """
+
+    def __init__(self, folder: Path, *, keep: int = 1) -> None:
+        if keep < 1:
+            raise ValueError(f"best_checkpoints_to_keep is {keep}; it must be >= 1")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._keep = keep
+        self._scores = folder / "scores.jsonl"
+        self.best: dict[str, Any] | None = _read_json(folder / "best.json")
+        rounds = _round_lines(self._scores)
+        self.rounds = 1 + max((int(line["round"]) for line in rounds), default=-1)
+        self.last_version = max((int(line["version"]) for line in rounds), default=0)
+        kept = {int(path.stem.removeprefix("best-")) for path in folder.glob("best-*.safetensors")}
+        self._kept = {int(line["version"]): float(line["mean_return"]) for line in rounds if line["version"] in kept}
+
+    @property
+    def best_return(self) -> float | None:
+        """Mean return of the best round, None before the first."""
+        return None if self.best is None else float(self.best["mean_return"])
+
+    @property
+    def best_policy(self) -> Path:
+        """File of the best policy."""
+        return self.folder / "best.safetensors"
+
+    def add(
+        self,
+        result: EvaluationRound,
+        tensors: Mapping[str, Tensor],
+        metadata: Mapping[str, Any],
+        progress: Mapping[str, Any],
+    ) -> bool:
+        """Write down a round, and keep its policy if it is among the best.
+
+        Args:
+            result: the round.
+            tensors: the parameters that played it.
+            metadata: what the policy's file says besides its score.
+            progress: how far the run was with these parameters: env steps, updates.
+
+        Returns:
+            Whether this round is the best so far; of equals, the newest counts.
+        """
+        summary = {
+            "kind": "round",
+            "round": result.number,
+            "time": time.time(),
+            "version": result.version,
+            **progress,
+            "episodes": len(result.scores),
+            "mean_return": result.mean_return,
+            "std_return": result.std_return,
+            "min_return": min(score.episode_return for score in result.scores),
+            "max_return": max(score.episode_return for score in result.scores),
+            "mean_length": result.mean_length,
+        }
+        is_best = self.best_return is None or result.mean_return >= self.best_return
+        summary["is_best"] = is_best
+        lines = [
+            {
+                "kind": "episode",
+                "round": result.number,
+                "version": result.version,
+                "return": score.episode_return,
+                "length": score.length,
+                "seed": score.seed,
+            }
+            for score in result.scores
+        ]
+        _append_lines(self._scores, [*lines, summary])
+        self.rounds = result.number + 1
+        self.last_version = result.version
+        content = {**metadata, "kind": "policy", "version": result.version, "score": summary}
+        if is_best:
+            # The policy first: best.json never names what is not there.
+            save_checkpoint(self.best_policy, tensors, content, step=result.version)
+            _write_json(self.folder / "best.json", summary)
+            self.best = summary
+        if self._keep > 1:
+            self._keep_further(result, tensors, content)
+        return is_best
+
+    def _keep_further(
+        self, result: EvaluationRound, tensors: Mapping[str, Tensor], content: Mapping[str, Any]
+    ) -> None:
+        self._kept[result.version] = result.mean_return
+        ranked = sorted(self._kept, key=lambda version: (self._kept[version], version), reverse=True)
+        if result.version in ranked[: self._keep]:
+            save_checkpoint(self._further(result.version), tensors, content, step=result.version)
+        for version in ranked[self._keep :]:
+            del self._kept[version]
+            self._further(version).unlink(missing_ok=True)
+
+    def _further(self, version: int) -> Path:
+        return self.folder / f"best-{version:010d}.safetensors"
+
+
+def read_best(run_dir: Path) -> dict[str, Any] | None:
+    """The best round of a run's folder, None if there is none."""
+    return _read_json(run_dir / "eval" / "best.json")
+
+
+def _append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    with path.open("ab") as file:
+        # A line cut off by a kill must not swallow the next one.
+        if file.tell() and not _ends_with_newline(path):
+            file.write(b"\n")
+        file.write(text.encode())
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _round_lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    found = []
+    for text in path.read_text(errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            logger.warning("%s has a line that was cut off; it is passed over", path)
+            continue
+        if isinstance(line, dict) and line.get("kind") == "round":
+            found.append(line)
+    return found
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) and "mean_return" in data else None
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(json.dumps(data, indent=2) + "\n")
+    temporary.replace(path)

@@ -1,0 +1,212 @@
+"""Counting and timing for hot loops, read out by telemetry; no Redis and no torch here.
+
+A component is measured by its own thread and read by the telemetry thread. Each meter therefore has one writer that
+only ever adds to running totals, and one reader that remembers the totals it saw last: no lock in the loop, and nothing
+is lost.
+Components expose `metrics() -> dict[str, float]` with names `role/what_unit` ("learner/learn_ms", "agent/steps_per_s").
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: What telemetry pulls once an interval, on its own thread.
+MetricSource = Callable[[], Mapping[str, float]]
+
+
+class StageTimer:
+    """Times the named stages of a loop: where does an iteration spend its time?
+
+    The loop calls, on one thread:
+
+        timer.start()
+        while running:
+            batch = replay.dequeue()
+            timer.lap("dequeue")
+            learn(batch)
+            timer.lap("learn")
+
+    Args:
+        prefix: role, the first part of the metrics' names.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, prefix: str, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._prefix = prefix
+        self._clock = clock
+        self._last = clock()
+        self._totals: dict[str, tuple[float, int]] = {}
+        self._seen: dict[str, tuple[float, int]] = {}
+
+    def start(self) -> None:
+        """Begin the first stage now: time since the last call belongs to no stage."""
+        self._last = self._clock()
+
+    def lap(self, stage: str) -> float:
+        """End a stage and begin the next; returns its duration in s."""
+        now = self._clock()
+        duration = now - self._last
+        self._last = now
+        total, count = self._totals.get(stage, (0.0, 0))
+        self._totals[stage] = (total + duration, count + 1)
+        return duration
+
+    def metrics(self) -> dict[str, float]:
+        """Return the mean duration of each stage in ms over its laps since the last call; idle stages are left out."""
+        result = {}
+        for stage, (total, count) in list(self._totals.items()):
+            seen_total, seen_count = self._seen.get(stage, (0.0, 0))
+            if count > seen_count:
+                result[f"{self._prefix}/{stage}_ms"] = 1000.0 * (total - seen_total) / (count - seen_count)
+                self._seen[stage] = (total, count)
+        return result
+
+
+class Stopwatch:
+    """Mean duration of one kind of operation: `with stopwatch: ...`, on one thread.
+
+    Args:
+        name: metric's full name, ending in `_ms`.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, name: str, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._name = name
+        self._clock = clock
+        self._begin = 0.0
+        self._totals = (0.0, 0)
+        self._seen = (0.0, 0)
+
+    def __enter__(self) -> Self:
+        self._begin = self._clock()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        total, count = self._totals
+        self._totals = (total + self._clock() - self._begin, count + 1)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the mean in ms since the last call; empty when nothing was timed."""
+        (total, count), (seen_total, seen_count) = self._totals, self._seen
+        self._seen = (total, count)
+        return {self._name: 1000.0 * (total - seen_total) / (count - seen_count)} if count > seen_count else {}
+
+
+class RateMeter:
+    """Events per second, from one thread that adds and one that reads.
+
+    Args:
+        name: metric's full name, ending in `_per_s`.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._clock = clock
+        self.total = 0
+        self._seen = (clock(), 0)
+
+    def add(self, count: int = 1) -> None:
+        """Count events."""
+        self.total += count
+
+    def metrics(self) -> dict[str, float]:
+        """Return the rate since the last call (since construction at first)."""
+        now, total = self._clock(), self.total
+        seen_time, seen_total = self._seen
+        if now <= seen_time:
+            return {}
+        self._seen = (now, total)
+        return {self._name: (total - seen_total) / (now - seen_time)}
+
+
+class EpisodeStatistics:
+    """Returns and lengths of finished episodes, summed up between two readings.
+
+    Episodes may end hundreds of times a second in a fast environment, so they are reported as means, not one by one.
+
+    Args:
+        role: first part of the metrics' names.
+        window: episodes in the running mean; raising it smooths the curve and delays it.
+    """
+
+    def __init__(self, role: str, *, window: int = 100) -> None:
+        if window < 1:
+            raise ValueError(f"window is {window}; it must be >= 1")
+        self._role = role
+        self._recent: deque[float] = deque(maxlen=window)
+        self._totals = (0, 0.0, 0.0)
+        self._seen = (0, 0.0, 0.0)
+
+    def add(self, episode_return: float, length: int) -> None:
+        """Count one finished episode: undiscounted sum of raw rewards, and env steps."""
+        count, returns, lengths = self._totals
+        self._recent.append(episode_return)
+        self._totals = (count + 1, returns + episode_return, lengths + length)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the total count and running mean, and the means since the last call when an episode ended since."""
+        count, returns, lengths = self._totals
+        if count == 0:
+            return {}
+        recent = self._recent.copy()  # one C call, so the writer cannot interrupt it
+        role = self._role
+        result = {
+            f"{role}/episodes_count": float(count),
+            f"{role}/episode_return_recent": math.fsum(recent) / len(recent),
+        }
+        new = count - self._seen[0]
+        if new > 0:
+            result[f"{role}/episode_return"] = (returns - self._seen[1]) / new
+            result[f"{role}/episode_length"] = (lengths - self._seen[2]) / new
+            self._seen = (count, returns, lengths)
+        return result
+
+
+class Histogram(NamedTuple):
+    """A distribution in a few numbers; values that are not finite are left out."""
+
+    edges: NDArray[np.float64]  #: [bins + 1] ascending
+    counts: NDArray[np.float64]  #: [bins]
+    low: float
+    high: float
+    size: int
+    total: float
+    total_squares: float
+
+
+def summarize(values: Any, *, bins: int = 30) -> Histogram:
+    """Bin an array, or a tensor (it is detached and copied to the CPU).
+
+    Args:
+        values: any shape, real numbers.
+        bins: raising it sharpens the picture and lengthens the record; 1 to 1000.
+
+    Raises:
+        ValueError: nothing finite to bin, or bins out of range.
+    """
+    if not 1 <= bins <= 1000:
+        raise ValueError(f"bins is {bins}; it must be between 1 and 1000")
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().double().numpy()
+    flat = np.asarray(values, dtype=np.float64).ravel()
+    flat = flat[np.isfinite(flat)]
+    if flat.size == 0:
+        raise ValueError("a histogram needs at least one finite value")
+    counts, edges = np.histogram(flat, bins=bins)
+    return Histogram(
+        edges=edges.astype(np.float64),
+        counts=counts.astype(np.float64),
+        low=float(flat.min()),
+        high=float(flat.max()),
+        size=int(flat.size),
+        total=float(flat.sum()),
+        total_squares=float(np.square(flat).sum()),
+    )

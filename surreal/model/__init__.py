@@ -1,0 +1,9 @@
+"""Networks: they compute, and know nothing of exploration, losses or Redis."""
+
+from surreal.model.activations import ACTIVATIONS, get_activation
+from surreal.model.base import Model
+from surreal.model.inputs import flatten_obs
+from surreal.model.mlp import MLP
+from surreal.model.q_function import QFunction
+
+__all__ = ["ACTIVATIONS", "MLP", "Model", "QFunction", "flatten_obs", "get_activation"]

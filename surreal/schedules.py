@@ -1,0 +1,177 @@
+"""Values that change with the step: exploration rates, learning rates.
+
+A schedule is a function of the step (the run's global env step in a run, the agent's own steps in a plain loop), so
+it needs no state, and a process that starts again is where it was.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Schedule(ABC):
+    """A number for every step >= 0."""
+
+    @abstractmethod
+    def __call__(self, step: int) -> float:
+        """Give the value at a step."""
+
+
+class ConstantSchedule(Schedule):
+    """The same value for ever."""
+
+    def __init__(self, value: float) -> None:
+        self.value = float(value)
+
+    def __call__(self, step: int) -> float:
+        """Give the value, whatever the step."""
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"ConstantSchedule({self.value:g})"
+
+
+class LinearSchedule(Schedule):
+    """A straight line from `start` to `end`, which then stays at `end`.
+
+    Args:
+        start: value up to the step `begin`.
+        end: value from the step `begin + steps` on; it may be above or below `start`.
+        steps: length of the way (>= 1); more is slower.
+        begin: step at which the way begins (>= 0).
+    """
+
+    def __init__(self, start: float, end: float, steps: int, begin: int = 0) -> None:
+        if steps < 1:
+            raise ValueError(f"steps is {steps}; it must be >= 1")
+        if begin < 0:
+            raise ValueError(f"begin is {begin}; it must be >= 0")
+        self.start = float(start)
+        self.end = float(end)
+        self.steps = steps
+        self.begin = begin
+
+    def __call__(self, step: int) -> float:
+        """Give the value at a step."""
+        progress = (step - self.begin) / self.steps
+        if progress <= 0.0:
+            return self.start
+        if progress >= 1.0:
+            return self.end
+        return self.start + progress * (self.end - self.start)
+
+    def __repr__(self) -> str:
+        return f"LinearSchedule({self.start:g}, {self.end:g}, {self.steps}, begin={self.begin})"
+
+
+class PiecewiseSchedule(Schedule):
+    """Straight lines between points; constant before the first and after the last.
+
+    Args:
+        points: pairs of step (>= 0, rising) and value, at least one.
+    """
+
+    def __init__(self, points: Sequence[tuple[int, float]]) -> None:
+        if not points:
+            raise ValueError("a piecewise schedule needs at least one point")
+        steps = [int(step) for step, _ in points]
+        if steps[0] < 0 or any(later <= earlier for earlier, later in pairwise(steps)):
+            raise ValueError(f"the steps of the points are {steps}; they must be >= 0 and rise")
+        self.points = tuple((step, float(value)) for step, (_, value) in zip(steps, points, strict=True))
+        self._steps = steps
+
+    def __call__(self, step: int) -> float:
+        """Give the value at a step."""
+        place = bisect_right(self._steps, step)
+        if place == 0:
+            return self.points[0][1]
+        if place == len(self.points):
+            return self.points[-1][1]
+        (left, low), (right, high) = self.points[place - 1], self.points[place]
+        return low + (step - left) / (right - left) * (high - low)
+
+    def __repr__(self) -> str:
+        return f"PiecewiseSchedule({list(self.points)})"
+
+
+class PerEnvSchedule:
+    """A constant of its own for each environment of an agent.
+
+    Args:
+        values: one for each slot of the agent's pool, at least one.
+    """
+
+    def __init__(self, values: Sequence[float]) -> None:
+        if not values:
+            raise ValueError("a schedule per environment needs at least one value")
+        self.values: NDArray[np.float64] = np.array(values, dtype=np.float64)
+
+    def __call__(self, step: int) -> NDArray[np.float64]:
+        """Give the values at a step, [num_envs], indexed by environment id."""
+        return self.values
+
+    def __repr__(self) -> str:
+        return f"PerEnvSchedule({self.values.tolist()})"
+
+
+def ape_x_epsilon(index: int, count: int, base: float = 0.4, alpha: float = 7.0) -> float:
+    """Give the exploration rate of actor `index` of `count`: base^(1 + alpha * index / (count - 1)).
+
+    Horgan et al. 2018, section 4, arXiv:1803.00933. One actor alone explores at `base`.
+
+    Args:
+        index: which actor, 0 <= index < count.
+        count: how many there are.
+        base: rate of the first, in (0, 1].
+        alpha: how fast the rate falls from one actor to the next (>= 0).
+    """
+    if not 0 <= index < count:
+        raise ValueError(f"actor {index} of {count} does not exist; the index must be >= 0 and < {count}")
+    if not 0.0 < base <= 1.0:
+        raise ValueError(f"base is {base}; it must be > 0 and <= 1")
+    if alpha < 0.0:
+        raise ValueError(f"alpha is {alpha}; it must be >= 0")
+    place = index / (count - 1) if count > 1 else 0.0
+    return float(base ** (1.0 + alpha * place))
+
+
+def schedule_from_config(
+    config: float | Mapping[str, Any], *, indices: Sequence[int] = (0,), count: int = 1
+) -> Schedule | PerEnvSchedule:
+    """Build a schedule from plain data: a number, or a mapping with `type` and the arguments of that type.
+
+    `{type: constant, value}`, `{type: linear, start, end, steps, begin}`, `{type: piecewise, points: [[step, value]]}`,
+    `{type: ape_x, base, alpha}`.
+
+    Args:
+        config: the data.
+        indices: for `ape_x`, which of the run's environments this agent drives, in the order of its slots.
+        count: for `ape_x`, how many environments the run has in all agents together.
+
+    Raises:
+        ValueError: the type is unknown, or an argument is missing, unknown or out of range.
+    """
+    if not isinstance(config, Mapping):
+        return ConstantSchedule(config)
+    args = dict(config)
+    kind = args.pop("type", None)
+    try:
+        match kind:
+            case "constant":
+                return ConstantSchedule(**args)
+            case "linear":
+                return LinearSchedule(**args)
+            case "piecewise":
+                return PiecewiseSchedule(**args)
+            case "ape_x":
+                return PerEnvSchedule([ape_x_epsilon(index, count, **args) for index in indices])
+    except TypeError as error:
+        raise ValueError(f"schedule {dict(config)} does not fit its type {kind!r}: {error}") from error
+    raise ValueError(f"schedule type {kind!r} is unknown; use constant, linear, piecewise or ape_x")

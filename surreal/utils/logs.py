@@ -1,0 +1,85 @@
+"""Console logging of a process: one line a record on stderr, set up once by the command line.
+
+Full exception texts travel to the run's folder (see `surreal.distributed.telemetry`); the console shows one line unless
+the level is DEBUG.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import TextIO
+
+#: Libraries whose DEBUG records drown everyone else's.
+NOISY_LOGGERS = ("PIL", "asyncio", "fsspec", "matplotlib", "numba", "urllib3", "websockets")
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+class ConsoleFormatter(logging.Formatter):
+    """`12:34:56.789 INFO agent-0 message`: always one line, unless tracebacks are asked for.
+
+    Args:
+        name: the process.
+        show_traceback: print exceptions in full below their line.
+    """
+
+    def __init__(self, name: str, *, show_traceback: bool = False) -> None:
+        super().__init__()
+        self._name = name
+        self._show_traceback = show_traceback
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's line."""
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        message = " ".join(record.getMessage().split())
+        line = f"{clock}.{int(record.msecs):03d} {record.levelname} {self._name} {message}"
+        if record.exc_info and record.exc_info[1] is not None:
+            if self._show_traceback:
+                return f"{line}\n{self.formatException(record.exc_info)}"
+            error = record.exc_info[1]
+            line += f" ({type(error).__name__}: {' '.join(str(error).split())})"
+        return line
+
+
+class _ConsoleHandler(logging.StreamHandler[TextIO]):
+    """Our own type, so that a second set-up finds and replaces it."""
+
+
+def level_number(level: str | int) -> int:
+    """Return logging's number of a level's name, in any case.
+
+    Raises:
+        ValueError: not a level.
+    """
+    if isinstance(level, int):
+        return level
+    if level.upper() not in LEVELS:
+        raise ValueError(f"log level is {level!r}; it must be one of {', '.join(LEVELS)}")
+    return int(getattr(logging, level.upper()))
+
+
+def setup_logging(level: str | int = "INFO", name: str = "surreal") -> None:
+    """Send this process's log to stderr, one line a record; calling it again replaces the earlier set-up.
+
+    Args:
+        level: least severe level that is shown and shipped; DEBUG also shows tracebacks.
+        name: the process, shown in every line.
+
+    Raises:
+        ValueError: not a level.
+    """
+    number = level_number(level)
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, _ConsoleHandler):
+            root.removeHandler(handler)
+            handler.close()
+    console = _ConsoleHandler(sys.stderr)
+    console.setFormatter(ConsoleFormatter(name, show_traceback=number <= logging.DEBUG))
+    root.addHandler(console)
+    root.setLevel(number)
+    for noisy in NOISY_LOGGERS:
+        logging.getLogger(noisy).setLevel(max(number, logging.INFO))
+    logging.captureWarnings(True)

@@ -1,0 +1,51 @@
+"""Processes that end with their owner, however that one ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+
+_PR_SET_PDEATHSIG = 1
+_POLL_INTERVAL_S = 0.5
+
+
+def die_with_parent(
+    signal_number: signal.Signals = signal.SIGKILL, *, parent_pid: int | None = None, follow_thread: bool = True
+) -> None:
+    """Make this process get a signal when its parent is gone, also if that was killed with SIGKILL.
+
+    On Linux the kernel sends the signal. It does so already when the *thread* that spawned this process ends; where
+    that is not the parent's main thread, and elsewhere than on Linux, a daemon thread watches the parent instead.
+    Call it first thing in a child.
+
+    Args:
+        signal_number: what to send to this process.
+        parent_pid: whose child this is. The default is the parent of now; give it where the parent may have
+            died before this call.
+        follow_thread: False if the parent spawned this process from a thread that may end before it.
+    """
+    expected = os.getppid() if parent_pid is None else parent_pid
+    if not (follow_thread and sys.platform == "linux" and _ask_kernel(signal_number)):
+        watcher = threading.Thread(target=_watch, args=(expected, signal_number), name="parent-watch", daemon=True)
+        watcher.start()
+    # The parent may have died before the kernel was asked; nobody else would notice.
+    if os.getppid() != expected:
+        os.kill(os.getpid(), signal_number)
+
+
+def _ask_kernel(signal_number: signal.Signals) -> bool:
+    """Set the parent-death signal; returns whether the kernel took it."""
+    try:
+        return int(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal_number), 0, 0, 0)) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def _watch(parent_pid: int, signal_number: signal.Signals) -> None:
+    while os.getppid() == parent_pid:
+        time.sleep(_POLL_INTERVAL_S)
+    os.kill(os.getpid(), signal_number)

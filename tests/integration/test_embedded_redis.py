@@ -1,0 +1,172 @@
+"""`EmbeddedRedis` and `run_server`: real servers, killed owners."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis.exceptions import OutOfMemoryError
+
+from surreal.distributed import EmbeddedRedis, RedisClient
+from surreal.distributed.server import run_server
+from surreal.errors import RedisUnavailableError
+
+BOUND = 64 << 20
+
+OWNER = """
+import sys, threading, time
+from surreal.distributed import EmbeddedRedis
+server = EmbeddedRedis(maxmemory_bytes=64 << 20)
+if sys.argv[1] == "thread":
+    thread = threading.Thread(target=server.start)
+    thread.start()
+    thread.join()
+else:
+    server.start()
+print(server.address, flush=True)
+time.sleep(600)
+"""
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.02)
+
+
+def test_server_is_private_bounded_and_leaves_nothing(redis_binary: str) -> None:
+    with EmbeddedRedis(maxmemory_bytes=BOUND, program=redis_binary) as server, RedisClient(server.address) as client:
+        folder = server.log_path.parent
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert (folder / "redis.sock").stat().st_mode & 0o077 == 0
+        assert server.port is None
+        settings = client.redis.config_get("*")
+        assert settings["port"] == "0"
+        assert settings["maxmemory"] == str(BOUND)
+        assert settings["maxmemory-policy"] == "noeviction"
+        assert settings["save"] == ""
+        assert settings["appendonly"] == "no"
+        assert int(client.redis.info("server")["process_id"]) == server.pid
+    assert not folder.exists()
+    assert not server.is_alive
+
+
+def test_full_server_refuses_writes(redis_binary: str) -> None:
+    with EmbeddedRedis(maxmemory_bytes=4 << 20, program=redis_binary) as server, RedisClient(server.address) as client:
+        with pytest.raises(OutOfMemoryError):
+            for i in range(1000):
+                client.redis.set(str(i), bytes(100_000))
+        assert client.redis.get("0") == bytes(100_000)
+
+
+@pytest.mark.parametrize("how", ["main", "thread"])
+def test_server_ends_with_its_owner_even_when_that_is_killed(how: str) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, how], stdout=subprocess.PIPE, text=True)
+    try:
+        assert owner.stdout is not None
+        address = owner.stdout.readline().strip()
+        with RedisClient(address, timeout_s=1.0) as client:
+            assert client.ping()
+            owner.send_signal(signal.SIGKILL)
+            owner.wait()
+            wait_until(lambda: not client.ping())
+    finally:
+        owner.kill()
+        owner.wait()
+        if owner.stdout is not None:
+            owner.stdout.close()
+
+
+def test_signals_of_the_terminal_do_not_reach_the_server() -> None:
+    with EmbeddedRedis(maxmemory_bytes=BOUND) as server:
+        assert os.getsid(server.pid) != os.getsid(0)
+
+
+def test_server_started_by_a_thread_is_watched_and_stopped() -> None:
+    server = EmbeddedRedis(maxmemory_bytes=BOUND)
+    thread = threading.Thread(target=server.start)
+    thread.start()
+    thread.join()
+    with RedisClient(server.address, timeout_s=1.0) as client:
+        assert client.ping()
+        server.stop()
+        assert not client.ping()
+
+
+@pytest.mark.parametrize("keeps_data", [False, True])
+def test_restart_at_the_same_address(tmp_path: Path, keeps_data: bool) -> None:
+    with EmbeddedRedis(maxmemory_bytes=BOUND, appendonly_dir=tmp_path / "data" if keeps_data else None) as server:
+        address = server.address
+        with RedisClient(address) as client:
+            client.redis.set("a", b"1")
+            server.kill()
+            assert not server.is_alive
+            assert not client.ping()
+            server.restart()
+            assert server.is_alive
+            assert server.address == address
+            assert client.redis.get("a") == (b"1" if keeps_data else None)
+
+
+def test_port_and_password() -> None:
+    password = 'a "b" \\ @:/?#'
+    with EmbeddedRedis(maxmemory_bytes=BOUND, port=0, password=password) as server:
+        assert server.port is not None
+        with RedisClient(server.address) as client:
+            assert client.ping()
+            assert password not in client.address
+        with RedisClient(f"127.0.0.1:{server.port}", password=password) as client:
+            assert client.ping()
+        with RedisClient(f"127.0.0.1:{server.port}") as client:
+            assert not client.ping()
+        command = Path(f"/proc/{server.pid}/cmdline")
+        if command.exists():
+            assert b"@:/?#" not in command.read_bytes()
+
+
+def test_program_that_is_no_server_is_an_error_with_its_output(tmp_path: Path) -> None:
+    program = tmp_path / "redis-server"
+    program.write_text("#!/bin/sh\necho this is not Redis\nexit 3\n")
+    program.chmod(0o755)
+    server = EmbeddedRedis(maxmemory_bytes=BOUND, program=program)
+    with pytest.raises(RedisUnavailableError, match=r"ended with status 3:\nthis is not Redis"):
+        server.start()
+    with pytest.raises(RuntimeError, match="before start"):
+        _ = server.address
+
+
+def test_run_server_serves_until_it_is_stopped() -> None:
+    stop = threading.Event()
+    addresses: list[str] = []
+
+    def on_ready(server: EmbeddedRedis) -> None:
+        addresses.append(server.address)
+        with RedisClient(server.address) as client:
+            assert client.ping()
+        stop.set()
+
+    run_server(maxmemory_bytes=BOUND, port=0, stop=stop, on_ready=on_ready)
+    with RedisClient(addresses[0]) as client:
+        assert not client.ping()
+
+
+def test_run_server_tells_when_the_server_ends_by_itself() -> None:
+    with pytest.raises(RedisUnavailableError, match="ended by itself"):
+        run_server(maxmemory_bytes=BOUND, port=0, stop=threading.Event(), on_ready=lambda server: server.kill())
+
+
+def test_port_that_is_taken_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(RedisUnavailableError, match="ended with status"):
+            run_server(maxmemory_bytes=BOUND, port=taken.getsockname()[1], stop=threading.Event())

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import pytest
+import torch
+from torch import Tensor
+
+from surreal.errors import CheckpointError
+from surreal.learner import DQNLearner, Learner
+from surreal.learner.devices import batch_to, resolve_device
+from surreal.model import QFunction
+from surreal.types import Batch
+
+MakeBatch = Callable[..., Batch]
+
+
+class CountingLearner(Learner):
+    """What a user writes at least."""
+
+    value = 1.0
+
+    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+        return {"value": self.value * (i + 1)}
+
+
+def made(metrics_interval: int = 100) -> CountingLearner:
+    return CountingLearner(QFunction(hiddens=[4], action_space=2), metrics_interval=metrics_interval)
+
+
+def test_metrics_are_read_every_interval(make_batch: MakeBatch) -> None:
+    learner = made(metrics_interval=3)
+    seen = [learner.optimize(i, make_batch())["value"] for i in range(7)]
+    assert seen == [1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 7.0]
+    metrics = learner.metrics()
+    assert metrics["learner/value"] == 7.0
+    assert metrics["learner/updates_count"] == 7.0
+    assert metrics["learner/optimize_ms"] > 0.0
+
+
+def test_model_gets_its_shape_from_the_first_batch(make_batch: MakeBatch) -> None:
+    learner = made()
+    nested = {"position": torch.zeros(5, 3), "velocity": (torch.zeros(5), torch.zeros(5, 2, 2))}
+    learner.optimize(0, make_batch()._replace(obs=nested, next_obs=nested))
+    assert learner.is_ready
+    assert learner.model(nested).shape == (5, 2)
+    assert (4, 3 + 1 + 4) in {tuple(tensor.shape) for tensor in learner.model.tensors().values()}
+
+
+def test_a_user_learner_saves_and_restores_its_model(make_batch: MakeBatch) -> None:
+    learner, other = made(), made()
+    learner.on_global_step(500)
+    for i in range(2):
+        learner.optimize(i, make_batch())
+    learner.model.version = 7
+    other.load_state_dict(learner.state_dict())
+    assert (other.updates, other.global_step, other.version) == (2, 500, 7)
+    for name, tensor in learner.model.tensors().items():
+        assert torch.equal(tensor, other.model.tensors()[name])
+
+
+@pytest.mark.parametrize("updates", [None, "many", []])
+def test_learner_state_that_makes_no_sense_is_refused(make_batch: MakeBatch, updates: object) -> None:
+    learner = made()
+    learner.optimize(0, make_batch())
+    state = learner.state_dict()
+    state["state"]["updates"] = updates
+    with pytest.raises(CheckpointError, match="has no updates, global_step or version"):
+        made().load_state_dict(state)
+
+
+def test_global_step_never_decreases() -> None:
+    learner = made()
+    learner.on_global_step(10)
+    learner.on_global_step(3)
+    assert learner.global_step == 10
+
+
+def test_a_loss_that_is_not_finite_is_a_warning(make_batch: MakeBatch, caplog: pytest.LogCaptureFixture) -> None:
+    learner = made()
+    learner.value = float("nan")
+    with caplog.at_level(logging.WARNING):
+        learner.optimize(0, make_batch())
+    assert "value is not finite" in caplog.text
+
+
+def test_devices_by_name() -> None:
+    assert resolve_device("cpu").type == "cpu"
+    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(ValueError, match="device is 'cuda:99'"):
+        resolve_device("cuda:99")
+
+
+def test_batch_to_keeps_nesting_and_sample_info(make_batch: MakeBatch) -> None:
+    nested = {"a": torch.zeros(2), "b": (torch.ones(2),)}
+    batch = make_batch(weight=2.0)._replace(obs=nested)
+    moved = batch_to(batch, torch.device("cpu"))
+    assert torch.equal(moved.obs["b"][0], torch.ones(2))
+    assert torch.equal(moved.extras["weight"], batch.extras["weight"])
+    assert moved.sample_info is batch.sample_info
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_dqn_on_a_gpu_follows_the_cpu(make_batch: MakeBatch) -> None:
+    learners = [DQNLearner(QFunction(hiddens=[8], action_space=2, seed=0), device=name) for name in ("cpu", "cuda")]
+    for i in range(5):
+        for learner in learners:
+            learner.optimize(i, make_batch(i))
+    ours, theirs = (learner.model.tensors() for learner in learners)
+    for name, tensor in ours.items():
+        torch.testing.assert_close(tensor, theirs[name].cpu(), rtol=1e-3, atol=1e-5)

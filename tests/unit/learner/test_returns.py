@@ -1,0 +1,41 @@
+"""Targets against deliberately naive loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from surreal.learner.returns import q_target
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_q_target_is_the_formula(double: bool) -> None:
+    rng = np.random.default_rng(1)
+    reward, discount = rng.random((2, 20), dtype=np.float32)
+    next_q, select_q = rng.normal(size=(2, 20, 5)).astype(np.float32)
+    expected = []
+    for row in range(20):
+        chooser = select_q if double else next_q
+        best = 0
+        for action in range(5):
+            if chooser[row][action] > chooser[row][best]:
+                best = action
+        expected.append(reward[row] + discount[row] * next_q[row][best])
+    got = q_target(
+        torch.tensor(reward), torch.tensor(discount), torch.tensor(next_q), torch.tensor(select_q) if double else None
+    )
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-6)
+
+
+def test_a_terminated_row_does_not_bootstrap_and_a_truncated_one_does() -> None:
+    reward, next_q = torch.ones(2), torch.full((2, 3), 10.0)
+    discount = torch.tensor([0.0, 0.99])  # terminated, truncated: that is all the learner knows of an episode's end
+    torch.testing.assert_close(q_target(reward, discount, next_q), torch.tensor([1.0, 10.9]))
+
+
+def test_shapes_that_would_broadcast_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"discount has shape \(4, 1\)"):
+        q_target(torch.zeros(4), torch.zeros(4, 1), torch.zeros(4, 2))
+    with pytest.raises(ValueError, match="select_q has shape"):
+        q_target(torch.zeros(4), torch.zeros(4), torch.zeros(4, 2), torch.zeros(4))

@@ -1,0 +1,138 @@
+"""The layers of the package: imports go downwards only, those inside functions and under TYPE_CHECKING included."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "surreal"
+
+#: From the bottom to the top. Parts of one layer do not import each other, except in the lowest.
+LAYERS: list[set[str]] = [
+    {"types", "errors", "specs", "metrics", "checkpoint", "schedules", "utils", "config"},
+    {"model", "envs", "distributed"},
+    {"agent", "replay", "rlx"},
+    {"learner", "evaluation"},
+    {"main"},
+    {"cli"},
+]
+#: Inside the lowest layer: the bare vocabulary imports nothing but itself.
+VOCABULARY = {"types", "errors", "specs"}
+#: What a part must never import although its layer would allow it: other packages, and parts that would bring them in.
+FORBIDDEN: dict[str, set[str]] = {
+    "agent": {"redis", "surreal.distributed"},
+    "rlx": {"torch", "surreal.model", "surreal.utils.pytorch"},
+    "envs": {"torch", "redis"},
+    "model": {"redis"},
+    "config": {"torch", "redis", "gymnasium"},
+    "types": {"torch", "redis", "gymnasium"},
+    "specs": {"torch", "redis"},
+    "errors": {"torch", "redis", "gymnasium"},
+}
+
+
+def level_of(part: str) -> int:
+    return next(level for level, parts in enumerate(LAYERS) if part in parts)
+
+
+def part_of(path: Path) -> str:
+    """The part a file belongs to: `agent` for surreal/agent/loop.py, `types` for surreal/types.py, "" for surreal."""
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0] if len(relative.parts) > 1 else ("" if relative.stem == "__init__" else relative.stem)
+
+
+def imports_of(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Yield line and full dotted name of everything imported, wherever in the file."""
+    package = module if is_package else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                anchor = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*anchor, *([base] if base else [])])
+            for alias in node.names:
+                yield node.lineno, f"{base}.{alias.name}"
+
+
+def is_allowed(part: str, target: str) -> bool:
+    """Whether a part of surreal may import another."""
+    if target in ("", "__version__") or part == target:
+        return True
+    if part == "":
+        return False
+    if part in VOCABULARY:
+        return target in VOCABULARY
+    if level_of(part) == 0 == level_of(target):
+        return True
+    return level_of(target) < level_of(part)
+
+
+def violations(path: Path, source: str) -> list[str]:
+    part = part_of(path)
+    module = ".".join(["surreal", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+    found = []
+    for line, name in imports_of(ast.parse(source), module, path.stem == "__init__"):
+        top, *rest = name.split(".")
+        where = f"{path.relative_to(ROOT)}:{line}: {part or 'surreal'} imports {name}"
+        if top == "surreal":
+            target = rest[0] if rest else ""
+            if target not in set().union(*LAYERS, {"", "__version__"}):
+                found.append(f"{where}: {target} stands in no layer")
+            elif not is_allowed(part, target):
+                found.append(where)
+        if any(f"{name}.".startswith(f"{forbidden}.") for forbidden in FORBIDDEN.get(part, set())):
+            found.append(where)
+    return found
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_every_part_stands_in_a_layer() -> None:
+    parts = {part_of(path) for path in FILES} - {""}
+    assert parts <= set().union(*LAYERS)
+
+
+def test_imports_go_downwards_only() -> None:
+    found = [violation for path in FILES for violation in violations(path, path.read_text(encoding="utf-8"))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("agent/loop.py", "import redis"),
+        ("agent/loop.py", "from surreal.distributed.sender import ExpSender"),
+        ("agent/loop.py", "def f():\n    from surreal import learner"),
+        ("distributed/client.py", "from surreal.learner import Learner"),
+        ("rlx/server.py", "import torch.nn"),
+        ("rlx/server.py", "from ..agent import Agent"),
+        ("replay/base.py", "from surreal.replay import base\nfrom surreal.agent import Agent"),
+        ("errors.py", "from surreal.config import Config"),
+        ("utils/threads.py", "import surreal.model"),
+        ("evaluation.py", "from surreal.learner import Learner"),
+        ("types.py", "from surreal.nowhere import x"),
+    ],
+)
+def test_upward_or_sideways_import_is_found(file: str, source: str) -> None:
+    assert violations(PACKAGE / file, source)
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("distributed/client.py", "import redis\nfrom . import keys\nfrom ..errors import SurrealError"),
+        ("learner/dqn.py", "from surreal.replay.base import Replay\nfrom .base import Learner"),
+        ("agent/__init__.py", "from .base import Agent\nfrom surreal.model import Model"),
+        ("cli.py", "from surreal import __version__\nimport surreal.main.run"),
+    ],
+)
+def test_downward_import_is_allowed(file: str, source: str) -> None:
+    assert violations(PACKAGE / file, source) == []

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from surreal.metrics import EpisodeStatistics, RateMeter, StageTimer, Stopwatch, summarize
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_stage_timer_reports_the_mean_of_each_stage_since_the_last_reading() -> None:
+    clock = FakeClock()
+    timer = StageTimer("learner", clock=clock)
+    timer.start()
+    for dequeue_s, learn_s in [(0.25, 0.5), (0.75, 1.0)]:
+        clock.now += dequeue_s
+        timer.lap("dequeue")
+        clock.now += learn_s
+        assert timer.lap("learn") == learn_s
+    assert timer.metrics() == {"learner/dequeue_ms": 500.0, "learner/learn_ms": 750.0}
+    assert timer.metrics() == {}
+    clock.now += 2.0
+    timer.lap("learn")
+    assert timer.metrics() == {"learner/learn_ms": 2000.0}
+
+
+def test_time_before_start_belongs_to_no_stage() -> None:
+    clock = FakeClock()
+    timer = StageTimer("agent", clock=clock)
+    clock.now += 50.0
+    timer.start()
+    clock.now += 1.0
+    timer.lap("act")
+    assert timer.metrics() == {"agent/act_ms": 1000.0}
+
+
+def test_stopwatch_averages_what_it_timed() -> None:
+    clock = FakeClock()
+    stopwatch = Stopwatch("eval/round_ms", clock=clock)
+    assert stopwatch.metrics() == {}
+    for duration in (1.0, 3.0):
+        with stopwatch:
+            clock.now += duration
+    assert stopwatch.metrics() == {"eval/round_ms": 2000.0}
+    assert stopwatch.metrics() == {}
+
+
+def test_rate_meter_counts_events_since_the_last_reading() -> None:
+    clock = FakeClock()
+    meter = RateMeter("agent/steps_per_s", clock=clock)
+    meter.add(30)
+    meter.add()
+    assert meter.metrics() == {}  # no time has passed
+    clock.now += 2.0
+    assert meter.metrics() == {"agent/steps_per_s": 15.5}
+    clock.now += 2.0
+    assert meter.metrics() == {"agent/steps_per_s": 0.0}
+    assert meter.total == 31
+
+
+def test_episodes_are_summed_up_between_readings() -> None:
+    episodes = EpisodeStatistics("agent", window=2)
+    assert episodes.metrics() == {}
+    for episode_return, length in [(1.0, 10), (2.0, 20), (6.0, 30)]:
+        episodes.add(episode_return, length)
+    assert episodes.metrics() == {
+        "agent/episodes_count": 3.0,
+        "agent/episode_return": 3.0,
+        "agent/episode_length": 20.0,
+        "agent/episode_return_recent": 4.0,
+    }
+    assert episodes.metrics() == {"agent/episodes_count": 3.0, "agent/episode_return_recent": 4.0}
+
+
+def test_an_empty_window_is_refused() -> None:
+    with pytest.raises(ValueError, match="window is 0"):
+        EpisodeStatistics("agent", window=0)
+
+
+def test_histogram_matches_numpy_and_leaves_out_what_is_not_finite() -> None:
+    values = np.array([[0.0, 1.0, 2.0], [math.nan, math.inf, 4.0]])
+    histogram = summarize(values, bins=4)
+    finite = [0.0, 1.0, 2.0, 4.0]
+    counts, edges = np.histogram(finite, bins=4)
+    np.testing.assert_array_equal(histogram.counts, counts)
+    np.testing.assert_array_equal(histogram.edges, edges)
+    assert histogram[2:] == (0.0, 4.0, 4, 7.0, 21.0)
+
+
+def test_histogram_takes_anything_that_detaches() -> None:
+    class Tensor:
+        def detach(self) -> Tensor:
+            return self
+
+        cpu = double = detach
+
+        def numpy(self) -> np.ndarray:
+            return np.array([1.0, 3.0])
+
+    assert summarize(Tensor(), bins=2).size == 2
+
+
+@pytest.mark.parametrize("values", [[], [math.nan]])
+def test_histogram_of_nothing_is_refused(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="at least one finite value"):
+        summarize(values)
+
+
+@pytest.mark.parametrize("bins", [0, 1001])
+def test_histogram_bins_are_bounded(bins: int) -> None:
+    with pytest.raises(ValueError, match="bins"):
+        summarize([1.0], bins=bins)

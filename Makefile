@@ -41,8 +41,8 @@ check: $(STAMP)
 	$(BIN)/python -m pytest -q tests/unit/test_import_layers.py
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/transport.py
+	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.transport
 
 learn: $(STAMP)
 	@solved=0; total=0; \

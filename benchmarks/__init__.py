@@ -1,1 +1,1 @@
-"""Every claim of speed, as a comparison with a peer or a limit in the same run. Run one: `python -m benchmarks.transport`."""
+"""Every claim of speed, compared with a peer or a limit in the same run: `python -m benchmarks.transport`."""

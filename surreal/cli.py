@@ -1,7 +1,7 @@
 """The `surreal` command.
 
-Everything that a person asked for goes to stdout, errors go to stderr as one line `error: ...`, and the exit code is 0 if
-it worked, 1 if not, 2 for wrong arguments. `--debug`, anywhere, shows tracebacks.
+What a person asked for goes to stdout, an error to stderr as one line `error: ...`. The exit code is 0 if it worked,
+1 if not, 2 for wrong arguments. `--debug`, anywhere, shows tracebacks.
 
 Heavy imports (torch) happen inside the commands that need them.
 """
@@ -38,7 +38,9 @@ _ROLES = ("agent", "learner", "eval")
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.")
 ]
-RedisOption = Annotated[str | None, typer.Option("--redis", metavar="URL", help="host:port, redis://, rediss://, unix://")]
+RedisOption = Annotated[
+    str | None, typer.Option("--redis", metavar="URL", help="host:port, redis://, rediss://, unix://")
+]
 RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", help="The run's folder.")]
 
 
@@ -48,7 +50,7 @@ def run(
     overrides: Overrides = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=N.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; the same as --set device=...")] = None,
-    run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: a new one.")] = None,
+    run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: new.")] = None,
     run_dir: RunDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of --run or --run-dir.")] = False,
     redis: RedisOption = None,
@@ -60,7 +62,8 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
-    from surreal.main.run import Interrupts, Launcher, RunOptions
+    from surreal.main.interrupts import Interrupts
+    from surreal.main.run import Launcher, RunOptions
 
     _set_up_logging(log_level)
     given = {"seed": seed, "device": device, "log_level": log_level}
@@ -107,7 +110,7 @@ def evaluate(context: typer.Context) -> None:
 
 @app.command()
 def redis(
-    bind: Annotated[str, typer.Option(help="Address to listen on; other than 127.0.0.1 needs a password.")] = "127.0.0.1",
+    bind: Annotated[str, typer.Option(help="Where to listen; other than 127.0.0.1 needs a password.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 6379,
     password: Annotated[
         str | None, typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Password; better given in the variable.")
@@ -157,6 +160,7 @@ def stop(
     ] = False,
 ) -> None:
     """End a run: all its processes drain."""
+    from surreal.distributed.processes import live_processes
     from surreal.main import registry
     from surreal.main.status import find_run
 
@@ -165,7 +169,7 @@ def stop(
             registry.request_stop(client, "surreal stop")
             typer.echo(f"run {client.run} was asked to stop")
             return
-        alive = registry.live_processes(client)
+        alive = live_processes(client)
         if alive:
             names = ", ".join(beat.name for beat in alive)
             raise SurrealError(f"run {client.run} is alive ({names}); stop it first, then delete it")

@@ -12,7 +12,8 @@
     |-- ThreadFailedError        a supervised thread died: its exception is the cause
     `-- StoppedError             the owner asked to stop while a call was waiting
 
-Bad arguments are `ValueError`. The command line prints the message of a `SurrealError` as one line, without a traceback.
+Bad arguments are `ValueError`. The command line prints the message of a `SurrealError` as
+one line, without a traceback.
 """
 
 from __future__ import annotations

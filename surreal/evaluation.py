@@ -1,7 +1,7 @@
 """The evaluation loop: a greedy agent plays whole episodes, and every episode counts the same.
 
-Called by the evaluation process (`main/eval.py`), by `surreal play`, and by `surreal run --verify`. Nothing here touches
-Redis: whoever calls `Evaluator.play` decides which parameters the agent's model holds, and they do not change meanwhile.
+Called by the evaluation process (`main/eval.py`), by `surreal play`, and by `surreal run --verify`. Nothing here knows
+Redis: who calls `Evaluator.play` decides which parameters the agent's model holds, and they do not change meanwhile.
 
 Why each environment has a quota: whoever runs k environments side by side and takes the first E episodes that end takes
 too many short ones, because long episodes are still under way. Here each of the k environments plays E/k episodes to
@@ -91,7 +91,9 @@ class Evaluator:
         rng: draws the seed of every episode.
     """
 
-    def __init__(self, agent: GreedyAgent, envs: Sequence[gymnasium.Env[Any, Any]], *, rng: np.random.Generator) -> None:
+    def __init__(
+        self, agent: GreedyAgent, envs: Sequence[gymnasium.Env[Any, Any]], *, rng: np.random.Generator
+    ) -> None:
         if not envs:
             raise ValueError("an evaluation needs at least one environment")
         self._agent = agent

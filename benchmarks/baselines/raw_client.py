@@ -1,4 +1,4 @@
-"""The least a client can do to store bytes by a script: a socket, one packed EVALSHA, one short reply, no Python objects.
+"""The least a client can do to store bytes by a script: a socket, one packed EVALSHA, one short reply.
 
 The script stores a block and a stream entry and drops the one 64 calls ago; the reading side GETs blocks, pipelined.
 """

@@ -129,15 +129,17 @@ class AgentLoop:
         }
 
     def _report(self, batch: StepBatch) -> None:
-        self.episodes += batch.num_last
         returns = batch.info.get("episode_return")
-        if self._on_episode is None or returns is None:
+        if returns is None:
+            self.episodes += batch.num_last
             return
         lengths = batch.info["episode_length"]
         for row in range(batch.num_last):
             # nan: the row cuts the experience, but the environment's episode goes on.
             if not np.isnan(returns[row]):
-                self._on_episode(float(returns[row]), int(lengths[row]), int(batch.env_ids[row]))
+                self.episodes += 1
+                if self._on_episode is not None:
+                    self._on_episode(float(returns[row]), int(lengths[row]), int(batch.env_ids[row]))
 
     def _no_action(self) -> Action:
         """Give actions for a batch without acting rows: none, but with the columns that all actions have."""

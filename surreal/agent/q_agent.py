@@ -53,7 +53,8 @@ class QAgent(Agent):
             self._chooser = EpsilonGreedy(values.shape[1], self.rng)
         epsilon = self.exploration(self._step)
         if isinstance(epsilon, np.ndarray):
-            epsilon = epsilon[self.env_ids]
+            # Slots beyond the last rate (a pool that grows) share the rates of the first.
+            epsilon = epsilon.take(self.env_ids, mode="wrap")
         return self._chooser.choose(greedy, epsilon, explore, mask)
 
     @property

@@ -24,8 +24,8 @@ Columns = Sequence[tuple[str, ArraySpec]]
 
 
 def schema_of(columns: Columns) -> pa.Schema:
-    """The Arrow schema of a table with these columns."""
-    return pa.schema([pa.field(name, _arrow_type(spec), nullable=False) for name, spec in columns])
+    """The Arrow schema of a table with these columns; those whose rows are empty stay out of it."""
+    return pa.schema([pa.field(name, _arrow_type(spec), nullable=False) for name, spec in columns if spec.nbytes])
 
 
 def write_table(columns: Columns, schema: pa.Schema, values: Mapping[str, NDArray[Any]]) -> bytes:
@@ -34,7 +34,7 @@ def write_table(columns: Columns, schema: pa.Schema, values: Mapping[str, NDArra
     Raises:
         ValueError: one is not.
     """
-    arrays = [_to_arrow(spec, values[name]) for name, spec in columns]
+    arrays = [_to_arrow(spec, values[name]) for name, spec in columns if spec.nbytes]
     return bytes(pa.RecordBatch.from_arrays(arrays, schema=schema).serialize().to_pybytes())
 
 
@@ -54,12 +54,14 @@ def read_table(columns: Columns, schema: pa.Schema, table: bytes, num_rows: int)
         if batch.num_rows != num_rows:
             raise CodecError(f"the table has {batch.num_rows} steps; its head says {num_rows}")
         batch.validate(full=True)
-        return {name: _to_numpy(spec, batch.column(index), name) for index, (name, spec) in enumerate(columns)}
+        stored = iter(batch.columns)
+        return {name: _to_numpy(spec, next(stored) if spec.nbytes else None, num_rows) for name, spec in columns}
     except (pa.ArrowException, OSError, EOFError, ValueError, struct.error, IndexError) as error:
         raise CodecError(f"the table is not a readable Arrow record batch: {error}") from error
 
 
 def _arrow_type(spec: ArraySpec) -> pa.DataType:
+    # Never of size zero: Arrow divides by a list's size, and the processor ends the process for it.
     dtype = np.dtype(np.uint8) if spec.dtype == np.bool_ else spec.dtype
     value = pa.from_numpy_dtype(dtype)
     return value if spec.shape == () else pa.list_(pa.field("item", value, nullable=False), math.prod(spec.shape))
@@ -77,20 +79,21 @@ def _to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(flat, type=arrow)
 
 
-def _to_numpy(spec: ArraySpec, column: pa.Array, name: str) -> NDArray[Any]:
+def _to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int) -> NDArray[Any]:
+    if column is None:
+        return np.empty((num_rows, *spec.shape), spec.dtype)
     if column.null_count:
-        raise CodecError(f"column {name} has {column.null_count} nulls")
-    length = len(column)
+        raise CodecError(f"column {spec.name} has {column.null_count} nulls")
     if spec.shape != ():
         column = column.flatten()
-        if column.null_count or len(column) != length * math.prod(spec.shape):
-            raise CodecError(f"column {name} has missing values")
+        if column.null_count or len(column) != num_rows * math.prod(spec.shape):
+            raise CodecError(f"column {spec.name} has missing values")
     array: NDArray[Any] = column.to_numpy(zero_copy_only=True)
     if spec.dtype == np.bool_:
         if array.size and array.max() > 1:
-            raise CodecError(f"column {name} must be 0 or 1")
+            raise CodecError(f"column {spec.name} must be 0 or 1")
         array = array.view(np.bool_)
-    return array.reshape(length, *spec.shape)
+    return array.reshape(num_rows, *spec.shape)
 
 
 def _is_compressed(metadata: bytes) -> bool:

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import redis
@@ -215,14 +216,13 @@ class RedisClient:
         """Remove all keys of the run from this server; returns how many. Only keys of the run are touched."""
         deleted = 0
         for pattern in run_pattern(self.run):
-            batch: list[bytes] = []
-            for key in self.redis.scan_iter(match=pattern, count=1000):
-                batch.append(key)
-                if len(batch) >= 500:
-                    deleted += int(self.execute("UNLINK", *batch))
-                    batch.clear()
-            if batch:
-                deleted += int(self.execute("UNLINK", *batch))
+            keys = self.redis.scan_iter(match=pattern, count=1000)
+            while batch := list(islice(keys, 500)):
+                # One UNLINK a key: in a Redis Cluster, the keys of a run lie in several slots.
+                pipeline = self.redis.pipeline(transaction=False)
+                for key in batch:
+                    pipeline.unlink(key)
+                deleted += sum(pipeline.execute())
         self.execute("HDEL", RUNS, self.run)
         return deleted
 

@@ -37,6 +37,7 @@ T = TypeVar("T", bound=np.generic)
 
 FORMAT_VERSION = 1
 MAX_ROWS = 1 << 22
+MAX_SEGMENTS = (1 << 16) - 1
 MAX_CHUNK_BYTES = 256 << 20
 
 _MAGIC = b"SRLC"
@@ -121,7 +122,7 @@ class Contract:
 
 
 class EncodedChunk(NamedTuple):
-    """A chunk ready to be stored. Its block stays in pieces, one a leaf, so that nothing is copied before the socket."""
+    """A chunk ready to be stored. Its block stays in pieces, one a leaf: nothing is copied before the socket."""
 
     head: bytes
     table: bytes

@@ -18,7 +18,7 @@ Braces are hash tags: all keys of a shard, and all keys of a policy, live in one
 | `surreal:{R:pP}:notice` | channel | the version just published | publish script | TorchListener | - |
 | `surreal:{R}:config` | string | the shared part of the run's configuration, JSON | first process | every process | the run |
 | `surreal:{R}:processes` | hash | process id -> heartbeat, JSON | every process | launcher, status, learner | the run |
-| `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000 |
+| `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000, and 10 min once written |
 | `surreal:{R}:stop` | string | why the run ends | launcher, `surreal stop` | every process | the run |
 | `surreal:runs` | hash | run id -> creation time and title, JSON | first process | `surreal status` | until the run is deleted |
 

@@ -21,7 +21,7 @@ from surreal.distributed.channel import ScriptChannel
 from surreal.distributed.codec import Contract, EncodedChunk
 from surreal.distributed.contract import describe_difference
 from surreal.distributed.retry import is_transient
-from surreal.distributed.stream import STREAM_SHARE, AppendOptions, Appended, Stream
+from surreal.distributed.stream import STREAM_SHARE, Appended, AppendOptions, Stream
 from surreal.errors import ContractError, ReplayFullError, StoppedError
 
 _MIN_WAIT_S, _MAX_WAIT_S = 0.001, 0.05
@@ -82,10 +82,8 @@ class Outbox:
         """
         deadline_s = time.monotonic() + timeout_s
         while self._pending:
-            if not self._channel.is_busy:
-                self._begin(is_limited)
-                if not waits_for_last and len(self._pending) == 1 and self._channel.is_busy:
-                    return
+            if not self._channel.is_busy and self._begin(is_limited) and not waits_for_last and len(self._pending) == 1:
+                return
             answer = self._finish(deadline_s, is_limited, stop)
             if answer.status in ("full", "credit") and not self._drops_when_full:
                 answer = self._wait_for_room(deadline_s, timeout_s, is_limited, stop)
@@ -126,15 +124,17 @@ class Outbox:
             "sender/dropped_steps": self._dropped_steps,
         }
 
-    def _begin(self, is_limited: bool) -> None:
-        """Send the first chunk; when the connection breaks, `_finish` sends it again."""
+    def _begin(self, is_limited: bool) -> bool:
+        """Send the first chunk; returns whether it is under way. If not, `_finish` sends it again."""
         if self._bound_bytes is None:
-            return  # the first chunk goes the slow way, which asks for the bound
+            return False  # the first chunk goes the slow way, which asks for the bound
         try:
             self.stream.begin_append(self._channel, self._pending[0].chunk, self._options(is_limited))
         except RedisError as error:
             if not is_transient(error):
                 raise
+            return False
+        return True
 
     def _finish(self, deadline_s: float, is_limited: bool, stop: threading.Event | None) -> Appended:
         if self._channel.is_busy:

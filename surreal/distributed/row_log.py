@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.distributed.codec import Contract, EncodedChunk, encode
+from surreal.distributed.codec import MAX_SEGMENTS, Contract, EncodedChunk, encode
 from surreal.specs import ArraySpec
 from surreal.types import Action, StepBatch, StepKind
 
@@ -183,11 +183,11 @@ class RowLog:
             return []
         row_bytes = max(self.contract.obs.row_bytes, 1)
         sizes = (segments.end[leaving] - segments.start[leaving] + 1) * row_bytes
-        if sizes.sum() <= max_bytes:
+        if sizes.sum() <= max_bytes and len(leaving) <= MAX_SEGMENTS:
             return [leaving]
         groups, group, filled = [], [leaving[0]], int(sizes[0])
         for segment, size in zip(leaving[1:], sizes[1:].tolist(), strict=True):
-            if filled + size > max_bytes:
+            if filled + size > max_bytes or len(group) == MAX_SEGMENTS:
                 groups.append(np.array(group))
                 group, filled = [], 0
             group.append(segment)
@@ -248,7 +248,7 @@ class RowLog:
         self.length = self.carried = total
 
     def _columns(self) -> list[NDArray[Any]]:
-        fixed = [self.slot, self.code, self.step, self.reward, self.version, self.action]
+        fixed: list[NDArray[Any]] = [self.slot, self.code, self.step, self.reward, self.version, self.action]
         return [*fixed, *self.leaves, *self.extras.values()]
 
     @property

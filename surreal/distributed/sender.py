@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.distributed.client import RedisClient
+from surreal.distributed.codec import Contract
 from surreal.distributed.outbox import Outbox
 from surreal.distributed.row_log import TERMINATED, TRUNCATED, RowLog, extra_specs
-from surreal.distributed.codec import Contract
 from surreal.distributed.stream import Stream
 from surreal.errors import RedisUnavailableError, ReplayFullError
 from surreal.specs import ArraySpec, ObsSpec
@@ -73,7 +73,9 @@ class ExpSender:
             raise ValueError("chunk_steps and chunk_max_bytes must be >= 1, and lookahead >= 0")
         if on_full not in ("wait", "drop"):
             raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
-        self.outbox = Outbox(Stream(client, shard), drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes)
+        self.outbox = Outbox(
+            Stream(client, shard), drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes
+        )
         self._chunk_steps = chunk_steps
         self._chunk_max_bytes = chunk_max_bytes
         self._max_delay_s = max_delay_s
@@ -149,7 +151,8 @@ class ExpSender:
             action: what was done in obs.
             reward: what came of it.
             done: whether the episode ended.
-            info: `info["truncated"]` says that the end was a time limit.
+            info: `info["truncated"]` says that the end was a time limit; `info["phantom"]`, that this was no step but the
+                reset that `Env.step` makes after an end, and nothing is recorded.
             truncated: the same, in place of info.
             extras: columns recorded with the step, the same keys in each.
             version: parameter version that acted, -1 if it is not known.
@@ -158,6 +161,8 @@ class ExpSender:
             ValueError: shapes changed, or a truncated step has no new_obs to bootstrap from.
             ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`.
         """
+        if info and info.get("phantom"):
+            return
         log = self._log or self._open_single(obs[0], action, extras)
         position = log.length
         if position + 2 > log.capacity:
@@ -191,7 +196,7 @@ class ExpSender:
             self._leave()
 
     def _start_row(self, log: RowLog, position: int, obs: Obs) -> int:
-        """Put obs where it belongs: behind a step that waits for it, at the row that already has it, or as a FIRST row."""
+        """Put obs where it belongs: behind a step that waits for it, in the row that has it already, or in a FIRST row."""
         if self._unfinished_reward is not None:
             log.reward[position], log.code[position] = self._unfinished_reward, _MID
             self._unfinished_reward = None
@@ -301,10 +306,16 @@ def _recorded(batch: StepBatch, action: Action) -> tuple[StepBatch, Action]:
     keep = batch.record
     acting = keep[batch.num_last :]
     kept = batch._replace(
-        kind=batch.kind[keep], env_ids=batch.env_ids[keep], obs=_take(batch.obs, keep), reward=batch.reward[keep],
-        terminated=batch.terminated[keep], truncated=batch.truncated[keep], explore=batch.explore[keep], record=keep[keep],
-        num_last=int(keep[: batch.num_last].sum()),
-    )  # fmt: skip
+        kind=batch.kind[keep],
+        env_ids=batch.env_ids[keep],
+        obs=_take(batch.obs, keep),
+        reward=batch.reward[keep],
+        terminated=batch.terminated[keep],
+        truncated=batch.truncated[keep],
+        explore=batch.explore[keep],
+        record=keep[keep],
+        num_last=int(np.count_nonzero(keep[: batch.num_last])),
+    )
     extras = {name: column[acting] for name, column in action.extras.items()}
     return kept, Action(action.actions[acting], extras, action.version)
 

@@ -113,10 +113,19 @@ class Stream:
         chunk_id = f"{options.sender}-{options.sequence}"
         contract = options.contract
         args: list[Any] = [
-            self._epoch_candidate, chunk_id, options.sequence, chunk.own_steps, chunk.stored_bytes, f"{contract.id:016x}",
-            contract.as_bytes if options.sends_contract else b"", b"1" if options.is_limited else b"",
-            options.default_bound_bytes, SEQUENCE_TTL_S, chunk.head, chunk.table,
-        ]  # fmt: skip
+            self._epoch_candidate,
+            chunk_id,
+            options.sequence,
+            chunk.own_steps,
+            chunk.stored_bytes,
+            f"{contract.id:016x}",
+            contract.as_bytes if options.sends_contract else b"",
+            b"1" if options.is_limited else b"",
+            options.default_bound_bytes,
+            SEQUENCE_TTL_S,
+            chunk.head,
+            chunk.table,
+        ]
         return [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit], args
 
     def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[Entry]:
@@ -125,8 +134,11 @@ class Stream:
         if not answer:
             return []
         return [
-            Entry(entry_id, fields.get(b"id", b"").decode("ascii", "replace"), fields.get(b"head", b""), fields.get(b"table", b""))
+            Entry(
+                entry_id, fields.get(b"id", b"").decode("ascii", "replace"), fields.get(b"head", b""), fields[b"table"]
+            )
             for entry_id, fields in answer[0][1]
+            if b"table" in fields
         ]
 
     def fetch_blocks(self, chunk_ids: Sequence[str]) -> tuple[str, list[bytes | None]]:
@@ -155,7 +167,8 @@ class Stream:
 
     def maxmemory_bytes(self) -> int:
         """The server's memory limit, 0 if it has none."""
-        return int(self.client.redis.info("memory").get("maxmemory", 0))  # type: ignore[union-attr]
+        memory: Any = self.client.redis.info("memory")
+        return int(memory.get("maxmemory", 0))
 
     def tick(
         self,
@@ -171,9 +184,15 @@ class Stream:
         """Renew the lease, grant credit and remove chunks, atomically; safe to repeat."""
         keys = self.keys
         args: list[Any] = [
-            token, lease_ms, self._epoch_candidate, "" if credit_steps is None else credit_steps, max(lease_ms, 1),
-            max_bytes, "" if samples is None else samples, recount_steps,
-        ]  # fmt: skip
+            token,
+            lease_ms,
+            self._epoch_candidate,
+            "" if credit_steps is None else credit_steps,
+            max(lease_ms, 1),
+            max_bytes,
+            "" if samples is None else samples,
+            recount_steps,
+        ]
         for chunk in evict:
             args += [chunk.entry_id, chunk.steps, chunk.stored_bytes]
         names = [keys.stream, keys.meta, keys.lease, keys.credit, *(keys.block(chunk.chunk_id) for chunk in evict)]

@@ -64,6 +64,7 @@ class EnvList:
 
     def reset(self) -> None:
         """Start every environment, with its seed."""
+        self.columns.action_mask[:] = True
         for index, (env, seed) in enumerate(zip(self.envs, self._seeds, strict=True)):
             obs, info = env.reset(seed=seed)
             self._check(obs, env)

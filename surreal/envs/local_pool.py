@@ -79,7 +79,7 @@ class LocalEnvPool(EnvPool):
         self._given: NDArray[Any] = self._actions
         self._all_ids = np.arange(self.num_envs).tobytes()
         self._awaited = self._all_ids
-        self._missing = np.zeros(self.num_envs, np.bool_)
+        self._has_action = np.zeros(self.num_envs, np.bool_)  # of the awaited ones, while only some were sent
         self._num_missing = 0
         self._is_started = False
         self._is_closed = False
@@ -137,22 +137,24 @@ class LocalEnvPool(EnvPool):
             self._stepper.close()
 
     def _await(self, ids: NDArray[np.int64]) -> None:
-        self._missing[:] = False
         self._awaited = ids.tobytes()
         self._num_missing = len(ids)
 
     def _take(self, ids: NDArray[np.int64]) -> None:
         """Note that some of the awaited rows have their action."""
         awaited = np.zeros(self.num_envs, np.bool_)
-        awaited[np.frombuffer(self._awaited, np.int64)] = True
-        awaited &= ~self._missing
+        if self._num_missing:
+            awaited[np.frombuffer(self._awaited, np.int64)] = True
+            awaited[self._has_action] = False
         inside = ids[(ids >= 0) & (ids < self.num_envs)]
         if len(inside) != len(ids) or len(np.unique(ids)) != len(ids) or not awaited[ids].all():
             raise ValueError(
                 f"actions came for environments {ids.tolist()}, but {np.flatnonzero(awaited).tolist()} wait for one"
             )
-        self._missing[ids] = True
+        self._has_action[ids] = True
         self._num_missing -= len(ids)
+        if not self._num_missing:
+            self._has_action[:] = False
 
 
 class _ListStepper:

@@ -1,7 +1,8 @@
 """Environments in worker processes, as a pool: for those that are slow, or crash.
 
-Workers are spawned, never forked, so a program that uses this pool keeps its top level behind
-`if __name__ == "__main__":`. Observations and actions travel in shared memory.
+Workers are spawned, never forked. A program whose own main file has the functions that make the environments keeps its
+top level behind `if __name__ == "__main__":`, for the workers import it. Observations and actions travel in shared
+memory.
 """
 
 from __future__ import annotations
@@ -9,12 +10,10 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import threading
+import selectors
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from surreal.envs.actions import ActionAdapter, mask_width
 from surreal.envs.env_list import EnvFactory
 from surreal.envs.pool import EnvPool, EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
 from surreal.envs.rows import NO_IDS, RowJoiner
-from surreal.envs.subproc_worker import FAILED, QUIT, STEP, SharedMemory, run_worker
+from surreal.envs.subproc_handle import WorkerHandle
+from surreal.envs.subproc_worker import FAILED, QUIT, STEP, SharedMemory
 from surreal.errors import EnvError
 from surreal.specs import ArraySpec
 from surreal.types import StepBatch
@@ -33,25 +33,6 @@ logger = logging.getLogger(__name__)
 
 _RESTART_WINDOW_S = 600.0
 _CLOSE_TIMEOUT_S = 5.0
-
-
-@dataclass
-class _Worker:
-    """A process with the environments start..stop-1; `is_busy` while an answer of it is due."""
-
-    index: int
-    start: int
-    stop: int
-    process: Any = None
-    connection: Connection | None = None
-    incarnation: int = 0
-    is_busy: bool = True
-    is_starting: bool = True
-    busy_since: float = 0.0
-
-    @property
-    def name(self) -> str:
-        return f"worker {self.index} (environments {self.start}-{self.stop - 1})"
 
 
 class SubprocEnvPool(EnvPool):
@@ -92,8 +73,8 @@ class SubprocEnvPool(EnvPool):
         self.num_envs = len(env_fns)
         self._read_spaces(env_fns[0])
         self._env_fns = list(env_fns)
-        # Drawn once: a restarted worker must not repeat the seeds of another one.
-        self._entropy = np.random.SeedSequence(seed).entropy
+        # Drawn once: the seeds of a restarted worker are drawn from the same entropy.
+        self._entropy: Seed = seed if seed is not None else int(np.random.default_rng().integers(2**63))
         self._joiner = RowJoiner(self.obs_spec, self.num_envs, explore=explore, record=record)
         self._max_restarts = max_restarts
         self._worker_timeout_s = worker_timeout_s
@@ -104,6 +85,7 @@ class SubprocEnvPool(EnvPool):
         width = mask_width(self.action_space)
         self._shared = SharedMemory.allocate(self._context, self.obs_spec, action, self.num_envs, width)
         self._columns, self._actions = self._shared.views()
+        self._selector = selectors.DefaultSelector()
         self._has_mask = False
         self._wants_action = np.zeros(self.num_envs, np.bool_)
         self._was_lost = np.zeros(self.num_envs, np.bool_)
@@ -111,7 +93,7 @@ class SubprocEnvPool(EnvPool):
         self._episodes = EpisodeCounter()
         self._is_closed = False
         edges = [self.num_envs * index // num_workers for index in range(num_workers + 1)]
-        self._workers = [_Worker(index, edges[index], edges[index + 1]) for index in range(num_workers)]
+        self._workers = [WorkerHandle(index, edges[index], edges[index + 1]) for index in range(num_workers)]
         self._worker_of = np.repeat(np.arange(num_workers), np.diff(edges))
         try:
             for worker in self._workers:
@@ -130,19 +112,18 @@ class SubprocEnvPool(EnvPool):
             raise ValueError("the pool is closed")
         is_any_busy = any(worker.is_busy for worker in self._workers)
         self._kill_stuck()
-        by_connection = {worker.connection: worker for worker in self._workers if worker.connection is not None}
         ready, ended, is_first, closed = [NO_IDS], [NO_IDS], [], [NO_IDS]
         # An idle worker's pipe is readable only if it died.
-        for connection in wait(list(by_connection), timeout_s if is_any_busy else 0.0):
-            worker = by_connection[connection]  # type: ignore[index]
+        for key, _ in self._selector.select(timeout_s if is_any_busy else 0.0):
+            worker: WorkerHandle = key.data
             try:
-                message = worker.connection.recv_bytes()  # type: ignore[union-attr]
+                message = worker.connection.recv_bytes()
             except (EOFError, OSError):
                 closed.append(self._restart(worker))
                 continue
             if message[:1] == FAILED:
                 raise self._failure(worker, message[1:].decode("utf-8", "replace"))
-            self._has_mask = bool(message[1])
+            self._has_mask |= bool(message[1])
             finished = np.frombuffer(message[2:], np.int64)
             first = np.full(worker.stop - worker.start, worker.is_starting)
             first[finished] = True
@@ -186,9 +167,7 @@ class SubprocEnvPool(EnvPool):
         for index in np.unique(self._worker_of[ids]).tolist():
             worker = self._workers[index]
             if not self._wants_action[worker.start : worker.stop].any():
-                self._tell(worker, STEP)
-                worker.is_busy = True
-                worker.busy_since = time.monotonic()
+                worker.tell(STEP)
 
     def metrics(self) -> dict[str, float]:
         """Return env steps, episodes with their mean return and length, and restarts of workers."""
@@ -200,25 +179,17 @@ class SubprocEnvPool(EnvPool):
         if self._is_closed:
             return
         self._is_closed = True
-        started = [worker for worker in self._workers if worker.process is not None]
-        for worker in started:
-            self._tell(worker, QUIT)
-        deadline = time.monotonic() + _CLOSE_TIMEOUT_S
-        for worker in started:
-            # A worker in the middle of a step has an answer in the pipe; closing our end is what it notices next.
-            worker.process.join(max(0.0, deadline - time.monotonic()))
-            if worker.process.is_alive():
-                logger.warning("%s did not end within %.0f s, killed", worker.name, _CLOSE_TIMEOUT_S)
-                worker.process.kill()
-                worker.process.join()
-            worker.process.close()
-            if worker.connection is not None:
-                worker.connection.close()
+        for worker in self._workers:
+            worker.tell(QUIT)
+        deadline_s = time.monotonic() + _CLOSE_TIMEOUT_S
+        for worker in self._workers:
+            worker.end(deadline_s)
+        self._selector.close()
 
     @property
     def worker_pids(self) -> list[int]:
         """Process ids of the workers, in the order of their environments."""
-        return [worker.process.pid for worker in self._workers]
+        return [worker.pid for worker in self._workers if worker.pid is not None]
 
     def _read_spaces(self, make: EnvFactory) -> None:
         env = make()
@@ -230,45 +201,16 @@ class SubprocEnvPool(EnvPool):
         finally:
             env.close()
 
-    def _start(self, worker: _Worker) -> None:
-        ours, theirs = self._context.Pipe()
-        seeds = env_seeds(self._seed_entropy(), self.num_envs, incarnation=worker.incarnation)
-        # The kernel ties a child to the thread that spawned it, which may end before this process does.
-        is_main = threading.current_thread() is threading.main_thread()
-        worker.process = self._context.Process(
-            target=run_worker,
-            args=(
-                theirs,
-                self._env_fns[worker.start : worker.stop],
-                seeds[worker.start : worker.stop],
-                self._shared,
-                worker.start,
-                os.getpid(),
-                is_main,
-            ),
-            name=f"surreal-env-worker-{worker.index}",
-            daemon=True,
-        )
-        try:
-            worker.process.start()
-        except (AttributeError, TypeError, ValueError, ImportError) as error:
-            worker.process = None
-            ours.close()
-            raise EnvError(f"environments in processes need importable functions to make them: {error}") from error
-        finally:
-            theirs.close()
-        worker.connection = ours
-        worker.is_busy = worker.is_starting = True
-        worker.busy_since = time.monotonic()
+    def _start(self, worker: WorkerHandle) -> None:
+        seeds = env_seeds(self._entropy, self.num_envs, incarnation=worker.incarnation)
+        envs = slice(worker.start, worker.stop)
+        worker.launch(self._context, self._env_fns[envs], seeds[envs], self._shared)
+        self._selector.register(worker.connection, selectors.EVENT_READ, worker)
 
-    def _seed_entropy(self) -> Seed:
-        entropy = self._entropy
-        return entropy if entropy is None or isinstance(entropy, int) else [int(word) for word in entropy]
-
-    def _restart(self, worker: _Worker) -> NDArray[np.int64]:
+    def _restart(self, worker: WorkerHandle) -> NDArray[np.int64]:
         """Replace a dead worker; returns the environments whose episode is gone with it."""
-        worker.process.join(_CLOSE_TIMEOUT_S)
-        exit_code = worker.process.exitcode
+        self._selector.unregister(worker.connection)
+        exit_code = worker.end()
         now = time.monotonic()
         self._deaths.append(now)
         while self._deaths and self._deaths[0] < now - _RESTART_WINDOW_S:
@@ -283,9 +225,6 @@ class SubprocEnvPool(EnvPool):
         closed = slots[:0] if worker.is_starting else slots
         self._was_lost[slots] = self._wants_action[slots]
         self._wants_action[slots] = False
-        if worker.connection is not None:
-            worker.connection.close()
-        worker.process.close()
         worker.incarnation += 1
         self._num_restarts += 1
         self._start(worker)
@@ -298,17 +237,10 @@ class SubprocEnvPool(EnvPool):
         for worker in self._workers:
             if worker.is_busy and time.monotonic() - worker.busy_since > limit:
                 logger.warning("%s gave no answer within %g s and is killed", worker.name, limit)
-                worker.process.kill()
+                worker.kill()
                 worker.busy_since = time.monotonic()
 
-    def _tell(self, worker: _Worker, message: bytes) -> None:
-        try:
-            if worker.connection is not None:
-                worker.connection.send_bytes(message)
-        except OSError:
-            logger.debug("%s is gone; the next recv replaces it", worker.name)
-
-    def _failure(self, worker: _Worker, text: str) -> EnvError:
+    def _failure(self, worker: WorkerHandle, text: str) -> EnvError:
         reason, _, details = text.partition("\n")
         error = EnvError(f"{worker.name} failed: {reason}")
         error.add_note(details)

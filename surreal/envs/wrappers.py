@@ -111,10 +111,7 @@ def apply_wrappers(env: AnyEnv, specs: Sequence[WrapperSpec], *, training: bool)
     """
     for spec in select_wrappers(specs, training=training):
         factory = _find(spec.name)
-        try:
-            inspect.signature(factory).bind(env, **spec.args)
-        except TypeError as error:
-            raise EnvError(f"wrapper {spec.name} does not take the arguments {dict(spec.args)}: {error}") from error
+        _check_args(factory, env, spec)
         try:
             wrapped = factory(env, **spec.args)
         except (ValueError, TypeError, AssertionError) as error:
@@ -128,6 +125,17 @@ def apply_wrappers(env: AnyEnv, specs: Sequence[WrapperSpec], *, training: bool)
 def select_wrappers(specs: Sequence[WrapperSpec], *, training: bool) -> list[WrapperSpec]:
     """Choose the wrappers that training, or evaluation, has."""
     return [spec for spec in specs if training or not spec.is_training_only]
+
+
+def _check_args(factory: Callable[..., AnyEnv], env: AnyEnv, spec: WrapperSpec) -> None:
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:
+        return  # written in C, it checks by itself
+    try:
+        signature.bind(env, **spec.args)
+    except TypeError as error:
+        raise EnvError(f"wrapper {spec.name} does not take the arguments {dict(spec.args)}: {error}") from error
 
 
 def _find(name: str) -> Callable[..., AnyEnv]:

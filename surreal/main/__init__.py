@@ -1,1 +1,1 @@
-"""One module for each kind of process, the frame they share (`process.py`), and `build.py`: configuration to objects."""
+"""One module for each kind of process, the frame they share, and `build.py`: from configuration to objects."""

@@ -17,7 +17,7 @@ from surreal.main import build
 from surreal.main.process import RoleProcess, run_role
 from surreal.metrics import RateMeter
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("surreal.main.agent")  # __name__ is __main__ in a process of its own
 
 #: How long to wait for the first parameters before acting without, s: a learner may be started later.
 FIRST_PARAMETERS_S = 5.0

@@ -63,7 +63,7 @@ def parse(role: str, argv: Sequence[str], description: str) -> RoleArguments:
 def _parser(role: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"surreal {role}", description=description, allow_abbrev=False)
     add = parser.add_argument
-    add("preset", nargs="?", metavar="PRESET_OR_FILE", help="configuration; without it, the run's own is taken from Redis")
+    add("preset", nargs="?", metavar="PRESET_OR_FILE", help="configuration; without it, the run's own, from Redis")
     add("--config", metavar="PRESET_OR_FILE", help="the same as PRESET_OR_FILE")
     add("--set", action="append", default=[], metavar="A.B=C", help="override one setting; may be repeated")
     add("--run", help="the run's id, the same for all its processes (default: the configuration's name)")

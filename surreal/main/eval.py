@@ -9,24 +9,24 @@ them together reach it too, the run ends.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from surreal.envs import record_video
-from surreal.errors import EnvError, StoppedError
+from surreal.errors import EnvError, RedisUnavailableError, StoppedError
 from surreal.evaluation import EvaluationRound, Evaluator
 from surreal.main import build, registry
 from surreal.main.process import RoleProcess, run_role
 from surreal.main.scores import ScoreBook
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("surreal.main.eval")  # __name__ is __main__ in a process of its own
 
 _POLL_INTERVAL_S = 0.2
+_UPDATE_TIMEOUT_S = 1.0
 #: How long the last round may take when the run ends, s.
 _LAST_ROUND_S = 10.0
 
@@ -55,6 +55,7 @@ class EvaluationSession:
         self.evaluator = Evaluator(self.agent, envs, rng=process.rng(1, self.book.rounds))
         stack.callback(self.evaluator.close)
         self._started_s = -float("inf")
+        self._away_s = 0.0
         self._latest: dict[str, float] = {}
         process.telemetry.add_source(self._metrics)
         process.telemetry.add_source(self.listener.metrics)
@@ -70,8 +71,7 @@ class EvaluationSession:
         """Play a round if one is due; returns whether one was played."""
         if time.monotonic() - self._started_s < self.config.eval.interval_s:
             return False
-        self.listener.update_once()
-        if not self._is_new():
+        if not self._update() or not self._is_new():
             return False
         self._started_s = time.monotonic()
         result = self._play(self.process.stop)
@@ -81,10 +81,7 @@ class EvaluationSession:
 
     def last_round(self) -> None:
         """Score the newest parameters once more, if that takes no longer than a moment."""
-        if not self.process.telemetry.is_connected:
-            return
-        self.listener.update_once()
-        if not self._is_new():
+        if not self._update() or not self._is_new():
             return
         late = threading.Event()
         timer = threading.Timer(_LAST_ROUND_S, late.set)
@@ -95,6 +92,19 @@ class EvaluationSession:
             logger.info("the last round took too long and does not count")
         finally:
             timer.cancel()
+
+    def _update(self) -> bool:
+        """Load the newest parameters; false while Redis is away, which is waited for as long as any client waits."""
+        try:
+            self.listener.update_once(timeout_s=_UPDATE_TIMEOUT_S)
+        except RedisUnavailableError:
+            now = time.monotonic()
+            self._away_s = self._away_s or now
+            if now - self._away_s > self.process.parameter_client.retry_timeout_s:
+                raise
+            return False
+        self._away_s = 0.0
+        return True
 
     def _is_new(self) -> bool:
         version = self.model.version
@@ -119,7 +129,7 @@ class EvaluationSession:
         return result
 
     def _write_down(self, result: EvaluationRound) -> None:
-        progress = _progress(self.listener.message)
+        progress = registry.read_progress(self.listener.message)
         self.process.telemetry.global_step = progress.get("global_step", 0)
         metadata = {"run": self.process.client.run, "config": registry.plain_config(self.config)}
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
@@ -141,9 +151,8 @@ class EvaluationSession:
         try:
             env = build.build_env(self.config, training=False, render_mode="rgb_array")
             folder = self.process.run_dir / "eval" / "videos"
-            recorder = Evaluator(
-                self.agent, [record_video(env, str(folder), name=f"round-{number:06d}")], rng=self.process.rng(2, number)
-            )
+            camera = record_video(env, str(folder), name=f"round-{number:06d}")
+            recorder = Evaluator(self.agent, [camera], rng=self.process.rng(2, number))
         except EnvError as error:
             logger.warning("no video: %s", error)
             return
@@ -154,9 +163,7 @@ class EvaluationSession:
 
     def _request_stop(self, reason: str) -> None:
         client = self.process.client
-        client.retry(
-            lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop, timeout_s=30.0
-        )
+        client.retry(lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop)
 
     def _metrics(self) -> dict[str, float]:
         """Each round's numbers once; the heartbeat keeps them."""
@@ -168,20 +175,9 @@ def body(process: RoleProcess) -> None:
     """Evaluate until the run ends."""
     with ExitStack() as stack:
         session = EvaluationSession(process, stack)
-        try:
+        with suppress(StoppedError):
             session.run()
-        except StoppedError:
-            pass
         session.last_round()
-
-
-def _progress(message: str) -> dict[str, int]:
-    """How far the learner was, from the text it sent along with the parameters; a user's broadcaster may send any."""
-    try:
-        data = json.loads(message)
-        return {key: int(data[key]) for key in ("global_step", "updates")}
-    except (ValueError, TypeError, KeyError):
-        return {}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,12 +7,11 @@ It also runs the collector, which brings logs and metrics of all processes into 
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from surreal.checkpoint import Checkpoint, CheckpointStore
 from surreal.distributed.collector import Collector
@@ -21,11 +20,12 @@ from surreal.errors import CheckpointError, ConfigError, StoppedError, SurrealEr
 from surreal.learner import Learner
 from surreal.main import build, registry
 from surreal.main.process import RoleProcess, run_role
+from surreal.main.registry import read_progress, write_progress
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
 from surreal.utils.threads import Supervisor
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("surreal.main.learner")  # __name__ is __main__ in a process of its own
 
 _DEQUEUE_TIMEOUT_S = 0.2
 _CHECK_INTERVAL_S = 0.5
@@ -90,8 +90,7 @@ class LearnerSession:
 
     def broadcast(self) -> None:
         """Publish the parameters with how far the run is."""
-        progress = {"updates": self.learner.updates, "global_step": self.replay.global_step}
-        self.broadcaster.broadcast(self.model, json.dumps(progress))
+        self.broadcaster.broadcast(self.model, write_progress(self.learner.updates, self.replay.global_step))
         self._broadcast_s = time.monotonic()
         self._broadcast_updates = self.learner.updates
 
@@ -123,9 +122,9 @@ class LearnerSession:
 
     def _after_update(self) -> None:
         updates, broadcast, checkpoint = self.learner.updates, self.config.broadcast, self.config.checkpoint
-        if updates - self._broadcast_updates >= broadcast.interval_updates:
-            if time.monotonic() - self._broadcast_s >= broadcast.interval_s:
-                self.broadcast()
+        is_due = updates - self._broadcast_updates >= broadcast.interval_updates
+        if is_due and time.monotonic() - self._broadcast_s >= broadcast.interval_s:
+            self.broadcast()
         by_updates = checkpoint.interval_updates
         if by_updates is not None and updates - self._checkpoint_updates >= by_updates:
             self.checkpoint()
@@ -150,9 +149,7 @@ class LearnerSession:
     def _request_stop(self, reason: str) -> None:
         client = self.process.client
         if self.process.telemetry.stop_reason is None:
-            client.retry(
-                lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop, timeout_s=30.0
-            )
+            client.retry(lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop)
 
     def _restore(self) -> None:
         found = self._find_checkpoint()
@@ -194,6 +191,8 @@ class LearnerSession:
         listener = build.build_listener(self.config, self.process.parameter_client, self.model)
         try:
             if listener.update_once():
+                # Counts go on too: schedules and limits depend on them.
+                self.learner.updates = read_progress(listener.message).get("updates", 0)
                 logger.info("no checkpoint; going on from the parameters of version %d", listener.version)
         finally:
             listener.close()
@@ -210,23 +209,23 @@ def body(process: RoleProcess) -> None:
     with ExitStack() as stack:
         collector = Collector(process.client, process.run_dir)
         collecting = Supervisor("learner")
-        stack.callback(_finish_collecting, collecting, collector)
+        process.at_end(lambda: _finish_collecting(process, collecting, collector))
         session = LearnerSession(process, stack)
         session.begin()
         collecting.spawn("collector", collector.step)
         session.replay.start_threads()
         stack.callback(session.replay.join, 5.0)
         stack.callback(session.replay.stop)
-        try:
+        with suppress(StoppedError):
             session.run()
-        except StoppedError:
-            pass
         session.end()
 
 
-def _finish_collecting(supervisor: Supervisor, collector: Collector) -> None:
+def _finish_collecting(process: RoleProcess, supervisor: Supervisor, collector: Collector) -> None:
     supervisor.stop()
     supervisor.join(5.0)
+    if not process.arguments.supervised:  # else the launcher does it, when all have ended
+        collector.drain(2.0)
     collector.close()
 
 

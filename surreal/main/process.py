@@ -27,6 +27,7 @@ import redis
 
 from surreal.config import Config, add_python_path, load_config
 from surreal.distributed.client import RedisClient
+from surreal.distributed.processes import live_processes
 from surreal.distributed.telemetry import Telemetry
 from surreal.errors import ConfigError, StoppedError, SurrealError
 from surreal.main import registry
@@ -65,6 +66,7 @@ class RoleProcess:
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
         self.telemetry = Telemetry(self.client, role, self.name)
         self._renewed_s = time.monotonic()
+        self._endings: list[Callable[[], object]] = []
 
     @property
     def index(self) -> int:
@@ -79,7 +81,7 @@ class RoleProcess:
         """
         if not self.arguments.supervised:
             if self.arguments.resume:
-                if registry.stop_reason(self.client) and not registry.live_processes(self.client):
+                if registry.stop_reason(self.client) and not live_processes(self.client):
                     registry.clear_stop(self.client)
             else:
                 registry.require_fresh(self.client, self.config.broadcast.policy)
@@ -90,6 +92,10 @@ class RoleProcess:
         """Random numbers of this process alone, from the run's seed, its role and its index."""
         return role_rng(self.config.seed, self.role, self.index, *key)
 
+    def at_end(self, action: Callable[[], object]) -> None:
+        """Have something done when the last of this process's log is in Redis."""
+        self._endings.append(action)
+
     def should_stop(self) -> bool:
         """Whether the body has to end; call it once in each turn of the loop."""
         if not self.stop.is_set():
@@ -99,6 +105,8 @@ class RoleProcess:
     def close(self) -> None:
         """Send what telemetry still holds, and close the connections."""
         self.telemetry.stop()
+        for ending in self._endings:
+            ending()
         for client in {id(client): client for client in self._clients()}.values():
             client.close()
 
@@ -138,7 +146,7 @@ def run_role(
     setup_logging(arguments.log_level or "INFO", role)
     try:
         process = RoleProcess(role, arguments, stop)
-        setup_logging(process.config.log_level, process.name)
+        _set_up_logging(process)
         try:
             process.join_run()
             body(process)
@@ -175,6 +183,14 @@ def _connect(arguments: RoleArguments, stop: threading.Event) -> tuple[Config, R
         config = registry.stored_config(client, arguments.overrides)
     add_python_path(config.python_path)
     return config, client
+
+
+def _set_up_logging(process: RoleProcess) -> None:
+    setup_logging(process.config.log_level, process.name)
+    if process.arguments.supervised:
+        # The launcher keeps the console in a file, for what goes wrong; all else is in the run's log.
+        for handler in logging.getLogger().handlers:
+            handler.setLevel(max(handler.level, logging.WARNING))
 
 
 def _handle_signals(stop: threading.Event) -> None:

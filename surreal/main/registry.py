@@ -129,6 +129,19 @@ def list_runs(client: RedisClient) -> list[RunEntry]:
     return sorted(runs, key=lambda entry: entry.created)
 
 
+def write_progress(updates: int, global_step: int) -> str:
+    """What a learner sends along with its parameters: how far it is."""
+    return json.dumps({"updates": updates, "global_step": global_step})
+
+
+def read_progress(message: str) -> dict[str, int]:
+    """How far a learner was when it sent its parameters; empty if the text is another (a user's own broadcaster's)."""
+    data = _json(message.encode())
+    if all(isinstance(data.get(key), int) for key in ("updates", "global_step")):
+        return {key: data[key] for key in ("updates", "global_step")}
+    return {}
+
+
 def _stored(client: RedisClient) -> Mapping[str, Any] | None:
     value: Any = client.redis.get(client.run_keys.config)
     data = _json(value) if value else {}

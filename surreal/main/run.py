@@ -1,22 +1,19 @@
 """The launcher, `surreal run`: everything of a run on this machine, from its own Redis to its result.
 
-Redis (if no address is given), then learner, agents and evaluation, each a process of its own that shares nothing with
-the others but Redis. The launcher watches, shows progress, and ends the run in order: agents flush, the learner writes a
-checkpoint, the evaluation scores once more, the log is drained, and Redis goes last.
+Redis (if no address is given), then learner, agents and evaluation, each a process of its own that shares nothing but
+Redis with the others. The launcher watches, shows progress, and ends the run in order: agents flush, the learner writes
+a checkpoint, the evaluation scores once more, the log is drained, and Redis goes last.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import signal
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import redis
 from rich.console import Console
@@ -24,13 +21,16 @@ from rich.console import Console
 from surreal.config import Config, add_python_path, load_config
 from surreal.distributed.client import RedisClient
 from surreal.distributed.collector import Collector
+from surreal.distributed.processes import live_processes
 from surreal.distributed.server import EmbeddedRedis
 from surreal.distributed.telemetry import Telemetry
 from surreal.errors import ConfigError, RedisUnavailableError, SurrealError
 from surreal.main import registry
 from surreal.main.arguments import REDIS_VARIABLE
+from surreal.main.interrupts import Interrupts
+from surreal.main.outcome import RunOutcome, result_of
 from surreal.main.progress import Progress
-from surreal.main.run_folder import RUNS_FOLDER, RunFolder, new_run_id
+from surreal.main.run_folder import RUNS_FOLDER, RunFolder, new_run_id, newest_checkpoint
 from surreal.main.scores import read_best
 from surreal.main.snapshot import Snapshot, take_snapshot
 from surreal.main.supervise import Child, Supervision
@@ -59,51 +59,6 @@ class RunOptions:
     is_quiet: bool = False
 
 
-@dataclass(frozen=True)
-class RunOutcome:
-    """How a run ended."""
-
-    run: str
-    folder: Path
-    config: Config
-    reason: str
-    is_failure: bool
-    is_interrupted: bool
-    env_steps: int
-    time_s: float
-
-
-class Interrupts:
-    """Counts SIGINT, SIGTERM and SIGHUP: the first one drains, the second ends at once."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.name = ""
-
-    @contextmanager
-    def installed(self) -> Iterator[Interrupts]:
-        """Handle the signals inside, and give them back afterwards."""
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.signal(number, self._note) for number in numbers}
-        try:
-            yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        self.count += 1
-        self.name = signal.Signals(number).name
-
-    @property
-    def is_draining(self) -> bool:
-        return self.count >= 1
-
-    @property
-    def is_aborting(self) -> bool:
-        return self.count >= 2
-
-
 class Launcher:
     """One run, from start to result.
 
@@ -122,6 +77,7 @@ class Launcher:
         self.config, self.run, self.folder = _prepare(options)
         self._server: EmbeddedRedis | None = None
         self._server_restarts = 0
+        self._replay_client: RedisClient | None = None
         self._snapshot = Snapshot(())
 
     def execute(self) -> RunOutcome:
@@ -172,6 +128,9 @@ class Launcher:
         client = RedisClient(address, run=self.run, retry_timeout_s=2.0)
         stack.callback(client.close)
         client.check_server(timeout_s=_CONNECT_TIMEOUT_S)
+        if self.config.redis.replay_address is not None:
+            self._replay_client = RedisClient(self.config.redis.replay_address, run=self.run, retry_timeout_s=2.0)
+            stack.callback(self._replay_client.close)
         return client
 
     def _register(self, client: RedisClient) -> None:
@@ -184,11 +143,11 @@ class Launcher:
     def _children(self) -> list[Child]:
         common = ["--config", str(self.folder.config_path), "--run", self.run, "--run-dir", str(self.folder.path)]
         common += ["--supervised", *(["--resume"] if self._options.resume else [])]
-        children = [Child("learner", "learner", common)]
+        children = [Child("learner", "learner", _command("learner", common))]
         for index in range(self.config.agent.count):
-            children.append(Child(f"agent-{index}", "agent", [*common, "--index", str(index)]))
+            children.append(Child(f"agent-{index}", "agent", _command("agent", [*common, "--index", str(index)])))
         if self.config.eval.enabled:
-            children.append(Child("eval", "eval", common))
+            children.append(Child("eval", "eval", _command("eval", common)))
         return children
 
     # -- meanwhile -------------------------------------------------------------------------------------------------
@@ -222,15 +181,26 @@ class Launcher:
         """Take a snapshot; returns why the run is to end, "" if it goes on. Redis may be away."""
         try:
             reason = client.retry(lambda: registry.stop_reason(client), what="read the run's state")
-            snapshot = take_snapshot(client)
+            snapshot = self._take_snapshot(client)
         except (SurrealError, redis.RedisError) as error:
             logger.debug("no snapshot: %s", error)
             return ""
-        # Heartbeats of processes that just died are gone, but steps that were counted stay counted.
-        if snapshot.env_steps >= self._snapshot.env_steps:
-            self._snapshot = snapshot
+        self._remember(snapshot)
         progress.show(snapshot)
         return reason
+
+    def _take_snapshot(self, client: RedisClient) -> Snapshot:
+        return take_snapshot(client, self._replay_client, self.config.broadcast.policy)
+
+    def _remember(self, snapshot: Snapshot) -> None:
+        """Keep the newest snapshot; what was counted stays counted, though Redis was emptied or a process is gone."""
+        before = self._snapshot
+        self._snapshot = replace(
+            snapshot,
+            env_steps=max(snapshot.env_steps, before.env_steps),
+            updates=max(snapshot.updates, before.updates, newest_checkpoint(self.folder.path)),
+            version=max(snapshot.version, before.version),
+        )
 
     def _keep_server(self) -> None:
         if self._server is None or self._server.is_alive:
@@ -251,7 +221,7 @@ class Launcher:
         for role, timeout_s in (("agent", _AGENT_DRAIN_S), ("learner", _LEARNER_DRAIN_S), ("eval", _EVAL_DRAIN_S)):
             supervision.stop(role, timeout_s, should_abort=lambda: self._interrupts.is_aborting)
         try:
-            self._snapshot = max(self._snapshot, take_snapshot(client), key=lambda snapshot: snapshot.env_steps)
+            self._remember(self._take_snapshot(client))
         except (SurrealError, redis.RedisError) as error:
             logger.debug("no last snapshot: %s", error)
 
@@ -260,7 +230,7 @@ class Launcher:
         if self._server is not None or is_failure or self._interrupts.is_draining:
             return
         try:
-            if not registry.live_processes(client):
+            if not live_processes(client):
                 client.delete_run()
         except (SurrealError, redis.RedisError) as error:
             logger.warning("the run's keys stay in Redis: %s", error)
@@ -279,24 +249,8 @@ class Launcher:
         return time.monotonic() - self._started_s
 
 
-def result_of(
-    outcome: RunOutcome, best: dict[str, Any] | None, snapshot: Snapshot, *, started: float, restarts: int
-) -> dict[str, Any]:
-    """The content of `result.json`."""
-    return {
-        "run": outcome.run,
-        "name": outcome.config.name,
-        "seed": outcome.config.seed,
-        "status": "failed" if outcome.is_failure else "interrupted" if outcome.is_interrupted else "finished",
-        "reason": outcome.reason,
-        "env_steps": outcome.env_steps,
-        "updates": snapshot.updates,
-        "version": snapshot.version,
-        "time_s": round(outcome.time_s, 3),
-        "started": started,
-        "restarts": restarts,
-        "best": best,
-    }
+def _command(role: str, arguments: list[str]) -> list[str]:
+    return [sys.executable, "-m", f"surreal.main.{role}", *arguments]
 
 
 def _prepare(options: RunOptions) -> tuple[Config, str, RunFolder]:

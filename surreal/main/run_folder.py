@@ -49,7 +49,8 @@ class RunFolder:
         """
         if self.config_path.exists() and not resume:
             raise ConfigError(
-                f"{self.path} holds a run already; --resume goes on with it, --run NAME or --run-dir DIR begins another",
+                f"{self.path} holds a run already; "
+                "--resume goes on with it, --run NAME or --run-dir DIR begins another",
                 key="--run-dir",
             )
         self.path.mkdir(parents=True, exist_ok=True)
@@ -86,6 +87,12 @@ def newest_running(folder: Path = RUNS_FOLDER) -> RunFolder | None:
     except OSError:
         return None
     return None if newest is None else RunFolder(newest)
+
+
+def newest_checkpoint(run_dir: Path) -> int:
+    """Updates of the learner's newest checkpoint, by its name; 0 if there is none."""
+    names = [path.stem for path in (run_dir / "checkpoints").glob("*.safetensors")]
+    return max((int(name) for name in names if name.isdigit()), default=0)
 
 
 def _write(path: Path, text: str, *, is_secret: bool) -> None:

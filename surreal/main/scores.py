@@ -115,9 +115,7 @@ class ScoreBook:
             self._keep_further(result, tensors, content)
         return is_best
 
-    def _keep_further(
-        self, result: EvaluationRound, tensors: Mapping[str, Tensor], content: Mapping[str, Any]
-    ) -> None:
+    def _keep_further(self, result: EvaluationRound, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
         self._kept[result.version] = result.mean_return
         ranked = sorted(self._kept, key=lambda version: (self._kept[version], version), reverse=True)
         if result.version in ranked[: self._keep]:

@@ -1,9 +1,9 @@
-"""One look at a running run, put together from the heartbeats of its processes: for the launcher and `surreal status`."""
+"""One look at a running run, put together from its processes' heartbeats: for the launcher and `surreal status`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from surreal.distributed.client import RedisClient
@@ -47,13 +47,30 @@ class Snapshot:
         return plain
 
 
-def take_snapshot(client: RedisClient) -> Snapshot:
-    """Read the heartbeats.
+def take_snapshot(client: RedisClient, replay_client: RedisClient | None = None, policy: str = "default") -> Snapshot:
+    """Read the heartbeats, and the counters that stay when processes end.
+
+    Args:
+        client: of the run.
+        replay_client: where the experience is, if that is another server.
+        policy: whose version counts.
 
     Raises:
         RedisUnavailableError: no answer.
     """
-    return summarize_processes(all_processes(client))
+    snapshot = summarize_processes(all_processes(client))
+    replay_client = replay_client or client
+    steps: Any = replay_client.retry(
+        lambda: replay_client.redis.hget(replay_client.shard_keys().meta, "steps"), what="read the env steps"
+    )
+    version: Any = client.retry(
+        lambda: client.redis.hget(client.policy_keys(policy).params, "version"), what="read the version"
+    )
+    return replace(
+        snapshot,
+        env_steps=max(snapshot.env_steps, _to_int(steps)),
+        version=max(snapshot.version, _to_int(version)),
+    )
 
 
 def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
@@ -82,3 +99,7 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         policy_lag=learner.get("learner/policy_lag_versions"),
         version=max((beat.version for beat in newest.values()), default=0),
     )
+
+
+def _to_int(value: bytes | None) -> int:
+    return int(value) if value is not None and value.isdigit() else 0

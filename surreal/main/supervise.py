@@ -1,8 +1,8 @@
 """The launcher's children: started, watched, restarted when a signal killed them, and stopped in order.
 
-Every child is a Python of its own in its own session, so that Ctrl-C reaches the launcher alone and the drain has an order.
-What a child writes to its console lands in `logs/NAME.out` of the run's folder. Called from the main thread only: on Linux
-a child is told to end when the *thread* that started it ends.
+Every child is a Python of its own in its own session, so that Ctrl-C reaches the launcher alone and the drain has an
+order. What a child writes to its console lands in `logs/NAME.out` of the run's folder. Called from the main thread
+only: on Linux a child is told to end when the *thread* that started it ends.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.main.lifeline import PARENT_VARIABLE
@@ -30,14 +29,14 @@ _TAIL_BYTES = 16_384
 class Child:
     """One role process with its history."""
 
-    name: str
-    role: str
-    arguments: Sequence[str]  #: of `python -m surreal.main.ROLE`
+    name: str  #: of its console's file
+    role: str  #: learner, agent or eval: the order of the stop
+    command: Sequence[str]  #: program and arguments
     process: subprocess.Popen[bytes] | None = None
     restarts: int = 0
     restart_at_s: float | None = None  #: monotonic time of the next start, if one is due
     is_finished: bool = False  #: ended by itself with exit code 0
-    resume_arguments: Sequence[str] = field(default=("--resume",))
+    resume_arguments: Sequence[str] = ("--resume",)  #: added when it is started again
 
     @property
     def is_running(self) -> bool:
@@ -138,9 +137,9 @@ class Supervision:
         return self._log_dir / f"{child.name}.out"
 
     def _start(self, child: Child, *, is_restart: bool = False) -> None:
-        command = [sys.executable, "-m", f"surreal.main.{child.role}", *child.arguments]
+        command = list(child.command)
         if is_restart:
-            command += [part for part in child.resume_arguments if part not in child.arguments]
+            command += [argument for argument in child.resume_arguments if argument not in command]
         with self._console(child).open("ab") as console:
             child.process = subprocess.Popen(
                 command,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from surreal.errors import SurrealError
+from surreal.main.outcome import RunOutcome
 from surreal.main.play import load_policy, play_policy
 from surreal.main.process import role_rng
-from surreal.main.run import RunOutcome
 
 EPISODES = 100
 _NUM_ENVS = 20

@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -70,6 +69,9 @@ class Replay(ABC):
     Raises:
         ValueError: an argument is out of range, or the settings cannot work together.
     """
+
+    #: Whether `update_priorities` does something.
+    wants_priorities = False
 
     def __init__(
         self,
@@ -296,10 +298,15 @@ class Replay(ABC):
             if self.store is not None:
                 self._chunks.append(
                     StoredChunk(
-                        chunk.entry_id, chunk.chunk_id, chunk.epoch, len(numbers), chunk.stored_bytes, numbers.stop,
-                        self.store.rows.head,
+                        entry_id=chunk.entry_id,
+                        chunk_id=chunk.chunk_id,
+                        epoch=chunk.epoch,
+                        steps=len(numbers),
+                        stored_bytes=chunk.stored_bytes,
+                        end=numbers.stop,
+                        row_end=self.store.rows.head,
                     )
-                )  # fmt: skip
+                )
                 self._stored_bytes += chunk.stored_bytes
             self._inserted_steps += chunk.own_steps
             self._newest_version = int(chunk.columns["version"][-1])

@@ -4,8 +4,8 @@ With I env steps inserted, N transitions sampled, ratio r, start size s and tole
 
     r * (I - s) - t  <=  N  <=  r * (I - s) + t
 
-The learner may draw a batch of B while N + B stays below the upper edge; agents may insert while N stays above the lower
-edge, which is what `credit` says: the largest I they may reach. Reverb's SampleToInsertRatio has the same form.
+The learner may draw a batch of B while N + B stays below the upper edge; agents may insert while N stays above the
+lower edge, which is what the credit says: the largest I they may reach. Reverb's SampleToInsertRatio has this form.
 """
 
 from __future__ import annotations

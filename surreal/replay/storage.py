@@ -1,8 +1,8 @@
 """Mirrored experience: preallocated rings of observation rows and of transitions.
 
 Rows and transitions are named by sequence numbers that only grow; their place is the number modulo the ring's size.
-Chunks come and go in order, so both rings are filled at the head and freed at the tail, and a ring that is too small for
-what is alive grows. One thread owns a store; nothing here locks.
+Chunks come and go in order, so both rings are filled at the head and freed at the tail, and a ring that is too small
+for what is alive grows. One thread owns a store; nothing here locks.
 """
 
 from __future__ import annotations
@@ -143,9 +143,7 @@ class TransitionStore:
         """
         first_row = self.rows.append({str(i): leaf for i, leaf in enumerate(chunk.leaves)}, chunk.num_rows)
         own, columns = chunk.own, chunk.columns
-        returns = n_step(
-            chunk.obs_row, columns["reward"], chunk.terminated, own, n=self.n_step, gamma=self.gamma
-        )
+        returns = n_step(chunk.obs_row, columns["reward"], chunk.terminated, own, n=self.n_step, gamma=self.gamma)
         row = chunk.obs_row[own] + first_row
         values: dict[str, NDArray[Any]] = {
             "row": row,

@@ -1,4 +1,4 @@
-"""UniformReplay: every transition that is alive is drawn with the same probability (Mnih et al. 2013, arXiv:1312.5602)."""
+"""UniformReplay: every living transition is drawn with the same probability (Mnih et al. 2013, arXiv:1312.5602)."""
 
 from __future__ import annotations
 

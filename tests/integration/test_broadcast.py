@@ -274,9 +274,8 @@ def test_lease_that_was_given_back_is_free_at_once(client: RedisClient) -> None:
 
 
 def test_two_living_broadcasters_are_refused(client: RedisClient) -> None:
-    first = TorchBroadcaster(client, Net(), lease_s=30)
+    first = TorchBroadcaster(client, Net(), lease_s=1.0)
     first.broadcast()
-    client.redis.pexpire(client.policy_keys().lease, 200)
     stop = threading.Event()
 
     def keep_alive() -> None:
@@ -285,15 +284,10 @@ def test_two_living_broadcasters_are_refused(client: RedisClient) -> None:
             first.maintain()
 
     thread = threading.Thread(target=keep_alive)
-    wait_until(lambda: client.redis.pttl(client.policy_keys().lease) <= 200)
     thread.start()
-    second = TorchBroadcaster(client, Net(), lease_s=0.1)
-    with pytest.raises(
-        LeaseError, match=f"policy default in run {client.run} are published by another learner; stop it"
-    ):
-        # The first answer may still show the short rest of the lease; what counts is that it is renewed.
-        client.redis.pexpire(client.policy_keys().lease, 300)
-        second.broadcast()
+    refusal = f"policy default in run {client.run} are published by another learner; stop it"
+    with pytest.raises(LeaseError, match=refusal):
+        TorchBroadcaster(client, Net(), lease_s=0.1).broadcast()
     stop.set()
     thread.join()
     assert first.broadcast() == 2
@@ -485,7 +479,7 @@ def test_model_without_parameters_is_created_from_the_first_ones(client: RedisCl
 def test_model_without_parameters_that_does_not_fit_is_refused(client: RedisClient) -> None:
     broadcaster = TorchBroadcaster(client, Net(hidden=16), lease_s=60)
     broadcaster.broadcast()
-    with pytest.raises(ContractError, match=rf"fc1.weight is \[8, 4\] here and \[16, 4\] in run {client.run}"):
+    with pytest.raises(ContractError, match=r"fc1.weight.*\[16, 4\].*\[8, 4\]"):
         TorchListener(client, LazyNet()).update_once()
 
 
@@ -592,17 +586,18 @@ def is_taken(probe: socket.socket, port: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("part_bytes", PARTS)
-def test_broadcast_in_a_redis_cluster(cluster: str, part_bytes: int) -> None:
+def test_broadcast_in_a_redis_cluster(cluster: str) -> None:
     with RedisClient(cluster) as client:
-        model = Net()
-        broadcaster = TorchBroadcaster(client, model, part_bytes=part_bytes)
-        listener = TorchListener(client, Net())
-        listener.run_listener_thread()
-        for value in range(3):
-            broadcaster.broadcast(model.fill(value))
-        wait_until(lambda: listener.version == 3)
-        assert listener.model.holds(2)
-        broadcaster.close()
-        listener.close()
+        for part_bytes in PARTS:
+            policy = f"parts-of-{part_bytes}"
+            model = Net()
+            broadcaster = TorchBroadcaster(client, model, policy=policy, part_bytes=part_bytes)
+            listener = TorchListener(client, Net(), policy=policy)
+            listener.run_listener_thread()
+            for value in range(3):
+                broadcaster.broadcast(model.fill(value))
+            wait_until(lambda listener=listener: listener.version == 3)
+            assert listener.model.holds(2)
+            broadcaster.close()
+            listener.close()
         assert client.delete_run() > 0

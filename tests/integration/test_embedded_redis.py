@@ -7,9 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short folder: what a killed owner leaves there is removed."""
+    with tempfile.TemporaryDirectory(prefix="srl-") as folder:
+        yield Path(folder)
+
+
 def test_server_is_private_bounded_and_leaves_nothing(redis_binary: str) -> None:
     with EmbeddedRedis(maxmemory_bytes=BOUND, program=redis_binary) as server, RedisClient(server.address) as client:
         folder = server.log_path.parent
@@ -69,8 +77,9 @@ def test_full_server_refuses_writes(redis_binary: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["main", "thread"])
-def test_server_ends_with_its_owner_even_when_that_is_killed(how: str) -> None:
-    owner = subprocess.Popen([sys.executable, "-c", OWNER, how], stdout=subprocess.PIPE, text=True)
+def test_server_ends_with_its_owner_even_when_that_is_killed(how: str, folder: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, how], stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert owner.stdout is not None
         address = owner.stdout.readline().strip()

@@ -162,36 +162,16 @@ def tls_server(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     if server is None or openssl is None:
         pytest.skip("needs redis-server and openssl on PATH")
     key, certificate, log = tmp_path / "key.pem", tmp_path / "certificate.pem", tmp_path / "redis.log"
-    make = [
-        openssl,
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    ]
+    make = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    make += ["-days", "2"]
     make += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     subprocess.run([*make, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [
-        server,
-        "--port",
-        "0",
-        "--tls-port",
-        str(port),
-        "--tls-cert-file",
-        str(certificate),
-        "--tls-key-file",
-        str(key),
-    ]
-    command += ["--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no", "--save", "", "--logfile", str(log)]
-    command += ["--requirepass", "tops3cret", "--dir", str(tmp_path)]
+    command = [server, "--port", "0", "--tls-port", str(port), "--tls-ca-cert-file", str(certificate)]
+    command += ["--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-auth-clients", "no"]
+    command += ["--requirepass", "tops3cret", "--dir", str(tmp_path), "--save", "", "--logfile", str(log)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 20
@@ -228,7 +208,7 @@ def test_tls_certificate_that_is_not_trusted_is_refused_at_once(tls_server: tupl
     port, _ = tls_server
     with (
         RedisClient(f"rediss://:tops3cret@localhost:{port}") as client,
-        pytest.raises(RedisUnavailableError, match="refused to say its version.*certificate") as caught,
+        pytest.raises(RedisUnavailableError, match=r"refused to say its version.*certificate") as caught,
     ):
         client.check_server(timeout_s=60)
     assert "tops3cret" not in str(caught.value)

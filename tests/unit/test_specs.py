@@ -84,7 +84,9 @@ def test_dict_keys_may_come_in_any_order() -> None:
     assert list(spec.unflatten([1, 2])) == ["a", "b"]
 
 
-@pytest.mark.parametrize("obs", [{"a": 1}, {"a": 1, "b": (2, 3), "c": 4}, {"a": 1, "b": (2,)}, {"a": 1, "b": 2}, [1, 2], 1])
+@pytest.mark.parametrize(
+    "obs", [{"a": 1}, {"a": 1, "b": (2, 3), "c": 4}, {"a": 1, "b": (2,)}, {"a": 1, "b": 2}, [1, 2], 1]
+)
 def test_an_observation_of_another_structure_is_refused(obs: Any) -> None:
     spec = ObsSpec.from_obs({"a": np.float32(0), "b": (np.float32(0), np.float32(0))})
     with pytest.raises(ValueError, match="observation"):
@@ -146,7 +148,9 @@ def test_a_hostile_description_of_an_array_is_refused(data: dict[str, Any]) -> N
         ArraySpec.from_json(data)
 
 
-@pytest.mark.parametrize("structure", [{"dict": {"a": None}}, {"tuple": [None, None, None]}, None, "x", {"dict": [1]}, {}, 7])
+@pytest.mark.parametrize(
+    "structure", [{"dict": {"a": None}}, {"tuple": [None, None, None]}, None, "x", {"dict": [1]}, {}, 7]
+)
 def test_a_structure_that_does_not_fit_its_leaves_is_refused(structure: Any) -> None:
     spec = ObsSpec.from_obs((np.float32(0), np.float32(0)))
     with pytest.raises(ValueError, match="structure"):

@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 from surreal.distributed.parameters import decode_parameters, encode_parameters, split
 from surreal.errors import CodecError
 
-DTYPES = [
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int64,
-    torch.int32,
-    torch.uint8,
-    torch.bool,
-]
+NAMES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+DTYPES: list[torch.dtype] = [getattr(torch, name) for name in NAMES]
 TENSORS = {
     **{str(dtype): torch.ones(2, 3).to(dtype) for dtype in DTYPES},
     "scalar": torch.tensor(7),

@@ -57,9 +57,7 @@ def test_other_errors_are_not_tried_again(error: Exception) -> None:
 
 def test_out_of_memory_is_known_from_any_server_version() -> None:
     assert is_out_of_memory(exceptions.OutOfMemoryError("command not allowed"))
-    in_script = (
-        "Error running script (call to f_7): @user_script:1: -OOM command not allowed when used memory > 'maxmemory'"
-    )
+    in_script = "Error running script (call to f_7): @user_script:1: -OOM not allowed when used memory > 'maxmemory'"
     assert is_out_of_memory(exceptions.ResponseError(in_script))
     assert not is_out_of_memory(exceptions.ResponseError("ERR no room"))
 

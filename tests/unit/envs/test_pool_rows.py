@@ -17,7 +17,7 @@ from surreal.envs.pool import env_seeds
 from surreal.types import StepKind
 
 NUM_ENVS = 5
-ROWS = 40
+ROWS = 25
 
 
 def expected_rows(seed: Any, num_envs: int = NUM_ENVS, **kwargs: Any) -> dict[int, list[tuple[Any, ...]]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
+import time
+from pathlib import Path
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -33,10 +34,15 @@ ACTIONS = {
 class ToyEnv(gymnasium.Env[Any, Any]):
     """Episodes of random length that end either way; every number in an observation tells where it comes from."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
 
     def __init__(
-        self, obs: str = "box", action: str = "discrete", masks: bool = False, max_length: int = 6, render_mode: Any = None
+        self,
+        obs: str = "box",
+        action: str = "discrete",
+        masks: bool = False,
+        max_length: int = 6,
+        render_mode: Any = None,
     ) -> None:
         self.observation_space = OBSERVATIONS[obs]
         self.action_space = ACTIONS[action]
@@ -73,25 +79,40 @@ class ToyEnv(gymnasium.Env[Any, Any]):
         return {"action_mask": self.np_random.integers(0, 2, 3).astype(np.int8)} if self._masks else {}
 
 
-class Suicidal(ToyEnv):
-    """Dies with its process at the second reset of the environment whose file is given, once."""
-
-    def __init__(self, flag: str) -> None:
-        super().__init__(max_length=2)
-        self._flag = flag
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if os.path.exists(self._flag):  # noqa: PTH110
-            os.unlink(self._flag)  # noqa: PTH108
-            os.kill(os.getpid(), 9)
-        return super().step(action)
-
-
 class Failing(ToyEnv):
     """Raises in its first step."""
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         raise ZeroDivisionError("the physics broke")
+
+
+class Stuck(ToyEnv):
+    """Never returns from a step while the file is there."""
+
+    def __init__(self, flag: str) -> None:
+        super().__init__()
+        self._flag = Path(flag)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        while self._flag.exists():
+            time.sleep(0.01)
+        return super().step(action)
+
+
+class Unfit(ToyEnv):
+    """Breaks the promise of its observation space, from the first observation on or later."""
+
+    def __init__(self, found: Any, *, at_reset: bool = False) -> None:
+        super().__init__(obs="dict" if isinstance(found, dict) else "box", max_length=10)
+        self._found = found
+        self._is_lying = at_reset
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._is_lying = True
+        return super().step(action)
+
+    def _obs(self) -> Any:
+        return self._found if self._is_lying else super()._obs()
 
 
 def flat(obs: Any) -> tuple[float, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,17 +57,17 @@ def test_a_band_narrower_than_a_batch_is_refused_with_the_value_that_would_do() 
     SamplesPerInsert(8.0, 100, 72.0).check_batch(64)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     ratio=st.sampled_from([0.03, 0.25, 1.0, 3.7, 8.0, 50.0]),
     batch_size=st.integers(1, 300),
     start_size=st.integers(1, 3000),
     agents=st.lists(st.integers(1, 500), min_size=1, max_size=4),
     extra=st.floats(0, 100),
-    order=st.randoms(use_true_random=False),
+    seed=st.integers(0, 1 << 30),
 )
 def test_agents_and_learner_never_wait_for_each_other(
-    ratio: float, batch_size: int, start_size: int, agents: list[int], extra: float, order: object
+    ratio: float, batch_size: int, start_size: int, agents: list[int], extra: float, seed: int
 ) -> None:
     """Simulate: each turn, somebody who may go on does; the band holds, and somebody always may.
 
@@ -74,13 +76,14 @@ def test_agents_and_learner_never_wait_for_each_other(
     tolerance = batch_size + ratio * max(agents) + extra
     band = SamplesPerInsert(ratio, start_size, tolerance)
     band.check_batch(batch_size)
+    order = random.Random(seed)
     inserted = sampled = 0
-    for _ in range(2000):
+    for _ in range(500):
         ready: list[int] = [steps for steps in agents if inserted + steps <= band.credit_steps(sampled)]
         if band.may_sample(inserted, sampled, batch_size):
             ready.append(0)
         assert ready, f"deadlock at {inserted} inserted, {sampled} sampled"
-        choice = order.choice(ready)  # type: ignore[attr-defined]
+        choice = order.choice(ready)
         if choice:
             inserted += choice
         else:

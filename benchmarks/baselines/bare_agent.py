@@ -1,0 +1,34 @@
+"""The least an agent's loop can be: a vector environment, a network, epsilon-greedy. Nothing is recorded."""
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+
+def make_env(mode, num_envs):
+    return gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode=mode)
+
+
+def make_network(hidden):
+    return nn.Sequential(
+        nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2)
+    )
+
+
+class BareAgent:
+    def __init__(self, mode, num_envs, hidden, epsilon):
+        self.env, self.network, self.epsilon = make_env(mode, num_envs), make_network(hidden), epsilon
+        self.rng = np.random.default_rng(0)
+        self.obs, _ = self.env.reset(seed=0)
+
+    def run(self, steps):
+        env, network, epsilon, rng, obs = self.env, self.network, self.epsilon, self.rng, self.obs
+        with torch.inference_mode():
+            for _ in range(steps):
+                actions = network(torch.from_numpy(obs)).argmax(1).numpy()
+                explore = rng.random(len(actions)) < epsilon
+                if explore.any():
+                    actions = np.where(explore, rng.integers(0, 2, len(actions)), actions)
+                obs, _, _, _, _ = env.step(actions)
+        self.obs = obs

@@ -1,0 +1,8 @@
+"""An agent of a run, from a configuration: `python scripts/run_agent.py cartpole-dqn --redis HOST:PORT`."""
+
+import sys
+
+from surreal.main.agent import main
+
+if __name__ == "__main__":
+    sys.exit(main())

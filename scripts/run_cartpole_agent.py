@@ -1,0 +1,49 @@
+"""CartPole, the agent's side, in plain API. Run it beside `run_cartpole_learner.py`, in either order."""
+
+import argparse
+
+from surreal.agent import QAgent
+from surreal.distributed.client import RedisClient
+from surreal.distributed.listener import TorchListener
+from surreal.distributed.sender import ExpSender
+from surreal.envs import EpisodeMonitor, GymEnv
+from surreal.model import QFunction
+from surreal.schedules import LinearSchedule
+
+
+def main() -> None:
+    """Act, send, and follow the learner's parameters."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--redis", default="127.0.0.1:6379")
+    parser.add_argument("--run", default="cartpole")
+    parser.add_argument("--steps", type=int, default=60_000, help="env steps of all agents together")
+    args = parser.parse_args()
+
+    env = EpisodeMonitor(GymEnv("CartPole-v1"))
+    q_model = QFunction(hiddens=[128, 128], action_space=2)
+    q_agent = QAgent(q_model, exploration=LinearSchedule(1.0, 0.05, steps=10_000))
+    q_agent.set_mode("training")
+
+    client = RedisClient(args.redis, run=args.run)
+    exp_sender = ExpSender(client, chunk_steps=64, is_limited=True)  # waits for the learner
+    listener = TorchListener(client, q_model)
+    listener.run_listener_thread()
+
+    obs, info = env.reset()
+    while exp_sender.global_step < args.steps:
+        action = q_agent.act(obs)
+        new_obs, reward, done, info = env.step(action)
+        exp_sender.send([obs, new_obs], action, reward, done, info, version=q_model.version)
+        obs = new_obs
+        if done:
+            obs, info = env.reset()
+            listener.check()
+            if len(env.episodes) % 20 == 0:
+                mean = sum(score for score, _ in env.episodes[-20:]) / 20
+                print(f"episode {len(env.episodes)}: mean return {mean:.1f}, version {listener.version}", flush=True)
+    exp_sender.close()
+    listener.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""CartPole, the learner's side, in plain API. Run it beside `run_cartpole_agent.py`, in either order."""
+
+import argparse
+
+from surreal.distributed.broadcaster import TorchBroadcaster
+from surreal.distributed.client import RedisClient
+from surreal.learner import DQNLearner
+from surreal.model import QFunction
+from surreal.replay import UniformReplay
+
+BROADCAST_FREQUENCY = 20
+
+
+def main() -> None:
+    """Sample, learn, and broadcast."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--redis", default="127.0.0.1:6379")
+    parser.add_argument("--run", default="cartpole")
+    parser.add_argument("--steps", type=int, default=60_000, help="env steps of all agents together")
+    args = parser.parse_args()
+
+    q_model = QFunction(hiddens=[128, 128], action_space=2)  # the same as in the agent
+
+    client = RedisClient(args.redis, run=args.run)
+    replay = UniformReplay(client, batch_size=128, capacity=50_000, start_size=1000, samples_per_insert=16)
+    broadcaster = TorchBroadcaster(client, q_model)
+    dqn = DQNLearner(q_model, replay)
+
+    replay.start_threads()
+    for i, batch in replay.batch_iterator():
+        dqn.optimize(i, batch)
+        if i % BROADCAST_FREQUENCY == 0:
+            version = broadcaster.broadcast(q_model, f"update {i}")
+        if i % 1000 == 0:
+            print(f"update {i}: version {version}, {replay.global_step} env steps, {len(replay)} in replay", flush=True)
+        if replay.global_step >= args.steps:
+            break
+    replay.stop()
+    replay.join()
+    broadcaster.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""What the tests of the data path compare with: a replay of plain Python lists, and helpers around it.
+
+Every observation of a test holds a number of its own, so a transition in the real replay can be named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from surreal.distributed.sender import ExpSender
+from surreal.replay import UniformReplay
+from surreal.types import Action, StepBatch, StepKind
+
+DEADLINE_S = 20.0
+
+
+class Transition(NamedTuple):
+    action: float
+    reward: float
+    discount: float
+    next_name: int
+    version: int
+
+
+class NaiveReplay:
+    """Lists of steps, turned into n-step transitions one by one."""
+
+    def __init__(self, n: int, gamma: float) -> None:
+        self.n, self.gamma = n, gamma
+        self.episodes: list[list[tuple[int, float, float, int, bool, int]]] = [[]]
+
+    def add(self, name: int, action: float, reward: float, next_name: int, *, terminated: bool, version: int = -1) -> None:
+        self.episodes[-1].append((name, action, reward, next_name, terminated, version))
+
+    def end(self) -> None:
+        self.episodes.append([])
+
+    def transitions(self) -> dict[int, Transition]:
+        found = {}
+        for episode in self.episodes:
+            for first, (name, action, _, _, _, version) in enumerate(episode):
+                steps = episode[first : first + self.n]
+                reward = sum(self.gamma**k * step[2] for k, step in enumerate(steps))
+                discount = 0.0 if steps[-1][4] else self.gamma ** len(steps)
+                found[name] = Transition(action, reward, discount, steps[-1][3], version)
+        return found
+
+
+def make_obs(name: Any, *, is_dict: bool) -> Any:
+    """An observation, or a batch of them, that carries its name."""
+    name = np.asarray(name, np.int64)
+    pair = np.stack([name, -name], axis=-1).astype(np.float32)
+    return {"pixels": pair.astype(np.int32), "pose": (pair, name)} if is_dict else pair
+
+
+def names_of(leaves: list[np.ndarray[Any, Any]]) -> list[int]:
+    """Names of gathered observations; checks that all their numbers fit."""
+    pair = leaves[0]
+    for leaf in leaves:
+        np.testing.assert_array_equal(leaf if leaf.ndim == 1 else leaf[:, 0], pair[:, 0])
+        assert leaf.ndim == 1 or (leaf[:, 1] == -pair[:, 0]).all()
+    return pair[:, 0].astype(np.int64).tolist()
+
+
+def contents(replay: UniformReplay) -> dict[int, Transition]:
+    """Everything that is alive, in order; fails if an observation is there twice."""
+    if replay.store is None:
+        return {}
+    alive = np.arange(replay.alive.start, replay.alive.stop)
+    rows = replay.store.gather(alive, np.ones(len(alive)))
+    columns = zip(
+        names_of(rows.obs),
+        rows.action.tolist(),
+        rows.reward.tolist(),
+        rows.discount.tolist(),
+        names_of(rows.next_obs),
+        rows.version.tolist(),
+        strict=True,
+    )
+    found = {name: Transition(*values) for name, *values in columns}
+    assert len(found) == len(alive)
+    return found
+
+
+def assert_same(got: dict[int, Transition], expected: dict[int, Transition]) -> None:
+    assert got.keys() == expected.keys()
+    for name, transition in expected.items():
+        np.testing.assert_allclose(got[name], transition, rtol=1e-6)
+
+
+class Walker:
+    """A random environment and its agent: sends steps of unique observations, and remembers them naively.
+
+    Args:
+        naive: where to remember.
+        begin: name of the first observation; give walkers of one run ranges of their own.
+    """
+
+    def __init__(self, naive: NaiveReplay, *, begin: int = 0, is_dict: bool = False, seed: int = 0) -> None:
+        self.naive, self.is_dict = naive, is_dict
+        self.rng = np.random.default_rng(seed)
+        self.name = begin
+        self.obs = make_obs(begin, is_dict=is_dict)
+
+    def walk(self, sender: ExpSender, steps: int) -> None:
+        """Send that many steps; whoever follows must know that the last episode may be running."""
+        for _ in range(steps):
+            action, reward = int(self.rng.integers(0, 5)), float(self.rng.integers(-3, 4))
+            is_done, is_truncated = self.rng.random() < 0.15, self.rng.random() < 0.5
+            next_name = self.name + 1
+            new_obs = make_obs(next_name, is_dict=self.is_dict)
+            self.naive.add(self.name, action, reward, next_name, terminated=is_done and not is_truncated)
+            sender.send([self.obs, new_obs], action, reward, is_done, {"truncated": is_truncated})
+            self.name, self.obs = next_name, new_obs
+            if is_done:
+                self.naive.end()
+                self.name += 1
+                self.obs = make_obs(self.name, is_dict=self.is_dict)
+
+
+class Pool:
+    """Several random environments whose rows come in batches, as an environment pool hands them over."""
+
+    def __init__(self, num_envs: int, n: int, gamma: float, *, is_dict: bool, seed: int = 0) -> None:
+        self.naives = [NaiveReplay(n, gamma) for _ in range(num_envs)]
+        self.rng = np.random.default_rng(seed)
+        self.last: list[tuple[int, float] | None] = [None] * num_envs
+        self.is_dict = is_dict
+        self.name = 0
+
+    def recv(self) -> tuple[StepBatch, Action]:
+        """Rows of some of the environments, and an agent's actions for them."""
+        rows: list[tuple[int, int, StepKind, float, bool, bool]] = []
+        for env_id, last in enumerate(self.last):
+            if self.rng.random() < 0.3:
+                continue
+            self.name += 1
+            if last is None:
+                rows.append((env_id, self.name, StepKind.FIRST, 0.0, False, False))
+                continue
+            ends = self.rng.random() < 0.15
+            is_truncated = bool(ends and self.rng.random() < 0.5)
+            reward, terminated = float(self.rng.integers(-3, 4)), bool(ends and not is_truncated)
+            self.naives[env_id].add(last[0], last[1], reward, self.name, terminated=terminated, version=last[0] // 10)
+            kind = StepKind.LAST if ends else StepKind.MID
+            rows.append((env_id, self.name, kind, reward, terminated, is_truncated))
+            if ends:
+                self.naives[env_id].end()
+                self.name += 1
+                rows.append((env_id, self.name, StepKind.FIRST, 0.0, False, False))
+        rows.sort(key=lambda row: row[2] != StepKind.LAST)
+        num_last = sum(row[2] == StepKind.LAST for row in rows)
+        env_ids, names, kind, reward, terminated, truncated = ([row[i] for row in rows] for i in range(6))
+        flags = np.ones(len(rows), np.bool_)
+        batch = StepBatch(
+            kind=np.array(kind, np.uint8),
+            env_ids=np.array(env_ids, np.int64),
+            obs=make_obs(names, is_dict=self.is_dict),
+            reward=np.array(reward, np.float32),
+            terminated=np.array(terminated, np.bool_),
+            truncated=np.array(truncated, np.bool_),
+            explore=flags,
+            record=flags,
+            num_last=num_last,
+            info={},
+            closed_ids=np.empty(0, np.int64),
+        )
+        actions = self.rng.integers(0, 5, len(rows) - num_last)
+        # The version is one for a batch: the test sends each acting row in a batch of its own version by names // 10.
+        for row, action in zip(rows[num_last:], actions.tolist(), strict=True):
+            self.last[row[0]] = (row[1], action)
+        return batch, Action(actions, {}, 0)
+
+    def transitions(self) -> dict[int, Transition]:
+        return {name: found for naive in self.naives for name, found in naive.transitions().items()}
+
+
+def pump(replay: UniformReplay, *, steps: int) -> None:
+    """Drive a replay without threads until it has inserted that many env steps in all."""
+    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps"] >= steps)
+    assert replay.metrics()["replay/inserted_steps"] == steps
+
+
+def pump_until(replay: UniformReplay, is_done: Callable[[], bool]) -> None:
+    """Drive a replay without threads until a condition holds."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not is_done():
+        assert time.monotonic() < deadline_s, replay.metrics()
+        replay.pointer_queue.enqueue_step()
+        while replay.step(timeout_s=0.0) and not is_done():
+            pass
+
+
+def wait_until(is_done: Callable[[], bool]) -> None:
+    """Wait for another thread's doing."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not is_done():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.002)

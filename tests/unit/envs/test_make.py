@@ -1,0 +1,140 @@
+"""Making environments by id: what is missing is named, with the remedy."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import error as gym_error
+
+from surreal.envs import WrapperSpec, make_env, make_vector_env, record_video
+from surreal.envs.wrappers import select_wrappers, wrapper_names
+from surreal.errors import EnvError
+
+
+@pytest.mark.parametrize(
+    ("env_id", "nearest"),
+    [
+        ("CartPol-v1", "CartPole-v1"),
+        ("cartpole-v1", "CartPole-v1"),
+        ("CartPole-v7", "CartPole-v1"),
+        ("Acrobat", "Acro"),
+    ],
+)
+def test_a_misspelt_id_gets_the_nearest_one(env_id: str, nearest: str) -> None:
+    with pytest.raises(EnvError, match=f"{env_id}' does not exist; did you mean {nearest}"):
+        make_env(env_id)
+
+
+def test_an_id_like_no_other_gets_a_hint() -> None:
+    with pytest.raises(EnvError, match=r"does not exist; see gymnasium\.registry"):
+        make_env("qqqqqqq")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "error", "extra"),
+    [
+        ("LunarLander-v3", gym_error.DependencyNotInstalled("Box2D is not installed"), "box2d"),
+        ("Ant-v5", ModuleNotFoundError("No module named 'mujoco'"), "mujoco"),
+        ("ALE/Pong-v5", gym_error.NamespaceNotFound("Namespace ALE not found"), "atari"),
+    ],
+)
+def test_a_missing_package_is_an_extra(
+    monkeypatch: pytest.MonkeyPatch, env_id: str, error: Exception, extra: str
+) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(gymnasium, "make", refuse)
+    with pytest.raises(EnvError, match=rf"{env_id} needs .* pip install surreal\[{extra}\]"):
+        make_env(env_id)
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(EnvError, match=r"CartPole-v1 cannot be made with \{'wheels': 3\}"):
+        make_env("CartPole-v1", kwargs={"wheels": 3})
+
+
+def test_a_seed_makes_the_first_episode_reproducible() -> None:
+    first, second = (make_env("CartPole-v1", seed=5).reset()[0] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_wrappers_of_training_are_left_out_of_evaluation() -> None:
+    specs = [
+        WrapperSpec("reward_clip"),
+        WrapperSpec("flatten"),
+        WrapperSpec("time_limit", {"max_episode_steps": 2}, True),
+    ]
+    assert [spec.name for spec in select_wrappers(specs, training=False)] == ["flatten"]
+    for training, length in ((True, 2), (False, 10)):
+        env = make_env("surreal/CartPoleDict-v0", wrappers=specs, training=training)
+        assert env.reset(seed=0)[0].shape == (4,)
+        steps = 1
+        while not any(env.step(0)[2:4]):
+            steps += 1
+        assert steps == length if training else steps > 2
+
+
+def test_wrappers_are_found_by_import_path_and_applied_in_order() -> None:
+    specs = [
+        WrapperSpec("reward_scale", {"scale": 5}),
+        WrapperSpec("surreal.envs.wrappers:RewardClip", {"high": 2.0}),
+        WrapperSpec("surreal.envs.wrappers.RewardScale", {"scale": 0.5}),
+    ]
+    env = make_env("CartPole-v1", wrappers=specs)
+    env.reset()
+    assert env.step(0)[1] == 1.0
+    sign = make_env("CartPole-v1", wrappers=[WrapperSpec("reward_scale", {"scale": -3}), WrapperSpec("reward_sign")])
+    sign.reset()
+    assert sign.step(0)[1] == -1.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (WrapperSpec("reward_clp"), "did you mean reward_clip"),
+        (WrapperSpec("qqq"), f"there are {', '.join(wrapper_names())}"),
+        (WrapperSpec("nowhere.Wrapper"), "cannot be imported"),
+        (WrapperSpec("surreal.envs.wrappers.Nothing"), "cannot be imported"),
+        (WrapperSpec("surreal.envs.wrappers._TRAINING_ONLY"), "is a frozenset"),
+        (WrapperSpec("reward_clip", {"lo": 2}), "does not take the arguments"),
+        (WrapperSpec("reward_clip", {"low": 2}), "refuses .*low is 2"),
+        (WrapperSpec("builtins.type"), "made a type"),
+    ],
+)
+def test_a_wrong_wrapper_is_named(spec: WrapperSpec, message: str) -> None:
+    with pytest.raises(EnvError, match=message):
+        make_env("CartPole-v1", wrappers=[spec])
+
+
+def test_vector_environments_are_those_of_the_package() -> None:
+    envs = make_vector_env(
+        "CartPole-v1", 3, kwargs={"max_episode_steps": 7}, wrappers=[WrapperSpec("reward_clip")], training=False
+    )
+    assert envs.num_envs == 3
+    with pytest.raises(EnvError, match="no vector environment of its own"):
+        make_vector_env("Acrobot-v1", 3)
+    with pytest.raises(EnvError, match="takes no wrappers, got reward_clip"):
+        make_vector_env("CartPole-v1", 3, wrappers=[WrapperSpec("reward_clip")])
+    with pytest.raises(EnvError, match="did you mean"):
+        make_vector_env("CartPol-v1", 3)
+    with pytest.raises(EnvError, match="cannot be made"):
+        make_vector_env("CartPole-v1", 3, kwargs={"wheels": 3})
+
+
+def test_recording_needs_images() -> None:
+    with pytest.raises(EnvError, match="the environment has None"):
+        record_video(make_env("CartPole-v1"), "videos")
+    with pytest.raises(ValueError, match="every is 0"):
+        record_video(make_env("CartPole-v1"), "videos", every=0)
+
+
+def test_the_dict_example_is_cartpole_in_two_parts() -> None:
+    env, plain = make_env("surreal/CartPoleDict-v0"), make_env("CartPole-v1")
+    obs, whole = env.reset(seed=3)[0], plain.reset(seed=3)[0]
+    for _ in range(5):
+        assert env.observation_space.contains(obs)
+        assert np.array_equal(obs["position"], whole[::2])
+        assert np.array_equal(obs["velocity"], whole[1::2])
+        obs, whole = env.step(1)[0], plain.step(1)[0]

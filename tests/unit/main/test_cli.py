@@ -1,0 +1,59 @@
+"""The `surreal` command, as far as it needs no other process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from surreal.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SURREAL_REDIS", raising=False)
+
+
+def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["presets"]) == 0
+    assert "cartpole-dqn" in capsys.readouterr().out
+
+
+def test_no_command_and_help_show_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "status" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["run", "--bad"], ["nonsense"], ["redis", "--port", "99999"]])
+def test_wrong_arguments_exit_with_2(arguments: list[str]) -> None:
+    assert main(arguments) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "cartpol-dqn"], "did you mean cartpole-dqn?"),
+        (["run", "cartpole-dqn", "--set", "learner.batch_sise=3"], "did you mean learner.batch_size?"),
+        (["run", "cartpole-dqn", "--set", "learner.batch_size=many"], "learner.batch_size"),
+        (["run", "cartpole-dqn", "--run", "a/b"], "run id 'a/b' must be"),
+        (["run", "cartpole-dqn", "--resume"], "--resume needs the run to go on with"),
+        (["run", "cartpole-dqn", "--resume", "--run", "none"], "holds no run to resume"),
+        (["run"], "name a preset or a file"),
+        (["status"], "no run goes on below runs"),
+        (["stop", "--run-dir", "elsewhere"], "has no redis.address"),
+        (["status", "--redis", "ftp://x"], "ftp://x"),
+        (["play", "missing.safetensors"], "does not exist"),
+        (["redis", "--bind", "0.0.0.0"], "without a password"),
+        (["redis", "--maxmemory", "lots"], "--maxmemory is 'lots'"),
+    ],
+)
+def test_errors_are_one_line_and_exit_with_1(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert message in error
+    assert list(tmp_path.iterdir()) == []

@@ -1,9 +1,9 @@
-"""What Surreal costs: its agent loop and its learner against the bare loops with the same environment, network and update.
+"""What Surreal costs: its agent loop and its learner against bare loops with the same environment, network and update.
 
     python -m benchmarks.overhead [--rounds N] [--seconds S]
 
-* agent: `AgentLoop` with a `QAgent`, sending everything to a Redis on the other core, against the same vector environment
-  and network without recording; 16 gymnasium CartPoles in a SyncVectorEnv, and gymnasium's native vector CartPole.
+* agent: `AgentLoop` with a `QAgent`, sending everything to a Redis on the other core, against the same environment and
+  network without recording; 16 gymnasium CartPoles in a SyncVectorEnv, and gymnasium's native vector CartPole.
 * learner: `DQNLearner` on batches of a `UniformReplay` (mirrored from Redis, gathered by its thread) against the same
   update on tensors in memory; batch 256, an MLP of 2 x 256, one torch thread on both sides.
 """

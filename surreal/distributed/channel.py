@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.retry import is_out_of_memory
@@ -68,8 +68,11 @@ class ScriptChannel:
             self._repeat = None
 
     def is_ready(self) -> bool:
-        """Whether `finish` would return at once."""
-        return self.is_busy and bool(self._connection.can_read(0))
+        """Whether `finish` would return, or raise, at once."""
+        try:
+            return self.is_busy and bool(self._connection.can_read(0))
+        except RedisError:
+            return True
 
     def close(self) -> None:
         """Drop the connection."""

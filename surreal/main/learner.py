@@ -8,10 +8,12 @@ It also runs the collector, which brings logs and metrics of all processes into 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from surreal.checkpoint import Checkpoint, CheckpointStore
 from surreal.distributed.collector import Collector
@@ -207,6 +209,7 @@ class LearnerSession:
 def body(process: RoleProcess) -> None:
     """Learn until the run ends."""
     with ExitStack() as stack:
+        _keep_torch_out_of_tmp(process.run_dir, stack)
         collector = Collector(process.client, process.run_dir)
         collecting = Supervisor("learner")
         process.at_end(lambda: _finish_collecting(process, collecting, collector))
@@ -219,6 +222,19 @@ def body(process: RoleProcess) -> None:
         with suppress(StoppedError):
             session.run()
         session.end()
+
+
+def _keep_torch_out_of_tmp(run_dir: Path, stack: ExitStack) -> None:
+    """Torch's optimizers make a compiler cache, in /tmp for ever unless told otherwise; empty if nobody compiles."""
+    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        folder = (run_dir / "torch-cache").absolute()
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+        stack.callback(_remove_if_empty, folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _finish_collecting(process: RoleProcess, supervisor: Supervisor, collector: Collector) -> None:

@@ -128,9 +128,9 @@ class Pool:
     def __init__(self, num_envs: int, n: int, gamma: float, *, is_dict: bool, seed: int = 0) -> None:
         self.naives = [NaiveReplay(n, gamma) for _ in range(num_envs)]
         self.rng = np.random.default_rng(seed)
-        self.last: list[tuple[int, float] | None] = [None] * num_envs
+        self.last: list[tuple[int, int, int] | None] = [None] * num_envs  # name, action, version
         self.is_dict = is_dict
-        self.name = 0
+        self.name = self.version = 0
 
     def recv(self) -> tuple[StepBatch, Action]:
         """Rows of some of the environments, and an agent's actions for them."""
@@ -145,7 +145,7 @@ class Pool:
             ends = self.rng.random() < 0.15
             is_truncated = bool(ends and self.rng.random() < 0.5)
             reward, terminated = float(self.rng.integers(-3, 4)), bool(ends and not is_truncated)
-            self.naives[env_id].add(last[0], last[1], reward, self.name, terminated=terminated, version=last[0] // 10)
+            self.naives[env_id].add(last[0], last[1], reward, self.name, terminated=terminated, version=last[2])
             kind = StepKind.LAST if ends else StepKind.MID
             rows.append((env_id, self.name, kind, reward, terminated, is_truncated))
             if ends:
@@ -170,10 +170,10 @@ class Pool:
             closed_ids=np.empty(0, np.int64),
         )
         actions = self.rng.integers(0, 5, len(rows) - num_last)
-        # The version is one for a batch: the test sends each acting row in a batch of its own version by names // 10.
+        self.version += 1
         for row, action in zip(rows[num_last:], actions.tolist(), strict=True):
-            self.last[row[0]] = (row[1], action)
-        return batch, Action(actions, {}, 0)
+            self.last[row[0]] = (row[1], action, self.version)
+        return batch, Action(actions, {}, self.version)
 
     def transitions(self) -> dict[int, Transition]:
         return {name: found for naive in self.naives for name, found in naive.transitions().items()}

@@ -28,7 +28,7 @@ def test_failed_thread_shows_what_killed_it() -> None:
 
 def test_other_errors_say_type_and_place(capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        [][1]
+        list(range(1))[1]
     except IndexError as caught:
         error = caught
     assert error_line(error).startswith("IndexError: list index out of range (test_reports.py line ")

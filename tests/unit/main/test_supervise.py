@@ -14,7 +14,10 @@ import pytest
 from surreal.main import supervise
 from surreal.main.supervise import Child, Supervision, last_error_line
 
-WAIT = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('ready', flush=True); time.sleep(60)"
+WAIT = (
+    "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); "
+    "print('ready', flush=True); time.sleep(60)"
+)
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
 )

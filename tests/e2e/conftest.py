@@ -1,0 +1,154 @@
+"""Real processes, as a user starts them, in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A run that goes on until it is told to end.
+ENDLESS = ("--set", "run.max_env_steps=null", "--set", "run.stop_at_return=null")
+
+#: Environment variable by which everything that a test started, directly or not, is known.
+_MARK = "SURREAL_TEST_PLACE"
+
+T = TypeVar("T")
+
+
+def wait_for(condition: Callable[[], T | None], what: str, timeout_s: float = 60.0) -> T:
+    """Wait until `condition` gives something true."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s:.0f} s"
+        time.sleep(0.05)
+    return found
+
+
+class Command:
+    """A started process whose output goes to a file."""
+
+    def __init__(self, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
+        with tempfile.NamedTemporaryFile(prefix="out-", dir=folder, delete=False) as file:
+            self._output = Path(file.name)
+            self.process = subprocess.Popen(
+                arguments,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text(errors="replace")
+
+    def wait(self, timeout_s: float = 100.0) -> int:
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{self.process.args} did not end within {timeout_s:.0f} s:\n{self.output}")
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+
+class Workplace:
+    """A folder in which commands run, and what they leave there."""
+
+    def __init__(self, folder: Path, temporary: Path) -> None:
+        self.folder = folder
+        self.temporary = temporary
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("SURREAL_")},
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "",
+            "OMP_NUM_THREADS": "1",
+            "TMPDIR": str(temporary),
+            _MARK: str(temporary),
+        }
+        self.commands: list[Command] = []
+
+    def start(self, *arguments: str, **environment: str) -> Command:
+        """`surreal ARGUMENTS` in the background."""
+        return self.start_python("-m", "surreal.cli", *arguments, **environment)
+
+    def start_python(self, *arguments: str, **environment: str) -> Command:
+        command = Command([sys.executable, *arguments], self.folder, {**self.environment, **environment})
+        self.commands.append(command)
+        return command
+
+    def run(self, *arguments: str, **environment: str) -> tuple[int, str]:
+        """`surreal ARGUMENTS` until it ends: exit code and output."""
+        command = self.start(*arguments, **environment)
+        return command.wait(), command.output
+
+    def run_dir(self) -> Path:
+        """The folder of the only run."""
+
+        def only() -> Path | None:
+            found = list((self.folder / "runs").glob("*/app.yaml"))
+            assert len(found) < 2
+            return found[0].parent if found else None
+
+        return wait_for(only, "a run's folder")
+
+    def status(self, *arguments: str) -> dict[str, Any]:
+        """`surreal status --json`."""
+        code, output = self.run("status", "--json", *arguments)
+        assert code == 0, output
+        found: dict[str, Any] = json.loads(output)
+        return found
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that still runs and was started from here, by whomever."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                is_ours = process.environ().get(_MARK) == str(self.temporary)
+                if is_ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def assert_nothing_is_left(self) -> None:
+        """No process, and no file outside the run's folder."""
+        assert [process.cmdline() for process in self.processes()] == []
+        assert list(self.temporary.iterdir()) == []
+        names = {path.name for path in self.folder.iterdir()}
+        assert {name for name in names if not name.startswith("out-")} == {"runs"}
+
+    def role_pid(self, name: str) -> int:
+        """Process id of a role, from its heartbeat."""
+        return next(int(entry["pid"]) for entry in self.status()["processes"] if entry["name"] == name)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Iterator[Workplace]:
+    # Short: a socket's path has a limit, and the embedded Redis puts its socket into the folder for temporary files.
+    temporary = Path(tempfile.mkdtemp(prefix="srl-"))
+    place = Workplace(tmp_path, temporary)
+    yield place
+    for process in place.processes():
+        process.kill()
+    for command in place.commands:
+        command.process.wait()
+    shutil.rmtree(temporary, ignore_errors=True)

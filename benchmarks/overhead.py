@@ -3,7 +3,7 @@
     python -m benchmarks.overhead [--rounds N] [--seconds S]
 
 * agent: `AgentLoop` with a `QAgent`, sending everything to a Redis on the other core, against the same environment and
-  network without recording; 16 gymnasium CartPoles in a SyncVectorEnv, and gymnasium's native vector CartPole.
+  network without recording, under a policy that balances; 16 gymnasium CartPoles in a SyncVectorEnv, and gymnasium's native vector CartPole.
 * learner: `DQNLearner` on batches of a `UniformReplay` (mirrored from Redis, gathered by its thread) against the same
   update on tensors in memory; batch 256, an MLP of 2 x 256, one torch thread on both sides.
 """
@@ -17,7 +17,7 @@ import uuid
 import numpy as np
 import torch
 
-from benchmarks.baselines.bare_agent import BareAgent, make_env
+from benchmarks.baselines.bare_agent import BareAgent, balance, make_env
 from benchmarks.baselines.bare_learner import BareLearner
 from benchmarks.harness import alternate, report
 from benchmarks.transport import make_batch
@@ -40,6 +40,8 @@ def agent(address: str, mode: str, aim: float, rounds: int, seconds: float) -> N
     client = RedisClient(address, run=f"agent-{uuid.uuid4().hex[:8]}")
     pool = LocalEnvPool(make_env(mode, NUM_ENVS), seed=0)
     model = QFunction(hiddens=[HIDDEN, HIDDEN], action_space=2)
+    model.materialize(pool.obs_spec)
+    balance([layer for layer in model.modules() if isinstance(layer, torch.nn.Linear)])
     sender = ExpSender(client, obs_spec=pool.obs_spec)
     loop = AgentLoop(pool, QAgent(model, ConstantSchedule(EPSILON)), sender)
     bare = BareAgent(mode, NUM_ENVS, HIDDEN, EPSILON)

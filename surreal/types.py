@@ -60,6 +60,8 @@ class SampleInfo(NamedTuple):
     generation: NDArray[np.int64]  #: [B] sequence number of the transition: a slot's reuse changes it
     probability: NDArray[np.float64]  #: [B] with which each row was drawn
     version: NDArray[np.int64]  #: [B] parameter version that acted
+    priority: NDArray[np.float64] | None = None  #: [B] p before its exponent; None where a replay has no priorities
+    age_steps: NDArray[np.int64] | None = None  #: [B] transitions inserted after it; None if not told
 
 
 class Batch(NamedTuple):

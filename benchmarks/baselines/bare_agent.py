@@ -11,14 +11,24 @@ def make_env(mode, num_envs):
 
 
 def make_network(hidden):
-    return nn.Sequential(
-        nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2)
-    )
+    return nn.Sequential(nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2))
+
+
+def balance(layers):
+    """Weights with which the pole stays up for long: episodes end about as often as late in training."""
+    with torch.no_grad():
+        for layer in layers:
+            layer.weight.zero_()
+            layer.bias.zero_()
+        push = torch.tensor([0.05, 0.2, 1.0, 0.5])
+        layers[0].weight[0], layers[0].weight[1] = push, -push
+        layers[1].weight[0, 0] = layers[1].weight[1, 1] = layers[2].weight[1, 0] = layers[2].weight[0, 1] = 1.0
 
 
 class BareAgent:
     def __init__(self, mode, num_envs, hidden, epsilon):
         self.env, self.network, self.epsilon = make_env(mode, num_envs), make_network(hidden), epsilon
+        balance([layer for layer in self.network if isinstance(layer, nn.Linear)])
         self.rng = np.random.default_rng(0)
         self.obs, _ = self.env.reset(seed=0)
 
@@ -27,8 +37,6 @@ class BareAgent:
         with torch.inference_mode():
             for _ in range(steps):
                 actions = network(torch.from_numpy(obs)).argmax(1).numpy()
-                explore = rng.random(len(actions)) < epsilon
-                if explore.any():
-                    actions = np.where(explore, rng.integers(0, 2, len(actions)), actions)
+                actions = np.where(rng.random(len(actions)) < epsilon, rng.integers(0, 2, len(actions)), actions)
                 obs, _, _, _, _ = env.step(actions)
         self.obs = obs

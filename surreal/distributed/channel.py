@@ -7,6 +7,7 @@ refused could be overtaken by the next one and then be taken for a duplicate.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from surreal.distributed.scripts import load_script
 
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
 _JOIN_BYTES = 64 << 10
+#: Asked of the kernel, which gives at most what its settings allow.
+_SEND_BUFFER_BYTES = 1 << 20
 
 
 class ScriptChannel:
@@ -42,7 +45,7 @@ class ScriptChannel:
         if self.is_busy:
             raise RuntimeError("a call is under way; finish it first")
         if self._connection is None:
-            self._connection = self._client.redis.connection_pool.get_connection()
+            self._connect()
         self._repeat = (name, keys, args, last)
         self._send(b"EVALSHA", load_script(name).sha1.encode())
 
@@ -80,6 +83,13 @@ class ScriptChannel:
             connection, self._connection, self.is_busy = self._connection, None, False
             connection.disconnect()
             self._client.redis.connection_pool.release(connection)
+
+    def _connect(self) -> None:
+        """Take a connection. On a unix socket a whole chunk should fit into the kernel's buffer, so nobody waits."""
+        self._connection = self._client.redis.connection_pool.get_connection()
+        sock = self._connection._sock
+        if sock is not None and sock.family == getattr(socket, "AF_UNIX", None):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
 
     def _send(self, command: bytes, script: bytes) -> None:
         if self._repeat is None:

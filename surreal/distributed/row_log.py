@@ -176,9 +176,7 @@ class RowLog:
         own = np.maximum(end - start - np.where(is_closed, 0, lookahead), 0)
         return Segments(order, start, end, is_closed, own)
 
-    def _groups(
-        self, segments: Segments, leaving: NDArray[np.int64], max_bytes: int
-    ) -> list[NDArray[np.int64]]:
+    def _groups(self, segments: Segments, leaving: NDArray[np.int64], max_bytes: int) -> list[NDArray[np.int64]]:
         if not len(leaving):
             return []
         row_bytes = max(self.contract.obs.row_bytes, 1)

@@ -73,6 +73,7 @@ class Eviction(NamedTuple):
     chunk_id: str
     steps: int
     stored_bytes: int
+    epoch: str  #: in which it was stored
 
 
 class Stream:
@@ -86,7 +87,6 @@ class Stream:
     def __init__(self, client: RedisClient, shard: int = 0) -> None:
         self.client = client
         self.keys = client.shard_keys(shard)
-        self._epoch_candidate = secrets.token_hex(8)
 
     def append(self, chunk: EncodedChunk, options: AppendOptions) -> Appended:
         """Store a chunk once, and wait for the answer; safe to repeat. Redis at its maxmemory counts as "full"."""
@@ -113,7 +113,7 @@ class Stream:
         chunk_id = f"{options.sender}-{options.sequence}"
         contract = options.contract
         args: list[Any] = [
-            self._epoch_candidate,
+            _new_epoch(),
             chunk_id,
             options.sequence,
             chunk.own_steps,
@@ -135,10 +135,12 @@ class Stream:
             return []
         return [
             Entry(
-                entry_id, fields.get(b"id", b"").decode("ascii", "replace"), fields.get(b"head", b""), fields[b"table"]
+                entry_id=entry_id,
+                chunk_id=fields.get(b"id", b"").decode("ascii", "replace"),
+                head=fields.get(b"head", b""),
+                table=fields.get(b"table", b""),
             )
             for entry_id, fields in answer[0][1]
-            if b"table" in fields
         ]
 
     def fetch_blocks(self, chunk_ids: Sequence[str]) -> tuple[str, list[bytes | None]]:
@@ -181,23 +183,29 @@ class Stream:
         recount_steps: int = 0,
         evict: Sequence[Eviction] = (),
     ) -> OwnerState:
-        """Renew the lease, grant credit and remove chunks, atomically; safe to repeat."""
+        """Renew the lease, grant credit and remove chunks (all of one epoch), atomically; safe to repeat."""
         keys = self.keys
         args: list[Any] = [
             token,
             lease_ms,
-            self._epoch_candidate,
+            _new_epoch(),
             "" if credit_steps is None else credit_steps,
             max(lease_ms, 1),
             max_bytes,
             "" if samples is None else samples,
             recount_steps,
+            evict[0].epoch if evict else "",
         ]
         for chunk in evict:
             args += [chunk.entry_id, chunk.steps, chunk.stored_bytes]
         names = [keys.stream, keys.meta, keys.lease, keys.credit, *(keys.block(chunk.chunk_id) for chunk in evict)]
         answer = self.client.run_script("evict", names, args)
         return OwnerState(answer[0] == b"ok", answer[1].decode(), *(int(value) for value in answer[2:]))
+
+
+def _new_epoch() -> str:
+    """An epoch to use if the shard has none; never the same twice, or an emptied Redis could go unnoticed."""
+    return secrets.token_hex(8)
 
 
 def _appended(answer: Any) -> Appended:

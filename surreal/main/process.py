@@ -84,8 +84,8 @@ class RoleProcess:
                 if registry.stop_reason(self.client) and not live_processes(self.client):
                     registry.clear_stop(self.client)
             else:
-                registry.require_fresh(self.client, self.config.broadcast.policy)
-        registry.register(self.client, self.config)
+                registry.require_fresh(self.client, self.config.broadcast.policy, self.parameter_client)
+        registry.register(self.client, self.config, self.parameter_client)
         self.telemetry.start()
 
     def rng(self, *key: int) -> np.random.Generator:
@@ -124,10 +124,22 @@ class RoleProcess:
                 logger.debug("the registration was not renewed: %s", error)
 
     def _client_at(self, address: str | None) -> RedisClient:
-        return self.client if address is None else RedisClient(address, run=self.client.run)
+        return self.client if address is None else make_client(address, self.client.run)
 
     def _clients(self) -> tuple[RedisClient, ...]:
         return (self.client, self.replay_client, self.parameter_client)
+
+
+def make_client(address: str, run: str) -> RedisClient:
+    """A client of a run.
+
+    Raises:
+        ConfigError: the address or the run's id makes no sense.
+    """
+    try:
+        return RedisClient(address, run=run)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def role_rng(seed: int, role: str, *key: int) -> np.random.Generator:
@@ -177,8 +189,8 @@ def _connect(arguments: RoleArguments, stop: threading.Event) -> tuple[Config, R
     run = arguments.run or (None if config is None else config.name)
     if run is None:
         raise ConfigError("name a configuration, or a run whose configuration is in Redis: --run NAME", key="--run")
-    client = RedisClient(arguments.redis or configured or DEFAULT_REDIS, run=run)
-    client.retry(client.check_server, what="connect", stop=stop, timeout_s=arguments.connect_timeout_s)
+    client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
+    client.check_server(timeout_s=arguments.connect_timeout_s, stop=stop)
     if config is None:
         config = registry.stored_config(client, arguments.overrides)
     add_python_path(config.python_path)

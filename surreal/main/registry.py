@@ -58,10 +58,15 @@ def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
         raise explain(Config, error, places, f"run {client.run}") from error
 
 
-def register(client: RedisClient, config: Config) -> None:
+def register(client: RedisClient, config: Config, parameter_client: RedisClient | None = None) -> None:
     """Claim the run's configuration, or compare with what the run has.
 
     A differing configuration replaces the stored one only if no process of the run is alive.
+
+    Args:
+        client: of the run.
+        config: of this process.
+        parameter_client: where the parameters are, if that is another server.
 
     Raises:
         ContractError: live processes of the run agreed on something else.
@@ -78,6 +83,9 @@ def register(client: RedisClient, config: Config) -> None:
                     diff=tuple(differences),
                 )
             client.redis.set(client.run_keys.config, mine)
+            # The model's own contract outlives its processes by a minute.
+            parameters = parameter_client or client
+            parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
     entry = json.dumps({"created": time.time(), "title": config.name})
     client.redis.hsetnx(RUNS, client.run, entry)
 
@@ -89,13 +97,19 @@ def renew(client: RedisClient, config: Config) -> None:
         client.redis.hsetnx(RUNS, client.run, entry)
 
 
-def require_fresh(client: RedisClient, policy: str) -> None:
+def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClient | None = None) -> None:
     """Refuse to go on with a finished run by accident.
+
+    Args:
+        client: of the run.
+        policy: name of the parameters.
+        parameter_client: where the parameters are, if that is another server.
 
     Raises:
         ConfigError: the run has parameters in Redis, but no process of it is alive.
     """
-    if client.redis.hexists(client.policy_keys(policy).params, "version") and not live_processes(client):
+    parameters = parameter_client or client
+    if parameters.redis.hexists(parameters.policy_keys(policy).params, "version") and not live_processes(client):
         raise ConfigError(
             f"run {client.run!r} exists already in Redis at {client.address}, and none of its processes is alive; "
             "--resume goes on with it, --run NAME begins another",

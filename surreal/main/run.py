@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.1
 _SNAPSHOT_INTERVAL_S = 0.5
-_CONNECT_TIMEOUT_S = 10.0
+_CONNECT_TIMEOUT_S = 5.0
 #: Agents end by themselves at max_env_steps; how long the learner may take to say so, s.
 _ANNOUNCEMENT_S = 5.0
 #: How long each kind of process may drain, s.

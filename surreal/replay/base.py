@@ -53,7 +53,8 @@ class Replay(ABC):
     Args:
         client: the replay server.
         batch_size: transitions of a batch, >= 1.
-        capacity: transitions kept; the oldest chunks go first, so up to one chunk fewer may be alive.
+        capacity: transitions kept; the oldest chunks go first, so up to one chunk fewer may be alive, and one more
+            where fewer would be less than `start_size`.
         max_bytes: bytes kept in Redis; None: as much as Redis' memory limit lets us.
         start_size: transitions that must be there before the first batch, 1 .. capacity.
         gamma: discount factor of one step, 0..1.
@@ -121,6 +122,7 @@ class Replay(ABC):
         self._evicted_chunks = 0
         self._inserted_steps = 0
         self._newest_version = -1
+        self._has_begun = False
 
     # -- hooks: on the replay's thread ---------------------------------------------------------------------------
 
@@ -139,10 +141,21 @@ class Replay(ABC):
         """
 
     def _evict(self) -> int:
-        """How many of the oldest chunks shall go now: by default, what is over `capacity` or the byte bound."""
+        """How many of the oldest chunks shall go now: by default, what is over `capacity` or the byte bound.
+
+        Raises:
+            ValueError: the byte bound cannot hold `start_size` transitions.
+        """
         number, steps, stored = 0, len(self), self._stored_bytes
         for chunk in self._chunks:
-            if steps <= self.capacity and stored <= self.owner.max_bytes:
+            is_needed = steps - chunk.steps < self.start_size
+            if stored > self.owner.max_bytes:
+                if is_needed:
+                    raise ValueError(
+                        f"the replay's max_bytes is {self.owner.max_bytes}, which {steps} transitions fill, but its "
+                        f"start_size is {self.start_size}: raise max_bytes (and Redis' maxmemory), or lower start_size"
+                    )
+            elif is_needed or steps <= self.capacity:
                 break
             number, steps, stored = number + 1, steps - chunk.steps, stored - chunk.stored_bytes
         return number
@@ -217,6 +230,10 @@ class Replay(ABC):
         """
         self.owner.claim()
         has_worked = self._take_in()
+        if not self._has_begun and self.pointer_queue.has_caught_up.is_set() and not len(self.pointer_queue):
+            self._has_begun = True
+            if len(self) < self.start_size:
+                self.owner.rebase(len(self))
         is_limited = False
         if self.fetcher_queue.has_room and self.start_sample_condition():
             is_limited = not self.owner.may_sample(self.batch_size)
@@ -308,6 +325,7 @@ class Replay(ABC):
                     )
                 )
                 self._stored_bytes += chunk.stored_bytes
+                self.owner.make_room_for(chunk.stored_bytes)
             self._inserted_steps += chunk.own_steps
             self._newest_version = int(chunk.columns["version"][-1])
             taken += 1

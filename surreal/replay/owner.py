@@ -20,8 +20,11 @@ from surreal.replay.storage import StoredChunk
 
 logger = logging.getLogger(__name__)
 
-#: Share of the stream's bound that the owner fills; the rest is room for appends while it evicts.
+#: What the owner leaves free below the stream's bound is room for appends while it evicts: a share of the bound, and at
+#: least some large chunks, but never more than half.
 _FILL_SHARE = 0.9
+_ROOM_BYTES = 4 << 20
+_ROOM_CHUNKS = 3
 _DEFAULT_MAX_BYTES = 2 << 30
 _MAX_EVICTIONS = 256
 _URGENT_INTERVAL_S = 0.002
@@ -59,6 +62,8 @@ class StreamOwner:
         self._stop = stop
         self._bound_bytes = 0
         self._pending: list[Eviction] = []
+        self._past_epochs: set[str] = set()
+        self._base_steps = self._base_samples = 0
         self._last_tick_s = 0.0
         self._last_credit: int | None = None
         self._live_bytes = 0
@@ -129,13 +134,29 @@ class StreamOwner:
         self.epoch = ""
 
     def evict(self, chunk: StoredChunk) -> None:
-        """Have a chunk removed from Redis with the next tick; one that an emptied Redis lost is forgotten."""
-        if chunk.epoch == self.epoch:
-            self._pending.append(Eviction(chunk.entry_id, chunk.chunk_id, chunk.steps, chunk.stored_bytes))
+        """Have a chunk removed from Redis with the next tick; one that an emptied Redis lost is forgotten.
+
+        A chunk of an epoch that the owner has not heard of yet came after Redis was emptied, and is removed.
+        """
+        if chunk.epoch not in self._past_epochs:
+            self._pending.append(Eviction(chunk.entry_id, chunk.chunk_id, chunk.steps, chunk.stored_bytes, chunk.epoch))
+
+    def make_room_for(self, chunk_bytes: int) -> None:
+        """Keep a few chunks of this size free below the stream's bound, or a sender would wait for ever."""
+        self.max_bytes = min(self.max_bytes, max(self._bound_bytes - _ROOM_CHUNKS * chunk_bytes, 0))
+
+    def rebase(self, alive: int) -> None:
+        """Let the limiter count from here: the stream holds only `alive` transitions, too few to begin with.
+
+        So it is when a checkpoint meets an emptied Redis: by the old counts the agents might have no credit to fill
+        the replay again, and the learner would draw all that it "missed" from the little that is there.
+        """
+        self._base_steps, self._base_samples = max(self.global_step - alive, 0), self.samples
 
     def may_sample(self, batch_size: int) -> bool:
         """Whether the limiter lets the learner draw a batch."""
-        return self.limiter is None or self.limiter.may_sample(self.global_step, self.samples, batch_size)
+        inserted, sampled = self.global_step - self._base_steps, self.samples - self._base_samples
+        return self.limiter is None or self.limiter.may_sample(inserted, sampled, batch_size)
 
     def count_samples(self, number: int) -> None:
         """Count transitions that were drawn."""
@@ -158,10 +179,11 @@ class StreamOwner:
         memory = client.retry(self.stream.maxmemory_bytes, what="read Redis' memory limit", stop=self._stop)
         if not memory:
             self.max_bytes = self.max_bytes or _DEFAULT_MAX_BYTES
-            self._bound_bytes = int(self.max_bytes / _FILL_SHARE)
+            self._bound_bytes = int(max(self.max_bytes / _FILL_SHARE, self.max_bytes + _ROOM_BYTES))
             return
         self._bound_bytes = int(STREAM_SHARE * memory)
-        fitting = int(_FILL_SHARE * self._bound_bytes)
+        room = max((1 - _FILL_SHARE) * self._bound_bytes, _ROOM_BYTES)
+        fitting = max(int(self._bound_bytes - room), self._bound_bytes // 2)
         if self.max_bytes > fitting:
             raise ValueError(
                 f"the replay's max_bytes is {self.max_bytes}; with Redis' maxmemory of {memory} bytes it must be"
@@ -170,10 +192,14 @@ class StreamOwner:
         self.max_bytes = self.max_bytes or fitting
 
     def _credit(self) -> int | None:
-        return self.limiter.credit_steps(self.samples) if self.limiter is not None else None
+        if self.limiter is None:
+            return None
+        return self._base_steps + self.limiter.credit_steps(self.samples - self._base_samples)
 
     def _tick(self, samples: int | None) -> bool:
-        evictions, self._pending = self._pending[:_MAX_EVICTIONS], self._pending[_MAX_EVICTIONS:]
+        known = [chunk for chunk in self._pending if chunk.epoch == self.epoch]
+        unknown = [chunk for chunk in self._pending if chunk.epoch != self.epoch]
+        evictions, self._pending = known[:_MAX_EVICTIONS], known[_MAX_EVICTIONS:] + unknown
         credit = self._credit()
 
         def tick() -> OwnerState:
@@ -196,7 +222,8 @@ class StreamOwner:
             self.samples = max(self.samples, state.samples)
         elif state.epoch != self.epoch:
             logger.warning("the stream has a new epoch: Redis was emptied; the mirrored experience stays in use")
-            self._pending.clear()
+            self._past_epochs.add(self.epoch)
+            self._pending = [chunk for chunk in self._pending if chunk.epoch not in self._past_epochs]
         self._last_credit = credit
         self.epoch = state.epoch
         self.global_step = state.steps

@@ -18,8 +18,6 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A run that goes on until it is told to end.
-ENDLESS = ("--set", "run.max_env_steps=null", "--set", "run.stop_at_return=null")
 
 #: Environment variable by which everything that a test started, directly or not, is known.
 _MARK = "SURREAL_TEST_PLACE"
@@ -73,6 +71,12 @@ class Command:
 class Workplace:
     """A folder in which commands run, and what they leave there."""
 
+    #: Arguments of a run that goes on until it is told to end.
+    endless = ("--set", "run.max_env_steps=null", "--set", "run.stop_at_return=null")
+    #: Arguments of an evaluation that costs little.
+    fast_eval = ("--set", "eval.interval_s=0.5", "--set", "eval.episodes=4", "--set", "eval.confirm_episodes=0")
+    wait_for = staticmethod(wait_for)
+
     def __init__(self, folder: Path, temporary: Path) -> None:
         self.folder = folder
         self.temporary = temporary
@@ -116,6 +120,11 @@ class Workplace:
         assert code == 0, output
         found: dict[str, Any] = json.loads(output)
         return found
+
+    def knows(self, *arguments: str) -> bool:
+        """Whether the run is there, with a process in it."""
+        code, output = self.run("status", "--json", *arguments)
+        return code == 0 and len(json.loads(output)["processes"]) > 0
 
     def processes(self) -> list[psutil.Process]:
         """Everything that still runs and was started from here, by whomever."""

@@ -6,11 +6,10 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.e2e.conftest import ENDLESS, Workplace, wait_for
-
-FAST = ("--set", "eval.interval_s=0.5", "--set", "eval.episodes=4", "--set", "eval.confirm_episodes=0")
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Workplace
 
 
 def result_of(run_dir: Path) -> dict[str, Any]:
@@ -24,10 +23,12 @@ def rounds_of(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) -> None:
-    command = workplace.start("run", "cartpole-dqn", *FAST, "--set", "run.max_env_steps=5000", "--seed", "3")
+    command = workplace.start(
+        "run", "cartpole-dqn", *workplace.fast_eval, "--set", "run.max_env_steps=5000", "--seed", "3"
+    )
     run_dir = workplace.run_dir()
-    wait_for(lambda: (run_dir / "redis.address").exists(), "the address")
-    status = wait_for(
+    workplace.wait_for((run_dir / "redis.address").exists, "the address")
+    status = workplace.wait_for(
         lambda: found if len((found := workplace.status())["processes"]) == 5 else None, "all five processes"
     )
     assert status["run"] == run_dir.name
@@ -50,10 +51,10 @@ def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) 
 
 
 def test_ctrl_c_drains_and_resume_goes_on(workplace: Workplace) -> None:
-    command = workplace.start("run", "cartpole-dqn", *FAST, *ENDLESS)
+    command = workplace.start("run", "cartpole-dqn", *workplace.fast_eval, *workplace.endless)
     run_dir = workplace.run_dir()
-    wait_for(lambda: list(run_dir.glob("eval/best.json")), "the first round")
-    wait_for(lambda: workplace.status()["updates"] > 100, "learning")
+    workplace.wait_for(lambda: list(run_dir.glob("eval/best.json")), "the first round")
+    workplace.wait_for(lambda: workplace.status()["updates"] > 100, "learning")
     command.interrupt()
     assert command.wait(60.0) == 0, command.output
     first = result_of(run_dir)
@@ -73,9 +74,11 @@ def test_ctrl_c_drains_and_resume_goes_on(workplace: Workplace) -> None:
 
 
 def test_every_process_may_be_killed(workplace: Workplace) -> None:
-    command = workplace.start("run", "cartpole-dqn", *FAST, *ENDLESS, "--set", "checkpoint.interval_updates=50")
+    command = workplace.start(
+        "run", "cartpole-dqn", *workplace.fast_eval, *workplace.endless, "--set", "checkpoint.interval_updates=50"
+    )
     run_dir = workplace.run_dir()
-    wait_for(lambda: list(run_dir.glob("eval/best.json")), "the first round")
+    workplace.wait_for(lambda: list(run_dir.glob("eval/best.json")), "the first round")
     for name in ("agent-0", "learner", "eval"):
         before = workplace.status()
         killed = workplace.role_pid(name)
@@ -88,7 +91,7 @@ def test_every_process_may_be_killed(workplace: Workplace) -> None:
             is_new = any(entry["name"] == name and entry["pid"] != killed for entry in now["processes"])
             return is_new and now["env_steps"] > before["env_steps"] and now["version"] > before["version"]
 
-        wait_for(has_come_back, f"the return of {name}")
+        workplace.wait_for(has_come_back, f"the return of {name}")
     command.interrupt()
     assert command.wait(60.0) == 0, command.output
     assert result_of(run_dir)["restarts"] == 3
@@ -98,21 +101,38 @@ def test_every_process_may_be_killed(workplace: Workplace) -> None:
 
 
 def test_children_end_with_a_launcher_that_is_killed(workplace: Workplace) -> None:
-    command = workplace.start("run", "cartpole-dqn", *ENDLESS)
+    command = workplace.start("run", "cartpole-dqn", *workplace.endless)
     run_dir = workplace.run_dir()
-    wait_for(lambda: (run_dir / "redis.address").exists(), "the address")
-    wait_for(lambda: len(workplace.status()["processes"]) == 5, "all five processes")
+    workplace.wait_for((run_dir / "redis.address").exists, "the address")
+    workplace.wait_for(lambda: len(workplace.status()["processes"]) == 5, "all five processes")
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
-    wait_for(lambda: workplace.processes() == [], "the end of all processes", 40.0)
+    workplace.wait_for(lambda: workplace.processes() == [], "the end of all processes", 40.0)
+
+
+SLOW_TO_CLOSE = """
+import time
+from surreal.agent import QAgent
+
+class Sleeper(QAgent):
+    def close(self):
+        time.sleep(600)
+"""
 
 
 def test_second_ctrl_c_ends_at_once(workplace: Workplace) -> None:
-    command = workplace.start("run", "cartpole-dqn", *ENDLESS)
+    (workplace.folder / "runs").mkdir()
+    (workplace.folder / "runs" / "sleepers.py").write_text(SLOW_TO_CLOSE)
+    (workplace.folder / "runs" / "slow.yaml").write_text(
+        "env: {id: CartPole-v1, num_envs: 2}\nagent: {class: sleepers.Sleeper, count: 1}\neval: {enabled: false}\n"
+    )
+    command = workplace.start("run", "runs/slow.yaml")
     run_dir = workplace.run_dir()
-    wait_for(lambda: (run_dir / "logs" / "eval.out").exists(), "the children")
+    workplace.wait_for((run_dir / "redis.address").exists, "the address")
+    workplace.wait_for(lambda: workplace.status()["env_steps"] > 0, "acting")
     command.interrupt()
+    workplace.wait_for(lambda: workplace.status()["stop_reason"], "the drain")
+    assert command.process.poll() is None
     command.interrupt()
-    wait_for(lambda: command.process.poll() is not None or command.interrupt(), "the end", 20.0)
-    assert command.wait() == 1
+    assert command.wait(20.0) == 1
     workplace.assert_nothing_is_left()

@@ -24,8 +24,10 @@ arrays = st.builds(
 )
 observations = st.recursive(
     arrays,
-    lambda inner: st.dictionaries(st.text(max_size=5), inner, min_size=1, max_size=3)
-    | st.lists(inner, min_size=1, max_size=3).map(tuple),
+    lambda inner: (
+        st.dictionaries(st.text(max_size=5), inner, min_size=1, max_size=3)
+        | st.lists(inner, min_size=1, max_size=3).map(tuple)
+    ),
     max_leaves=6,
 )
 

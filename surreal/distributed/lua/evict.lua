@@ -6,6 +6,7 @@
 --       4 env steps the limiter lets in, in total, or ''      5 life of that credit, ms
 --       6 bound of the stream, bytes                          7 samples drawn so far
 --       8 env steps to add if this shard was never counted up (after Redis was emptied)
+--       9 epoch in which the chunks to remove were stored: in another one, their names may be those of new chunks
 --       then for each block: entry id, own steps, accounted bytes
 -- Returns {status, epoch, env steps, live steps, live bytes, removed chunks, samples stored before}; status 'ok' or 'held'.
 --
@@ -22,15 +23,17 @@ else
 end
 
 local removed, steps, bytes = 0, 0, 0
-local arg = 9
-for key = 5, #KEYS do
-  redis.call('UNLINK', KEYS[key])
-  if redis.call('XDEL', KEYS[1], ARGV[arg]) == 1 then
-    removed = removed + 1
-    steps = steps + tonumber(ARGV[arg + 1])
-    bytes = bytes + tonumber(ARGV[arg + 2])
+if #KEYS > 4 and redis.call('HGET', KEYS[2], 'epoch') == ARGV[9] then
+  local arg = 10
+  for key = 5, #KEYS do
+    redis.call('UNLINK', KEYS[key])
+    if redis.call('XDEL', KEYS[1], ARGV[arg]) == 1 then
+      removed = removed + 1
+      steps = steps + tonumber(ARGV[arg + 1])
+      bytes = bytes + tonumber(ARGV[arg + 2])
+    end
+    arg = arg + 3
   end
-  arg = arg + 3
 end
 if removed > 0 then
   redis.call('HINCRBY', KEYS[2], 'live_steps', -steps)

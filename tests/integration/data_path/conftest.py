@@ -36,7 +36,8 @@ class Run:
         return self.senders[-1]
 
     def replay(self, **options: Any) -> UniformReplay:
-        options = {"batch_size": 8, "capacity": 100_000, "start_size": 1, "gamma": 0.5, "prefetch": 1, "seed": 1} | options
+        defaults = {"batch_size": 8, "capacity": 100_000, "start_size": 1, "gamma": 0.5, "prefetch": 1, "seed": 1}
+        options = defaults | options
         self.replays.append(UniformReplay(options.pop("client", self.client), **options))
         return self.replays[-1]
 

@@ -5,8 +5,10 @@ Every observation of a test holds a number of its own, so a transition in the re
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +35,9 @@ class NaiveReplay:
         self.n, self.gamma = n, gamma
         self.episodes: list[list[tuple[int, float, float, int, bool, int]]] = [[]]
 
-    def add(self, name: int, action: float, reward: float, next_name: int, *, terminated: bool, version: int = -1) -> None:
+    def add(
+        self, name: int, action: float, reward: float, next_name: int, *, terminated: bool, version: int = -1
+    ) -> None:
         self.episodes[-1].append((name, action, reward, next_name, terminated, version))
 
     def end(self) -> None:
@@ -107,19 +111,18 @@ class Walker:
         self.obs = make_obs(begin, is_dict=is_dict)
 
     def walk(self, sender: ExpSender, steps: int) -> None:
-        """Send that many steps; whoever follows must know that the last episode may be running."""
+        """Send that many steps. A step whose `send` fails to reach Redis is recorded all the same."""
         for _ in range(steps):
             action, reward = int(self.rng.integers(0, 5)), float(self.rng.integers(-3, 4))
             is_done, is_truncated = self.rng.random() < 0.15, self.rng.random() < 0.5
-            next_name = self.name + 1
-            new_obs = make_obs(next_name, is_dict=self.is_dict)
-            self.naive.add(self.name, action, reward, next_name, terminated=is_done and not is_truncated)
-            sender.send([self.obs, new_obs], action, reward, is_done, {"truncated": is_truncated})
-            self.name, self.obs = next_name, new_obs
+            obs, new_obs = self.obs, make_obs(self.name + 1, is_dict=self.is_dict)
+            self.naive.add(self.name, action, reward, self.name + 1, terminated=is_done and not is_truncated)
+            self.name, self.obs = self.name + 1, new_obs
             if is_done:
                 self.naive.end()
                 self.name += 1
                 self.obs = make_obs(self.name, is_dict=self.is_dict)
+            sender.send([obs, new_obs], action, reward, is_done, {"truncated": is_truncated})
 
 
 class Pool:
@@ -195,9 +198,57 @@ def pump_until(replay: UniformReplay, is_done: Callable[[], bool]) -> None:
             pass
 
 
+def tick(replay: UniformReplay) -> None:
+    """Let the owner talk to Redis now, not when it is due."""
+    replay.owner._last_tick_s = 0.0
+    replay.step(timeout_s=0)
+
+
 def wait_until(is_done: Callable[[], bool]) -> None:
     """Wait for another thread's doing."""
     deadline_s = time.monotonic() + DEADLINE_S
     while not is_done():
         assert time.monotonic() < deadline_s
         time.sleep(0.002)
+
+
+@contextmanager
+def in_thread(work: Any, *args: Any) -> Iterator[threading.Thread]:
+    """Run something beside the test; what it raises is raised here."""
+    errors: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            work(*args)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    yield thread
+    thread.join(20)
+    assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+def live(run: Any) -> tuple[int, int, int, int]:
+    """Entries, blocks, and the live counters of the run's stream."""
+    client, keys = run.client.redis, run.client.shard_keys()
+    blocks = sum(1 for _ in client.scan_iter(match=keys.block_prefix.replace("{", "[{]") + "*", count=1000))
+    steps, stored = client.hmget(keys.meta, "live_steps", "live_bytes")
+    return client.xlen(keys.stream), blocks, int(steps or 0), int(stored or 0)
+
+
+def assert_consistent(run: Any, replay: Any) -> None:
+    """The stream holds exactly the chunks that the replay holds."""
+    chunks = replay._chunks
+    expected = (len(chunks), len(chunks), sum(c.steps for c in chunks), sum(c.stored_bytes for c in chunks))
+    assert live(run) == expected
+    assert len(replay) == expected[2]
+
+
+def settle(replay: Any) -> None:
+    """Turn until what was evicted is gone from Redis too."""
+    while replay.owner._pending:
+        replay.step(timeout_s=0.001)

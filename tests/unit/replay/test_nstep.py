@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from surreal.replay.nstep import n_step
 
 
-def naive(
-    rewards: list[float], terminated: bool, first: int, n: int, gamma: float
-) -> tuple[float, float, int]:
+def naive(rewards: list[float], terminated: bool, first: int, n: int, gamma: float) -> tuple[float, float, int]:
     """Reward, discount and horizon of the step `first` of a segment that ends with these rewards."""
     total, horizon = 0.0, 0
     while horizon < n and first + horizon < len(rewards):

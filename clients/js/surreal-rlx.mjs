@@ -1,0 +1,360 @@
+/**
+ * RLX in JavaScript: an environment in a browser (or in Node) is driven by an agent elsewhere. No dependencies.
+ *
+ *     import { AgentProxy } from "./surreal-rlx.mjs";
+ *
+ *     const agent = new AgentProxy("ws://localhost:7001");
+ *     await agent.connect();
+ *     await agent.init();
+ *     let action = await agent.update(null, game.state());        // the first update of an episode has no reward
+ *     while (playing) {
+ *       const { reward, isOver } = game.step(action);
+ *       action = await agent.update(reward, game.state(), isOver);
+ *     }
+ *     agent.disconnect();
+ *
+ * The calls are those of the Python client. In Node: a global `WebSocket` is there from version 22 on, and in 20 with
+ * `--experimental-websocket`; or hand in another (`{ transport: webSocketTransport(WS) }`), or use plain TCP
+ * (`surreal-rlx-node.mjs`).
+ * @module
+ */
+
+import { RlxCodecError, decode, encode, toJson } from "./codec.mjs";
+
+export { Double, LIMITS, NDArray, RlxCodecError, RlxImage, decode, encode, toJson } from "./codec.mjs";
+
+/** Any failure of an agent. */
+export class AgentProxyError extends Error {
+  name = "AgentProxyError";
+}
+
+/** The server answered with an error, whose message this is; the connection stays open. */
+export class ReplyError extends AgentProxyError {
+  name = "ReplyError";
+}
+
+/** There is no connection, it was lost, or an answer did not come in time: connect again. */
+export class ConnectionLostError extends AgentProxyError {
+  name = "ConnectionLostError";
+}
+
+/**
+ * @typedef {object} Link an open connection
+ * @property {(data: Uint8Array | string) => void} send
+ * @property {() => void} close
+ */
+
+/**
+ * @callback Transport opens a connection to an address; rejects if that fails or `signal` is aborted
+ * @param {string} address
+ * @param {{ onMessage: (data: Uint8Array | string) => void, onClose: (reason: string) => void, signal: AbortSignal }} on
+ * @returns {Promise<Link>}
+ */
+
+/**
+ * @typedef {object} ConnectionOptions
+ * @property {"binary" | "json"} [form] how messages are written; "binary" is smaller, faster, and keeps dtypes and shapes
+ * @property {number} [timeoutMs] longest wait for one answer; default: a minute
+ * @property {number} [connectTimeoutMs] longest wait for one attempt to connect; default: ten seconds
+ * @property {string | null} [token] what the server was told to ask for
+ * @property {Transport} [transport] default: the global WebSocket
+ */
+
+/** Messages over a WebSocket. @param {typeof WebSocket} [Implementation] @returns {Transport} */
+export function webSocketTransport(Implementation = globalThis.WebSocket) {
+  return (address, { onMessage, onClose, signal }) =>
+    new Promise((resolve, reject) => {
+      if (Implementation === undefined) {
+        reject(new AgentProxyError("there is no global WebSocket here; hand one in: webSocketTransport(WebSocket)"));
+        return;
+      }
+      const socket = new Implementation(address.includes("://") ? address : `ws://${address}`);
+      socket.binaryType = "arraybuffer";
+      const abort = () => {
+        reject(new ConnectionLostError(`${address} did not answer in time`));
+        socket.close();
+      };
+      signal.addEventListener("abort", abort, { once: true });
+      socket.onopen = () => {
+        signal.removeEventListener("abort", abort);
+        resolve({ send: (data) => socket.send(data), close: () => socket.close() });
+      };
+      socket.onmessage = ({ data }) => onMessage(typeof data === "string" ? data : new Uint8Array(data));
+      socket.onclose = ({ code, reason }) => {
+        signal.removeEventListener("abort", abort);
+        const why = `closed with ${code}${reason ? `: ${reason}` : ""}`;
+        reject(new ConnectionLostError(`no connection to ${address}: ${why}`));
+        onClose(why);
+      };
+    });
+}
+
+/** One connection. In the JSON form it may carry several sessions: `new AgentProxy(connection)` for each. */
+export class Connection {
+  /** Requests that wait for their answers, first in, first out, by session. @type {Map<string, object[]>} */
+  #waiting = new Map();
+  /** @type {Link | null} */
+  #link = null;
+  /** @type {Promise<void> | null} */
+  #opening = null;
+  #sessions = 0;
+
+  /** @param {string} address @param {ConnectionOptions} [options] */
+  constructor(address, options = {}) {
+    const { form = "binary", timeoutMs = 60_000, connectTimeoutMs = 10_000, token = null, transport } = options;
+    if (form !== "binary" && form !== "json") throw new TypeError(`form is ${form}; it must be "binary" or "json"`);
+    Object.assign(this, { address, form, timeoutMs, connectTimeoutMs, token });
+    this.transport = transport ?? webSocketTransport();
+  }
+
+  get isOpen() {
+    return this.#link !== null;
+  }
+
+  /** A name for one more session on this connection. */
+  newSessionId() {
+    this.#sessions += 1;
+    return `s${this.#sessions}`;
+  }
+
+  /** Open it, unless it is open or opening. */
+  open() {
+    if (this.#link !== null) return Promise.resolve();
+    this.#opening ??= this.#open().finally(() => {
+      this.#opening = null;
+    });
+    return this.#opening;
+  }
+
+  async #open() {
+    const controller = new AbortController();
+    const timer = setTimeout(() => controller.abort(), this.connectTimeoutMs);
+    let link = null;
+    let isClosed = false;
+    try {
+      link = await this.transport(this.address, {
+        onMessage: (data) => this.#receive(data),
+        onClose: (reason) => {
+          isClosed = true;
+          if (link !== null && this.#link === link) this.#drop(`the connection to ${this.address} is lost: ${reason}`);
+        },
+        signal: controller.signal,
+      });
+    } finally {
+      clearTimeout(timer);
+    }
+    if (isClosed) throw new ConnectionLostError(`${this.address} closed the connection at once`);
+    this.#link = link;
+  }
+
+  /**
+   * Send a request; its answer is what the promise gives.
+   * @param {Record<string, unknown>} message
+   * @param {string} sid the session, in the JSON form
+   * @returns {Promise<Record<string, any>>}
+   */
+  request(message, sid) {
+    return new Promise((resolve, reject) => {
+      const queue = this.form === "json" ? sid : "";
+      this.post(message, sid);
+      const timer = setTimeout(
+        () => this.#drop(`${this.address} did not answer within ${this.timeoutMs} ms`),
+        this.timeoutMs,
+      );
+      const settle = (then) => (value) => {
+        clearTimeout(timer);
+        then(value);
+      };
+      if (!this.#waiting.has(queue)) this.#waiting.set(queue, []);
+      this.#waiting.get(queue).push({ resolve: settle(resolve), reject: settle(reject) });
+    });
+  }
+
+  /** Send a message that has no answer. */
+  post(message, sid) {
+    if (this.#link === null) throw new ConnectionLostError(`not connected to ${this.address}`);
+    try {
+      this.#link.send(this.form === "json" ? JSON.stringify({ sid, ...toJson(message) }) : encode(message));
+    } catch (error) {
+      if (error instanceof RlxCodecError) {
+        throw new AgentProxyError(`${message.command} cannot be sent: ${error.message}`, { cause: error });
+      }
+      throw new ConnectionLostError(`the connection to ${this.address} is lost: ${error.message}`, { cause: error });
+    }
+  }
+
+  close() {
+    this.#drop("disconnected");
+  }
+
+  #receive(data) {
+    let reply;
+    try {
+      reply = typeof data === "string" ? JSON.parse(data) : decode(data);
+    } catch (error) {
+      this.#drop(`${this.address} answers what is no RLX message: ${error.message}`);
+      return;
+    }
+    const queue = this.form === "json" ? reply.sid : "";
+    const request = this.#waiting.get(queue)?.shift();
+    if (this.#waiting.get(queue)?.length === 0) this.#waiting.delete(queue);
+    if (request !== undefined) request.resolve(reply);
+    else if (reply.response === "error") this.#drop(String(reply.message), ReplyError);
+  }
+
+  /** Close, and fail everything that waits. */
+  #drop(reason, Kind = ConnectionLostError) {
+    const link = this.#link;
+    this.#link = null;
+    link?.close();
+    const waiting = [...this.#waiting.values()].flat();
+    this.#waiting.clear();
+    for (const request of waiting) request.reject(new Kind(reason));
+  }
+}
+
+/** One session with a server: one environment, one agent. */
+export class AgentProxy {
+  #ownsConnection;
+
+  /**
+   * @param {string | Connection} address `ws://` or `wss://`; or a connection in the JSON form, shared with others
+   * @param {ConnectionOptions} [options] of a connection of its own
+   */
+  constructor(address, options = {}) {
+    this.#ownsConnection = !(address instanceof Connection);
+    /** @type {Connection} */
+    this.connection = this.#ownsConnection ? new Connection(address, options) : address;
+    if (!this.#ownsConnection && this.connection.form !== "json") {
+      throw new TypeError("only a connection in the JSON form carries several sessions");
+    }
+    this.sid = this.connection.newSessionId();
+    this.metrics = {
+      /** A number at x; null: at the global step of the run. @param {string} name @param {number} y */
+      scalar: (name, y, x = null) => this.updateMetrics([{ method: "scalar", name, y, x }]),
+      /** How the numbers y are distributed. @param {string} name @param {ArrayLike<number>} y */
+      histogram: (name, y, x = null) => this.updateMetrics([{ method: "histogram", name, y, x }]),
+    };
+  }
+
+  get isConnected() {
+    return this.connection.isOpen;
+  }
+
+  /** @param {number} [retry] attempts, with jittered waits between them @param {AbortSignal} [signal] ends the waiting */
+  async connect(retry = 6, signal) {
+    if (this.#ownsConnection) this.connection.close();
+    await retrying(retry, () => this.connection.open(), signal);
+  }
+
+  /** Begin a session; `exploit`: act as well as possible, and learn nothing. @returns {Promise<"ready">} */
+  async init(exploit = false) {
+    const token = this.connection.token === null ? {} : { token: this.connection.token };
+    return (await this.#exchange({ command: "init", exploit: Boolean(exploit), ...token })).response;
+  }
+
+  /**
+   * Tell the agent what its last action led to, and ask for the next one.
+   * @param {number | number[] | null} [reward] null in the first update of an episode
+   * @param {unknown} [state] an array, a typed array, an image, an object; null if the environment has no state
+   * @param {boolean} [terminal] the episode is over
+   * @param {boolean} [truncated] it is over because of a limit, though it could have gone on; implies `terminal`
+   * @returns {Promise<any>} the action; null when the episode is over
+   */
+  async update(reward = null, state = null, terminal = false, truncated = false) {
+    const message = { command: "update", reward, state, terminal: Boolean(terminal || truncated) };
+    if (truncated) message.truncated = true;
+    return (await this.#exchange(message)).data ?? null;
+  }
+
+  /** Give up the running episode. @returns {Promise<"done">} */
+  async reset() {
+    return (await this.#exchange({ command: "reset" })).response;
+  }
+
+  /** @param {{ method: "scalar" | "histogram", name: string, y: unknown, x: number | null }[]} records */
+  async updateMetrics(records) {
+    await this.#exchange({ command: "update_metrics", data: records });
+  }
+
+  /** End the session, and the connection unless it is shared. */
+  disconnect() {
+    if (this.#ownsConnection) this.connection.close();
+    else if (this.connection.isOpen) this.connection.post({ command: "disconnect" }, this.sid);
+  }
+
+  async #exchange(message) {
+    const reply = await this.connection.request(message, this.sid);
+    if (reply.response === "error") throw new ReplyError(String(reply.message ?? "the server gives no reason"));
+    if (reply.response === undefined) throw new AgentProxyError("the server answers without a `response`");
+    return reply;
+  }
+}
+
+/**
+ * Play episodes. A lost connection is made again, and the episode that it cut off is repeated; any other failure ends
+ * the run with it.
+ * @param {AgentProxy} agent
+ * @param {(number: number) => Promise<number | null>} episode plays one with `agent`, and gives its reward
+ * @param {{ maxEpisodes?: number, exploit?: boolean, attempts?: number, signal?: AbortSignal,
+ *   onEpisode?: (number: number, reward: number | null) => void,
+ *   onConnection?: (isConnected: boolean, error: Error | null) => void }} [options]
+ */
+export async function runEpisodes(agent, episode, options = {}) {
+  const { maxEpisodes = Infinity, exploit = false, attempts = 10, signal, onEpisode, onConnection } = options;
+  const begin = async () => {
+    await retrying(
+      attempts,
+      async () => {
+        await agent.connect(1);
+        await agent.init(exploit);
+      },
+      signal,
+    );
+    onConnection?.(true, null);
+  };
+  const record = (reward) =>
+    agent.updateMetrics(["episode_reward", "game_score"].map((name) => ({ method: "scalar", name, y: reward, x: null })));
+  try {
+    await begin();
+    for (let number = 0; number < maxEpisodes && !signal?.aborted; ) {
+      try {
+        const reward = await episode(number);
+        number += 1;
+        onEpisode?.(number - 1, reward);
+        // The end of an episode is where a server drops connections.
+        if (reward !== null) await record(reward).catch((error) => again(error, begin).then(() => record(reward)));
+      } catch (error) {
+        onConnection?.(false, error);
+        await again(error, begin);
+      }
+    }
+  } catch (error) {
+    if (!signal?.aborted) throw error;
+  } finally {
+    agent.disconnect();
+  }
+}
+
+async function again(error, begin) {
+  if (!(error instanceof ConnectionLostError)) throw error;
+  await begin();
+}
+
+async function retrying(attempts, action, signal) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await action();
+    } catch (error) {
+      if (!(error instanceof ConnectionLostError) || attempt >= attempts || signal?.aborted) throw error;
+      await pause(Math.min(8000, 500 * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2), signal);
+    }
+  }
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+  });
+}

@@ -1,0 +1,129 @@
+"""The process of `surreal rlx-client`: gymnasium environments that an RLX server's agent drives. No torch, no Redis.
+
+    surreal rlx-client CartPole-v1 --server localhost:7001 --envs 4
+
+It belongs to no run: all it knows of one is the server's address. The token comes from $SURREAL_RLX_TOKEN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import yaml
+
+from surreal.envs.make import make_env
+from surreal.main.lifeline import follow_parent
+from surreal.main.reports import print_error
+from surreal.rlx.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
+from surreal.rlx.training import TOKEN_VARIABLE
+from surreal.utils.logs import setup_logging
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run environments until their episodes are played or a signal comes; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    follow_parent()
+    setup_logging(arguments.log_level, "rlx-client")
+    options = DriverOptions(
+        server=arguments.server,
+        episodes=arguments.episodes,
+        exploit=arguments.exploit,
+        seed=arguments.seed,
+        attempts=arguments.attempts,
+        timeout_s=arguments.timeout,
+        token=os.environ.get(TOKEN_VARIABLE),
+        tls_ca=arguments.tls_ca,
+    )
+
+    def make() -> gymnasium.Env[Any, Any]:
+        return make_env(
+            arguments.env_id,
+            kwargs=dict(arguments.arg),
+            training=not arguments.exploit,
+            render_mode="human" if arguments.show else None,
+        )
+
+    try:
+        counts = run_envs([make] * arguments.envs, options, stop=stop, on_episode=_show if arguments.verbose else None)
+        _say(_summary(counts))
+        for failure in counts.failures[:1]:
+            raise failure
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print_error(error)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="surreal rlx-client",
+        description="Run gymnasium environments that the agent of an RLX server drives.",
+        epilog=f"A server that asks for a token finds it in ${TOKEN_VARIABLE}.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("env_id", metavar="ENV_ID", help="registered id, or module:id, which imports the module first")
+    add("--server", required=True, metavar="HOST:PORT", help="or rlx://, rlxs:// (TLS), ws://, wss://")
+    add("--envs", type=_positive, default=1, metavar="N", help="environments, each with a connection and a thread")
+    add("--exploit", action="store_true", help="act as well as the agent can, and learn nothing")
+    add("--episodes", type=_positive, metavar="N", help="how many in all; default: until stopped")
+    add("--seed", type=int, help="repeatable first episodes; default: new ones each time")
+    add("--arg", type=_setting, action="append", default=[], metavar="K=V", help="argument of the environment")
+    add("--show", action="store_true", help="open a window for each environment")
+    add("--timeout", type=float, default=60.0, metavar="S", help="longest wait for one answer, s")
+    add("--attempts", type=_positive, default=40, metavar="N", help="how often to try to connect before giving up")
+    add("--tls-ca", metavar="FILE", help="check the server's certificate against these; turns TLS on")
+    add("--verbose", "-v", action="store_true", help="print every episode")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="warning")
+    add("--debug", action="store_true", help="show tracebacks")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not >= 1")
+    return number
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    return key, yaml.safe_load(value)
+
+
+def _summary(counts: Counts) -> str:
+    ends = counts.episodes
+    if not ends:
+        return f"no whole episode in {counts.duration_s:.1f} s"
+    steps = sum(end.length for end in ends)
+    last = ends[-100:]
+    mean = sum(end.episode_return for end in last) / len(last)
+    rate = steps / max(counts.duration_s, 1e-9)
+    return f"{len(ends)} episodes, {steps} steps at {rate:.0f}/s, mean return of the last {len(last)}: {mean:g}"
+
+
+def _show(end: EpisodeEnd) -> None:
+    _say(f"env {end.env_index}: return {end.episode_return:g}, {end.length} steps")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

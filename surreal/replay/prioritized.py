@@ -1,0 +1,268 @@
+"""PrioritizedReplay: proportional prioritisation (Schaul et al. 2016, arXiv:1511.05952).
+
+Transition i is drawn with P(i) = p_i^alpha / sum_k p_k^alpha (eq. 1), stratified as in section 3.3; its priority is
+p_i = |TD error| + epsilon. Importance weights w_i = (N P(i))^-beta / max_j w_j correct the bias of that (section 3.4).
+The paper leaves open whether j goes over the batch or the whole memory. Here it is the batch: it needs no second tree,
+and scales an update only downwards too. N cancels: w_i = (P(i) / min_j P(j))^-beta.
+
+The weights are `batch.extras["weight"]` [B] float32, which the learner multiplies into the loss of each sample. Its TD
+errors come back by `update_priorities`, from its own thread, and wait in a bounded queue for the replay's thread.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.distributed.client import RedisClient
+from surreal.distributed.codec import Chunk
+from surreal.errors import ContractError
+from surreal.replay.base import Replay
+from surreal.replay.priority_file import SavedPriorities, read_priorities, write_priorities
+from surreal.replay.storage import Rows
+from surreal.replay.sum_tree import SumTree
+from surreal.types import Batch, SampleInfo
+
+#: Updates that may wait for the replay's thread; it takes them all before each batch, so there are seldom two.
+_MAX_PENDING = 256
+#: Priorities above this count as this, so that sums stay finite.
+_MAX_PRIORITY = 1e100
+#: Column by which agents send initial priorities (Ape-X, Horgan et al. 2018, arXiv:1803.00933).
+PRIORITY_COLUMN = "priority"
+
+
+class PrioritizedReplay(Replay):
+    """Draws what surprised the learner more often. New transitions get the agent's priority or the largest so far.
+
+    Args:
+        client: the replay server.
+        priority_exponent: alpha, 0 .. 1; 0 draws uniformly, raising it favours large errors more.
+        importance_exponent: beta at the start, 0 .. 1; 1 corrects the bias of the sampling fully, 0 not at all.
+        importance_exponent_end: beta at the end of the annealing, 0 .. 1.
+        importance_exponent_steps: batches drawn in the whole run (so: updates) until beta is at its end, >= 1; None
+            keeps it at `importance_exponent`. The count survives a restart.
+        priority_epsilon: added to |TD error|, > 0; raising it draws transitions without error more often.
+        options: as for `Replay`.
+
+    Raises:
+        ValueError: an argument is out of range, or the settings cannot work together.
+    """
+
+    wants_priorities = True
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        importance_exponent_end: float = 1.0,
+        importance_exponent_steps: int | None = 100_000,
+        priority_epsilon: float = 1e-6,
+        **options: Any,
+    ) -> None:
+        exponents = {
+            "priority_exponent": priority_exponent,
+            "importance_exponent": importance_exponent,
+            "importance_exponent_end": importance_exponent_end,
+        }
+        for name, value in exponents.items():
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} is {value}; it must be 0 .. 1")
+        if importance_exponent_steps is not None and importance_exponent_steps < 1:
+            raise ValueError(f"importance_exponent_steps is {importance_exponent_steps}; it must be >= 1")
+        if not 0.0 < priority_epsilon <= 1.0:
+            raise ValueError(f"priority_epsilon is {priority_epsilon}; it must be > 0 and <= 1")
+        super().__init__(client, **options)
+        self.priority_exponent = priority_exponent
+        self.priority_epsilon = priority_epsilon
+        self._betas = (importance_exponent, importance_exponent_end, importance_exponent_steps)
+        self._pending: deque[tuple[NDArray[np.int64], NDArray[np.float64]]] = deque()
+        # Of the tree and the list of chunks, so that priorities can be saved from another thread.
+        self._lock = threading.Lock()
+        self._tree: SumTree | None = None  # leaf (sequence number modulo capacity): p^alpha; 0 where nothing is alive
+        self._members: deque[tuple[str, range]] = deque()  # chunk id, its sequence numbers
+        self._max_leaf = 1.0
+        self._saved: SavedPriorities | None = None
+        self._late = self._refused = self._dropped = self._restored = 0
+
+    @property
+    def importance_exponent(self) -> float:
+        """Beta of the next batch."""
+        start, end, steps = self._betas
+        if steps is None:
+            return start
+        return start + (end - start) * min(self.num_samples / self.batch_size / steps, 1.0)
+
+    # -- from the learner's thread -----------------------------------------------------------------------------------
+
+    def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
+        """Queue the |TD error| [B] of a batch; never waits.
+
+        Raises:
+            ValueError: the shape is not the batch's.
+        """
+        if priorities.shape != sample_info.generation.shape:
+            expected = sample_info.generation.shape
+            raise ValueError(f"priorities have shape {priorities.shape}; those of this batch have {expected}")
+        if len(self._pending) >= _MAX_PENDING:
+            self._dropped += len(priorities)
+            return
+        self._pending.append((sample_info.generation, priorities.astype(np.float64)))
+
+    def save_priorities(self, path: str | os.PathLike[str]) -> int:
+        """Write all priorities to a file, whole or not at all, for `load_priorities`; any thread may.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            CheckpointError: it could not be written; an older file remains.
+        """
+        with self._lock:
+            members = list(self._members)
+            leaves = self._tree.leaves if self._tree is not None else np.empty(0)
+            max_leaf = self._max_leaf
+        chunks = {chunk_id: leaves[_places(owned, len(leaves))] for chunk_id, owned in members}
+        write_priorities(path, SavedPriorities(self.priority_exponent, max_leaf, chunks))
+        return sum(len(owned) for _, owned in members)
+
+    def load_priorities(self, path: str | os.PathLike[str]) -> int:
+        """Let chunks that a file knows have their priorities back when they come; before `start_threads`.
+
+        Returns:
+            Of how many transitions the file knows.
+
+        Raises:
+            CheckpointError: the file cannot be used, or is of another `priority_exponent`.
+        """
+        self._saved = read_priorities(path, exponent=self.priority_exponent)
+        return sum(len(leaves) for leaves in self._saved.chunks.values())
+
+    # -- hooks: on the replay's thread -------------------------------------------------------------------------------
+
+    def _insert(self, table: Chunk) -> range:
+        if "weight" in table.extras:
+            raise ContractError("agents send a column named 'weight', which is the importance weights' name")
+        before = self.alive
+        numbers = super()._insert(table)
+        leaves = self._initial_leaves(table, len(numbers))
+        with self._lock:
+            self._fit(before)
+            self._set(numbers, leaves)
+            self._members.append((table.chunk_id, numbers))
+        return numbers
+
+    def _evict(self) -> int:
+        number = super()._evict()
+        if number:
+            with self._lock:
+                gone = [self._members.popleft()[1] for _ in range(number)]
+                self._set(range(gone[0].start, gone[-1].stop), 0.0)
+        return number
+
+    def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        self._apply_updates()
+        if self._tree is None:
+            raise ValueError("nothing was inserted yet")
+        leaves, values = self._tree.sample(batch_size, self.rng)
+        oldest = self.alive.start
+        numbers = oldest + (leaves - oldest) % self._tree.capacity
+        return numbers, values / self._tree.total
+
+    def aggregate_batch(self, rows: Rows) -> Batch:
+        info = rows.sample_info
+        weight = (info.probability / info.probability.min()) ** -self.importance_exponent
+        rows.extras["weight"] = weight.astype(np.float32)
+        total = self._tree.total if self._tree is not None else 0.0
+        priority = self._to_priority(info.probability * total)
+        age = self.alive.stop - 1 - info.generation
+        return super().aggregate_batch(rows._replace(sample_info=info._replace(priority=priority, age_steps=age)))
+
+    def metrics(self) -> dict[str, float]:
+        tree = self._tree
+        return super().metrics() | {
+            "replay/importance_exponent": self.importance_exponent,
+            "replay/priority_sum": tree.total if tree is not None else 0.0,
+            "replay/priority_max": float(self._to_priority(np.array(self._max_leaf))),
+            "replay/late_priorities": self._late,
+            "replay/refused_priorities": self._refused,
+            "replay/dropped_priorities": self._dropped,
+            "replay/restored_priorities": self._restored,
+        }
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _initial_leaves(self, table: Chunk, number: int) -> NDArray[np.float64]:
+        saved = self._saved.chunks.pop(table.chunk_id, None) if self._saved is not None else None
+        if saved is not None and self._saved is not None and len(saved) == number:
+            self._restored += number
+            self._max_leaf = max(self._max_leaf, self._saved.max_leaf)
+            return saved
+        sent = table.extras.get(PRIORITY_COLUMN)
+        if sent is None:
+            return np.full(number, self._max_leaf)
+        if sent.ndim != 1:
+            raise ContractError(
+                f"the column {PRIORITY_COLUMN!r} has shape {sent.shape[1:]} a step; it must be a number"
+            )
+        leaves, is_usable = self._to_leaves(sent[table.own].astype(np.float64))
+        self._note_max(leaves[is_usable])
+        return np.where(is_usable, leaves, self._max_leaf)
+
+    def _apply_updates(self) -> None:
+        if not self._pending:
+            return
+        updates = [self._pending.popleft() for _ in range(len(self._pending))]
+        numbers, errors = (np.concatenate(parts) for parts in zip(*updates, strict=True))
+        alive = self.alive
+        is_alive = (numbers >= alive.start) & (numbers < alive.stop)
+        leaves, is_usable = self._to_leaves(errors)
+        is_taken = is_alive & is_usable
+        if not is_taken.all():
+            self._late += len(is_alive) - int(np.count_nonzero(is_alive))
+            numbers, leaves = numbers[is_taken], leaves[is_taken]
+        if self._tree is not None:
+            with self._lock:
+                self._tree.set(numbers % self._tree.capacity, leaves)
+        self._note_max(leaves)
+
+    def _to_leaves(self, errors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Leaves of these |TD errors|, and which of them make sense: no NaN, nothing infinite or negative."""
+        is_usable = (errors >= 0.0) & (errors < np.inf)
+        if not is_usable.all():
+            self._refused += len(errors) - int(np.count_nonzero(is_usable))
+            errors = np.where(is_usable, errors, 0.0)
+        leaves = np.minimum(errors + self.priority_epsilon, _MAX_PRIORITY) ** self.priority_exponent
+        return leaves, is_usable
+
+    def _note_max(self, leaves: NDArray[np.float64]) -> None:
+        if len(leaves):
+            self._max_leaf = max(self._max_leaf, float(leaves.max()))
+
+    def _to_priority(self, leaves: NDArray[np.float64]) -> NDArray[np.float64]:
+        alpha = self.priority_exponent
+        return leaves ** (1.0 / alpha) if alpha else np.ones_like(leaves)
+
+    def _set(self, numbers: range, leaves: NDArray[np.float64] | float) -> None:
+        if self._tree is not None:
+            self._tree.set(_places(numbers, self._tree.capacity), leaves)
+
+    def _fit(self, before: range) -> None:
+        """Let the tree have a leaf for each place of the store, which may have grown while it held `before`."""
+        size = self.store.transitions.size if self.store is not None else 1
+        if self._tree is None:
+            self._tree = SumTree(size)
+        elif self._tree.capacity != size:
+            leaves = self._tree.leaves[_places(before, self._tree.capacity)]
+            self._tree = SumTree(size)
+            self._set(before, leaves)
+
+
+def _places(numbers: range, size: int) -> NDArray[np.int64]:
+    return np.arange(numbers.start, numbers.stop) % size

@@ -1,0 +1,155 @@
+"""SumTree: draws leaves in proportion to their values (Schaul et al. 2016 appendix B.2.1, arXiv:1511.05952).
+
+`PrioritizedReplay` keeps one. Each call works on a whole batch in NumPy, one pass a level, so what counts is the number
+of levels: a node has 16 children, and the levels end where one cumulative sum is cheaper than another level. Sums are
+always computed anew from the children and never corrected by differences, so no rounding error can build up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SHIFT = 4
+_FAN_OUT = 1 << _SHIFT
+#: Nodes of the top level at most: it is searched through one cumulative sum.
+_TOP_SIZE = 8192
+#: Largest value of a leaf: sums of 10^9 of these are finite.
+MAX_VALUE = 1e290
+
+#: `children @ _PREFIX` gives [0, c0, c0 + c1, ...]: for blocks this small a product is faster than `cumsum`, by far.
+_PREFIX = np.concatenate([np.zeros((_FAN_OUT, 1)), np.triu(np.ones((_FAN_OUT, _FAN_OUT)))], axis=1)
+_ONES = np.ones(_FAN_OUT)
+
+
+class SumTree:
+    """Float64 values >= 0 of a fixed number of leaves, all zero at first. One thread at a time uses it.
+
+    Args:
+        capacity: number of leaves, >= 1; any number, it need not be a power of two.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity is {capacity}; it must be >= 1")
+        self.capacity = capacity
+        self._levels: list[NDArray[np.float64]] = []  # from the leaves to the top; blocks [n, 16], but for the top
+        size = capacity
+        while size > _TOP_SIZE:
+            blocks = -(-size // _FAN_OUT)
+            self._levels.append(np.zeros((blocks, _FAN_OUT)))
+            size = blocks
+        self._levels.append(np.zeros(size))
+        self._leaves = self._levels[0].reshape(-1)
+        self._cumulative: NDArray[np.float64] | None = None  # of the top; None when it has changed
+
+    @property
+    def total(self) -> float:
+        """Sum of all leaves."""
+        return float(self._top_sums()[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated."""
+        return sum(level.nbytes for level in self._levels)
+
+    @property
+    def leaves(self) -> NDArray[np.float64]:
+        """A copy of all leaves, [capacity]."""
+        return self._leaves[: self.capacity].copy()
+
+    def set(self, indices: NDArray[np.int64], values: NDArray[np.float64] | float) -> None:
+        """Change leaves, and the sums above them; where an index is there twice, its last value stays.
+
+        Args:
+            indices: [n] int64, 0 <= index < capacity.
+            values: [n] or one for all, 0 <= value <= `MAX_VALUE`.
+
+        Raises:
+            ValueError: an index or a value is out of range; nothing has changed.
+        """
+        if not len(indices):
+            return
+        self._check_indices(indices)
+        low, high = (values, values) if isinstance(values, float | int) else (values.min(), values.max())
+        if not (low >= 0.0 and high <= MAX_VALUE):  # so that NaN is refused
+            raise ValueError(f"a leaf cannot be {high if low >= 0.0 else low}; it must be 0 .. {MAX_VALUE:g}")
+        self._leaves[indices] = values
+        nodes = indices
+        for children, parents in zip(self._levels, self._levels[1:], strict=False):
+            sums = parents.reshape(-1)
+            if len(nodes) >= len(children):
+                sums[: len(children)] = children @ _ONES
+                nodes = np.arange(len(children))
+            else:
+                nodes = nodes >> _SHIFT
+                sums[nodes] = children.take(nodes, axis=0) @ _ONES
+        self._cumulative = None
+
+    def sample(self, number: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Draw leaves, stratified: one from each of `number` equal parts of the total (section 3.3 of the paper).
+
+        Returns:
+            `(indices, values)`, [number] each, by rising index; no value is zero.
+
+        Raises:
+            ValueError: all leaves are zero.
+        """
+        return self.find((rng.random(number) + np.arange(number)) * (self.total / number))
+
+    def find(self, prefix_sums: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Find the leaf that each prefix sum falls into: the first whose sum with all leaves before it is larger.
+
+        Args:
+            prefix_sums: [n] float64, 0 .. total; what rounding lifts to the total counts as just below it.
+
+        Returns:
+            `(indices, values)`, [n] each; no value is zero.
+
+        Raises:
+            ValueError: all leaves are zero.
+        """
+        if not self.total > 0.0:
+            raise ValueError("all leaves are zero, so none can be drawn")
+        indices, values = self._descend(prefix_sums, is_exact=False)
+        if len(values) and not values.min() > 0.0:
+            # A product may add up neighbouring prefixes in different orders, and so make a gap where a leaf is zero.
+            indices, values = self._descend(prefix_sums, is_exact=True)
+        return indices, values
+
+    def _descend(
+        self, prefix_sums: NDArray[np.float64], *, is_exact: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Go down from the top; `is_exact` adds in order, so a child that is zero has the prefix of the one before."""
+        sums, top = self._top_sums(), self._levels[-1]
+        rest = np.minimum(prefix_sums, np.nextafter(sums[-1], 0.0))
+        np.maximum(rest, 0.0, out=rest)
+        nodes = sums.searchsorted(rest, side="right")
+        values = top.take(nodes)
+        rest -= sums.take(nodes) - values
+        begins = np.arange(0, len(rest) * (_FAN_OUT + 1), _FAN_OUT + 1)
+        for children in self._levels[-2::-1]:
+            block = children.take(nodes, axis=0)
+            if is_exact:
+                prefix = np.zeros((len(block), _FAN_OUT + 1))
+                block.cumsum(axis=1, out=prefix[:, 1:])
+            else:
+                prefix = block @ _PREFIX
+            # Rounding may have left a little too much, or too little, for this node.
+            np.maximum(rest, 0.0, out=rest)
+            np.minimum(rest, np.nextafter(prefix[:, -1], 0.0), out=rest)
+            child = (prefix[:, 1:] > rest[:, None]).argmax(axis=1)
+            rest -= prefix.reshape(-1).take(begins + child)
+            nodes = (nodes << _SHIFT) + child
+            values = children.reshape(-1).take(nodes)
+        return nodes, values
+
+    def _top_sums(self) -> NDArray[np.float64]:
+        if self._cumulative is None:
+            self._cumulative = self._levels[-1].cumsum()
+        return self._cumulative
+
+    def _check_indices(self, indices: NDArray[np.int64]) -> None:
+        # As unsigned numbers, negative ones are huge.
+        if len(indices) and indices.view(np.uint64).max() >= self.capacity:
+            raise ValueError(f"a leaf's index is outside of 0 .. {self.capacity - 1}")

@@ -1,0 +1,102 @@
+"""Decides whether one more session fits into this machine's memory.
+
+The memory a session needs is what the process and its descendants have grown by since the start, for each session that
+was open when most was used. It must be available without swapping, in the machine and in the container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+_CGROUP = Path("/sys/fs/cgroup")
+#: How old a measurement may be, s: one takes a millisecond.
+_MEASURE_INTERVAL_S = 0.5
+
+
+class Admission:
+    """Admits sessions while there is room for them.
+
+    Args:
+        max_sessions: sessions open at the same time, >= 1; None: only memory counts.
+        reserve_bytes: memory to be left free; raising it stops earlier.
+        read_used: gives the bytes that this process and its descendants use.
+        read_available: gives the bytes that can be had without swapping.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        max_sessions: int | None = None,
+        reserve_bytes: int = 64 << 20,
+        *,
+        read_used: Callable[[], int] | None = None,
+        read_available: Callable[[], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if max_sessions is not None and max_sessions < 1:
+            raise ValueError(f"max_sessions is {max_sessions}; it must be >= 1")
+        self._max_sessions = max_sessions
+        self._reserve = reserve_bytes
+        self._read_used = read_used or used_bytes
+        self._read_available = read_available or available_bytes
+        self._clock = clock
+        self._base = self._read_used()
+        self._need = 0.0  # bytes of one session
+        self._available = self._read_available()
+        self._measured_s = clock()
+        self._admitted = 0  # since the measurement: their memory is not in it
+
+    @property
+    def session_bytes(self) -> float:
+        """Memory that one session is thought to need."""
+        return self._need
+
+    def admits(self, open_sessions: int) -> bool:
+        """Whether one more session may be opened beside so many; if so, it is counted as opened."""
+        if self._max_sessions is not None and open_sessions >= self._max_sessions:
+            return False
+        self._measure(open_sessions)
+        if self._available - self._reserve < self._need * (self._admitted + 1):
+            return False
+        self._admitted += 1
+        return True
+
+    def _measure(self, open_sessions: int) -> None:
+        now = self._clock()
+        if now - self._measured_s < _MEASURE_INTERVAL_S:
+            return
+        self._measured_s = now
+        self._available = self._read_available()
+        self._admitted = 0
+        if open_sessions:
+            self._need = max(self._need, (self._read_used() - self._base) / open_sessions)
+
+
+def used_bytes() -> int:
+    """Resident bytes of this process and its descendants."""
+    me = psutil.Process()
+    total: int = me.memory_info().rss
+    for child in me.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            total += child.memory_info().rss
+    return total
+
+
+def available_bytes() -> int:
+    """Bytes that can be had without swapping: of the machine, and of the control group this process is in."""
+    available = int(psutil.virtual_memory().available)
+    try:
+        limit = (_CGROUP / "memory.max").read_text().strip()
+        if limit == "max":
+            return available
+        used = int((_CGROUP / "memory.current").read_text())
+        stat = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+        # The cache of files counts as used, but gives way.
+        return min(available, int(limit) - used + int(stat.get("inactive_file", 0)))
+    except (OSError, ValueError):
+        return available

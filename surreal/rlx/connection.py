@@ -1,0 +1,89 @@
+"""What TCP and WebSocket connections have in common: time, flow control, and the order of replies."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from surreal.rlx.hub import Hub
+
+#: Requests that may wait behind one that waits for an action; beyond it, nothing more is read.
+MAX_BACKLOG = 64
+
+
+class BaseConnection(asyncio.Protocol):
+    """One admitted connection.
+
+    Args:
+        hub: of the server.
+        transport: of the connection.
+
+    Attributes:
+        opened_s, heard_s, has_spoken: see `surreal.rlx.hub.Connection`.
+    """
+
+    def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
+        self.hub = hub
+        self.transport = transport
+        self.opened_s = self.heard_s = time.monotonic()
+        self.has_spoken = False
+        self._is_reading = True
+        self._is_write_blocked = False
+        self._is_closing = False
+
+    @property
+    def is_busy(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def num_sessions(self) -> int:
+        raise NotImplementedError
+
+    def end_sessions(self) -> None:
+        """Close all sessions of this connection."""
+        raise NotImplementedError
+
+    def hear(self) -> None:
+        """Note that a whole request came."""
+        self.heard_s = time.monotonic()
+        self.has_spoken = True
+
+    def close(self) -> None:
+        """Close after what is on its way out; nothing that comes in counts any more."""
+        self._is_closing = True
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once: a peer that does not read would keep `close` waiting."""
+        self._is_closing = True
+        self.transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_closing = True
+        self.hub.connections.discard(self)
+        self.end_sessions()
+
+    def pause_writing(self) -> None:
+        # A peer that does not read its replies gets no more of them.
+        self._is_write_blocked = True
+        self.adjust_reading()
+
+    def resume_writing(self) -> None:
+        self._is_write_blocked = False
+        self.adjust_reading()
+
+    def backlog_size(self) -> int:
+        """How many requests wait behind one."""
+        raise NotImplementedError
+
+    def adjust_reading(self) -> None:
+        """Read as long as the peer reads too, and does not run too far ahead."""
+        should_read = not self._is_write_blocked and self.backlog_size() < MAX_BACKLOG
+        if should_read != self._is_reading and not self.transport.is_closing():
+            self._is_reading = should_read
+            if should_read:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+

@@ -1,0 +1,47 @@
+"""What the server's thread tells the pool about its sessions, in the order in which it happened.
+
+A slot is the number of a session in the pool. Events of one slot are never reordered, and a slot is given to another
+session only after the pool has released it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class LiveEvent:
+    """A session waits for an action."""
+
+    slot: int
+    session: Any  #: handed back with the action
+    state: Any  #: leaves as `StateReader.read` gives them; without an observation space, the state as it came
+    reward: float  #: of the action before; 0 at the beginning of an episode
+    is_first: bool
+    is_exploiting: bool
+
+
+@dataclass(slots=True)
+class LastEvent:
+    """An episode ended in a final state."""
+
+    slot: int
+    state: Any
+    reward: float
+    is_terminated: bool  #: else truncated
+    is_exploiting: bool
+    episode_return: float  #: nan if it is not to be counted
+    episode_length: int
+
+
+@dataclass(slots=True)
+class CutEvent:
+    """An episode was given up, or a session is gone."""
+
+    slot: int
+    has_episode: bool  #: whether there is an episode to be cut
+    is_gone: bool  #: whether the slot is to be released
+
+
+Event = LiveEvent | LastEvent | CutEvent

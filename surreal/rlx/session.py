@@ -1,0 +1,245 @@
+"""`Session`: one client's side of the conversation with an agent. Runs on the server's thread; does no I/O.
+
+    connection --handle(request)--> session --event--> pool ... pool --answer(action)--> session --> connection
+
+A request is answered at once, or, if it is an `update` in the middle of an episode, when the agent has acted. Until
+then the connection keeps further requests back, so replies go out in order.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surreal.rlx.errors import RlxRequestError, brief
+from surreal.rlx.events import CutEvent, LastEvent, LiveEvent
+
+if TYPE_CHECKING:
+    from surreal.rlx.hub import Hub
+
+Reply = Mapping[str, Any]
+
+READY: Reply = {"response": "ready"}
+DONE: Reply = {"response": "done"}
+#: The answer to the end of an episode.
+NO_ACTION: Reply = {"response": "action", "data": None}
+
+_MAX_NAME_CHARS = 200
+
+
+def error_reply(error: Exception) -> Reply:
+    """Say what went wrong."""
+    return {"response": "error", "message": str(error)}
+
+
+class Session:
+    """One environment elsewhere.
+
+    Args:
+        hub: of the server.
+        on_action: called with the action that an `update` waited for.
+
+    Attributes:
+        is_waiting: whether the agent is to act.
+        has_ended: set when an episode ended; whoever acts on it clears it.
+        is_refused: whether the token was wrong: the connection is to be closed.
+        is_authorized: whether `init` brought the token, if one is asked for.
+    """
+
+    __slots__ = (
+        "_hub", "_in_episode", "_is_exploiting", "_is_ready", "_length", "_on_action", "_return", "_slot",
+        "has_ended", "is_authorized", "is_closed", "is_refused", "is_waiting",
+    )  # fmt: skip
+
+    def __init__(self, hub: Hub, on_action: Callable[[Session, Any], None]) -> None:
+        self._hub = hub
+        self._on_action = on_action
+        self._slot = -1
+        self._is_ready = self._is_exploiting = self._in_episode = False
+        self._return, self._length = 0.0, 0
+        self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
+        self.is_authorized = hub.settings.token is None
+
+    @property
+    def is_between_episodes(self) -> bool:
+        return not self._in_episode
+
+    def handle(self, request: Mapping[str, Any]) -> Reply | None:
+        """Answer a request; None: the answer comes with the action."""
+        hub = self._hub
+        hub.requests += 1
+        command = request.get("command")
+        try:
+            if command == "update":
+                return self._update(request)
+            handler = _HANDLERS.get(command) if isinstance(command, str) else None
+            if handler is None:
+                raise RlxRequestError(f"command {brief(command)} is not one of update, {', '.join(_HANDLERS)}")
+            return handler(self, request)
+        except RlxRequestError as error:
+            hub.errors += 1
+            return error_reply(error)
+
+    def answer(self, action: Any) -> None:
+        """Take the action; the connection sends it."""
+        if not self.is_closed:
+            self.is_waiting = False
+            self._on_action(self, action)
+
+    def close(self) -> None:
+        """End it where it stands: what the episode lacks is not made up."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._slot >= 0:
+            self._hub.put(CutEvent(self._slot, self._in_episode, is_gone=True))
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _init(self, request: Mapping[str, Any]) -> Reply:
+        self._authorize(request)
+        exploits = _flag(request, "exploit")
+        self._cut()
+        if self._slot < 0:
+            self._slot = self._hub.take_slot()
+        self._is_exploiting = exploits or self._hub.settings.is_exploiting
+        self._is_ready = True
+        return READY
+
+    def _reset(self, _: Mapping[str, Any]) -> Reply:
+        self._require_ready()
+        self._cut()
+        return DONE
+
+    def _update(self, request: Mapping[str, Any]) -> Reply | None:
+        self._require_ready()
+        terminal, truncated = _flag(request, "terminal"), _flag(request, "truncated")
+        if terminal or truncated:
+            return self._end(request, is_terminated=not truncated)
+        hub = self._hub
+        state = self._read_state(request.get("state"))
+        is_first, reward = not self._in_episode, 0.0
+        if is_first:
+            self._in_episode = True
+            self._return, self._length = 0.0, 0
+        else:
+            reward = self._read_reward(request.get("reward"))
+            self._return += reward
+            self._length += 1
+        self.is_waiting = True
+        hub.put(LiveEvent(self._slot, self, state, reward, is_first, self._is_exploiting))
+        return None
+
+    def _end(self, request: Mapping[str, Any], *, is_terminated: bool) -> Reply:
+        if self._in_episode:
+            reward = self._read_reward(request.get("reward"))
+            state, reader = request.get("state"), self._hub.pool.reader
+            # Nobody bootstraps from a terminal state, so it may be left out.
+            is_missing = is_terminated and reader is not None and state is None
+            final = reader.nothing() if is_missing and reader is not None else self._read_state(state)
+            self._in_episode = False
+            self._hub.put(
+                LastEvent(
+                    self._slot, final, reward, is_terminated, self._is_exploiting,
+                    self._return + reward, self._length + 1,
+                )
+            )  # fmt: skip
+        self.has_ended = True
+        return NO_ACTION
+
+    def _update_metrics(self, request: Mapping[str, Any]) -> Reply:
+        self._require_authorized()
+        data = request.get("data")
+        records = [request] if data is None else data if isinstance(data, list) else [data]
+        for record in records:
+            self._take_metric(record)
+        return DONE
+
+    # -- parts of requests -------------------------------------------------------------------------------------------
+
+    def _authorize(self, request: Mapping[str, Any]) -> None:
+        token = self._hub.settings.token
+        if token is None or self.is_authorized:
+            return
+        given = request.get("token")
+        if not isinstance(given, str) or not hmac.compare_digest(given.encode(errors="replace"), token.encode()):
+            self.is_refused = True
+            raise RlxRequestError("the token is missing or wrong")
+        self.is_authorized = True
+
+    def _require_authorized(self) -> None:
+        if not self.is_authorized:
+            self.is_refused = True
+            raise RlxRequestError("init with the token comes first")
+
+    def _require_ready(self) -> None:
+        if not self._is_ready:
+            self._require_authorized()
+            raise RlxRequestError("init comes first")
+
+    def _cut(self) -> None:
+        if self._in_episode:
+            self._in_episode = False
+            self.has_ended = True
+            self._hub.put(CutEvent(self._slot, has_episode=True, is_gone=False))
+
+    def _read_state(self, state: Any) -> Any:
+        reader = self._hub.pool.reader
+        return state if reader is None else reader.read(state)
+
+    def _read_reward(self, reward: Any) -> float:
+        if reward is None:
+            if self._is_exploiting:
+                return 0.0
+            raise RlxRequestError("the reward is None in the middle of an episode; send a number, or reset first")
+        return self._hub.settings.rewards.read(reward)
+
+    def _take_metric(self, record: Any) -> None:
+        if not isinstance(record, dict):
+            raise RlxRequestError(f"a metric must be a dict with method, name, y and x, got {type(record).__name__}")
+        method, name, x = record.get("method", "scalar"), record.get("name"), record.get("x")
+        if method not in ("scalar", "histogram"):
+            raise RlxRequestError(f"the method of a metric must be scalar or histogram, got {brief(method)}")
+        if not isinstance(name, str) or not 1 <= len(name) <= _MAX_NAME_CHARS:
+            raise RlxRequestError(f"the name of a metric must be 1 to {_MAX_NAME_CHARS} characters")
+        if isinstance(x, float) and x.is_integer():
+            x = int(x)
+        if x is not None and (type(x) is not int or x < 0):
+            raise RlxRequestError(f"x of metric {name} must be None or an int >= 0, got {brief(x)}")
+        value = _numbers(record.get("y"), name)
+        if method == "scalar" and value.size != 1:
+            raise RlxRequestError(f"y of scalar {name} must be one number, got {value.size}")
+        if self._hub.settings.on_metric is not None:
+            try:
+                self._hub.settings.on_metric(method, name, value.item() if method == "scalar" else value, x)
+            except ValueError as error:
+                raise RlxRequestError(f"metric {name}: {error}") from error
+
+
+_HANDLERS: dict[str, Callable[[Session, Mapping[str, Any]], Reply]] = {
+    "init": Session._init,
+    "reset": Session._reset,
+    "update_metrics": Session._update_metrics,
+}
+
+
+def _flag(request: Mapping[str, Any], name: str) -> bool:
+    value = request.get(name)
+    if value is None or value is False:
+        return False
+    if value is True or (type(value) is int and value in (0, 1)):
+        return bool(value)
+    raise RlxRequestError(f"{name} must be true or false, got {brief(value)}")
+
+
+def _numbers(value: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf" or not array.size:
+        raise RlxRequestError(f"y of metric {name} must be a number or a list of numbers")
+    return array

@@ -1,0 +1,90 @@
+"""A user's own Agent, Learner, Replay and Model, in a file beside the YAML that names them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Workplace
+
+PARTS = '''
+import numpy as np
+import torch
+from torch import nn
+
+from surreal.agent import Agent
+from surreal.learner import Learner
+from surreal.model import Model
+from surreal.replay import Replay
+
+
+class Net(Model):
+    def __init__(self, action_space, width=16):
+        super().__init__()
+        self.q = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, int(action_space.n)))
+
+    def forward(self, obs):
+        return self.q(obs)
+
+
+class Softmax(Agent):
+    def __init__(self, model, rng, temperature=1.0):
+        super().__init__(model)
+        self.rng, self.temperature = rng, temperature
+
+    def _act(self, obs, explore):
+        q = self.model(obs).numpy()
+        noise = self.rng.gumbel(size=q.shape) * self.temperature
+        return np.where(explore[:, None], q + noise, q).argmax(1)
+
+
+class Newest(Replay):
+    """Draws from the newest half only."""
+
+    def _sample(self, batch_size):
+        alive = self.alive
+        return self.rng.integers(alive.start + len(alive) // 2, alive.stop, batch_size)
+
+
+class Sarsa(Learner):
+    def __init__(self, model, replay, learning_rate=1e-3):
+        super().__init__(model, replay)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
+
+    def learn(self, i, batch):
+        q = self.model(batch.obs).gather(1, batch.action[:, None]).squeeze(1)
+        with torch.no_grad():
+            target = batch.reward + batch.discount * self.model(batch.next_obs).max(1).values
+        loss = (target - q).square().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return {"my_loss": loss.detach()}
+'''
+
+YAML = """
+name: mine
+env: {id: CartPole-v1, num_envs: 4}
+model: {class: my_parts.Net, args: {width: 24}}
+agent: {class: my_parts.Softmax, count: 1, args: {temperature: 0.5}}
+learner: {class: my_parts.Sarsa, args: {learning_rate: 1.0e-4}, batch_size: 32}
+replay: {class: my_parts.Newest, capacity: 5000, start_size: 200, samples_per_insert: 4}
+eval: {episodes: 2, interval_s: 0.5}
+run: {max_env_steps: 3000}
+"""
+
+
+def test_users_own_classes_train(workplace: Workplace) -> None:
+    (workplace.folder / "runs").mkdir()
+    (workplace.folder / "runs" / "my_parts.py").write_text(PARTS)
+    (workplace.folder / "runs" / "mine.yaml").write_text(YAML)
+    code, output = workplace.run("run", "runs/mine.yaml")
+    assert code == 0, output
+    run_dir = workplace.run_dir()
+    result = json.loads((run_dir / "result.json").read_text())
+    assert result["updates"] > 100
+    assert "learner/my_loss" in (run_dir / "metrics.jsonl").read_text()
+    code, output = workplace.run("play", str(run_dir / "eval" / "best.safetensors"), "--episodes", "1")
+    assert code == 0, output
+    workplace.assert_nothing_is_left()

@@ -1,0 +1,106 @@
+"""What a run says about itself in Redis: claimed once, compared by all, refused when it is another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from surreal.config import load_config
+from surreal.distributed.client import RedisClient
+from surreal.distributed.processes import Heartbeat
+from surreal.errors import ConfigError, ContractError
+from surreal.main import registry
+
+
+@pytest.fixture
+def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
+    with RedisClient(redis_server.address, run=run_id) as client:
+        yield client
+        client.delete_run()
+
+
+def join(client: RedisClient) -> None:
+    """Let a process of the run be alive."""
+    now = client.server_time_s()
+    beat = Heartbeat("agent-0-x", "agent", "agent-0", 1, "host", now, now)
+    client.redis.hset(client.run_keys.processes, beat.id, beat.encode())  # type: ignore[arg-type]
+
+
+def test_first_process_registers_and_others_learn_all_but_addresses(client: RedisClient) -> None:
+    config = load_config("cartpole-dqn", ["redis.address=redis://:secret@host:1", "learner.batch_size=32"])
+    registry.register(client, config)
+    stored = registry.stored_config(client, ["agent.count=7"])
+    assert (stored.learner.batch_size, stored.agent.count, stored.redis.address) == (32, 7, None)
+    assert b"secret" not in bytes(client.redis.get(client.run_keys.config))  # type: ignore[arg-type]
+    assert [entry.title for entry in registry.list_runs(client) if entry.run == client.run] == ["cartpole-dqn"]
+
+
+def test_unknown_run_and_wrong_override_are_config_errors(client: RedisClient) -> None:
+    with pytest.raises(ConfigError, match="knows no run"):
+        registry.stored_config(client)
+    registry.register(client, load_config("cartpole-dqn"))
+    with pytest.raises(ConfigError, match=r"learner\.batch_sise"):
+        registry.stored_config(client, ["learner.batch_sise=3"])
+
+
+def test_what_is_not_shared_may_differ(client: RedisClient) -> None:
+    registry.register(client, load_config("cartpole-dqn"))
+    join(client)
+    registry.register(client, load_config("cartpole-dqn", ["env.num_envs=2", "learner.batch_size=32"]))
+
+
+def test_other_configuration_is_refused_while_a_process_is_alive(client: RedisClient) -> None:
+    registry.register(client, load_config("cartpole-dqn"))
+    join(client)
+    other = load_config("cartpole-dqn", ["env.id=Acrobot-v1"])
+    with pytest.raises(ContractError) as refused:
+        registry.register(client, other)
+    assert refused.value.diff == ('env.id: "CartPole-v1" -> "Acrobot-v1"',)
+
+
+def test_other_configuration_replaces_that_of_a_run_whose_processes_are_gone(client: RedisClient) -> None:
+    registry.register(client, load_config("cartpole-dqn"))
+    registry.register(client, load_config("cartpole-dqn", ["env.id=Acrobot-v1"]))
+    assert registry.stored_config(client).env.id == "Acrobot-v1"
+
+
+def test_finished_run_is_not_gone_on_with_by_accident(client: RedisClient) -> None:
+    registry.require_fresh(client, "default")
+    client.redis.hset(client.policy_keys("default").params, "version", 3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="--resume goes on with it"):
+        registry.require_fresh(client, "default")
+    join(client)
+    registry.require_fresh(client, "default")
+
+
+def test_first_reason_to_stop_stays(client: RedisClient) -> None:
+    assert registry.stop_reason(client) == ""
+    assert registry.request_stop(client, "first")
+    assert not registry.request_stop(client, "second")
+    assert registry.stop_reason(client) == "first"
+    registry.clear_stop(client)
+    assert registry.stop_reason(client) == ""
+
+
+def test_emptied_redis_is_told_again(client: RedisClient) -> None:
+    config = load_config("cartpole-dqn")
+    registry.register(client, config)
+    client.delete_run()
+    registry.renew(client, config)
+    assert registry.stored_config(client).env.id == "CartPole-v1"
+    assert client.run in [entry.run for entry in registry.list_runs(client)]
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"shared": 3, "config": {}}', b"\xff\xfe"])
+def test_bytes_that_are_no_registration_count_as_none(client: RedisClient, value: bytes) -> None:
+    client.redis.set(client.run_keys.config, value)
+    with pytest.raises(ConfigError, match="knows no run"):
+        registry.stored_config(client)
+
+
+def test_progress_survives_the_way_and_other_texts_do_not_hurt() -> None:
+    assert registry.read_progress(registry.write_progress(3, 700)) == {"updates": 3, "global_step": 700}
+    assert registry.read_progress("update 3") == {}
+    assert registry.read_progress('{"updates": "x"}') == {}

@@ -33,7 +33,7 @@ app = typer.Typer(
 
 #: Role commands hand all their arguments to the role's own parser, which `python -m surreal.main.ROLE` uses too.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-_ROLES = ("agent", "learner", "eval")
+_ROLES = ("agent", "learner", "eval", "rlx-client")
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.")
@@ -106,6 +106,12 @@ def learner(context: typer.Context) -> None:
 def evaluate(context: typer.Context) -> None:
     """The evaluation process of a run."""
     _role("eval", context)
+
+
+@app.command(name="rlx-client", context_settings=_PASS_ON)
+def rlx_client(context: typer.Context) -> None:
+    """Run gymnasium environments that the agent of an RLX server drives."""
+    _role("rlx_client", context)
 
 
 @app.command()

@@ -89,9 +89,9 @@ export function webSocketTransport(Implementation = globalThis.WebSocket) {
     });
 }
 
-/** One connection. In the JSON form it may carry several sessions: `new AgentProxy(connection)` for each. */
+/** One connection. It may carry several sessions: `new AgentProxy(connection)` for each. */
 export class Connection {
-  /** Requests that wait for their answers, first in, first out, by session. @type {Map<string, object[]>} */
+  /** Requests that wait for their answers, first in, first out, by session. @type {Map<string | null, object[]>} */
   #waiting = new Map();
   /** @type {Link | null} */
   #link = null;
@@ -150,12 +150,11 @@ export class Connection {
   /**
    * Send a request; its answer is what the promise gives.
    * @param {Record<string, unknown>} message
-   * @param {string} sid the session, in the JSON form
+   * @param {string | null} sid the session; null: the only one
    * @returns {Promise<Record<string, any>>}
    */
   request(message, sid) {
     return new Promise((resolve, reject) => {
-      const queue = this.form === "json" ? sid : "";
       this.post(message, sid);
       const timer = setTimeout(
         () => this.#drop(`${this.address} did not answer within ${this.timeoutMs} ms`),
@@ -165,16 +164,17 @@ export class Connection {
         clearTimeout(timer);
         then(value);
       };
-      if (!this.#waiting.has(queue)) this.#waiting.set(queue, []);
-      this.#waiting.get(queue).push({ resolve: settle(resolve), reject: settle(reject) });
+      if (!this.#waiting.has(sid)) this.#waiting.set(sid, []);
+      this.#waiting.get(sid).push({ resolve: settle(resolve), reject: settle(reject) });
     });
   }
 
   /** Send a message that has no answer. */
   post(message, sid) {
     if (this.#link === null) throw new ConnectionLostError(`not connected to ${this.address}`);
+    const whole = sid === null ? message : { sid, ...message };
     try {
-      this.#link.send(this.form === "json" ? JSON.stringify({ sid, ...toJson(message) }) : encode(message));
+      this.#link.send(this.form === "json" ? JSON.stringify(toJson(whole)) : encode(whole));
     } catch (error) {
       if (error instanceof RlxCodecError) {
         throw new AgentProxyError(`${message.command} cannot be sent: ${error.message}`, { cause: error });
@@ -195,9 +195,9 @@ export class Connection {
       this.#drop(`${this.address} answers what is no RLX message: ${error.message}`);
       return;
     }
-    const queue = this.form === "json" ? reply.sid : "";
-    const request = this.#waiting.get(queue)?.shift();
-    if (this.#waiting.get(queue)?.length === 0) this.#waiting.delete(queue);
+    const sid = reply.sid ?? null;
+    const request = this.#waiting.get(sid)?.shift();
+    if (this.#waiting.get(sid)?.length === 0) this.#waiting.delete(sid);
     if (request !== undefined) request.resolve(reply);
     else if (reply.response === "error") this.#drop(String(reply.message), ReplyError);
   }
@@ -218,17 +218,15 @@ export class AgentProxy {
   #ownsConnection;
 
   /**
-   * @param {string | Connection} address `ws://` or `wss://`; or a connection in the JSON form, shared with others
+   * @param {string | Connection} address `ws://` or `wss://`; or a connection that is shared with others
    * @param {ConnectionOptions} [options] of a connection of its own
    */
   constructor(address, options = {}) {
     this.#ownsConnection = !(address instanceof Connection);
     /** @type {Connection} */
     this.connection = this.#ownsConnection ? new Connection(address, options) : address;
-    if (!this.#ownsConnection && this.connection.form !== "json") {
-      throw new TypeError("only a connection in the JSON form carries several sessions");
-    }
-    this.sid = this.connection.newSessionId();
+    /** @type {string | null} */
+    this.sid = this.#ownsConnection ? null : this.connection.newSessionId();
     this.metrics = {
       /** A number at x; null: at the global step of the run. @param {string} name @param {number} y */
       scalar: (name, y, x = null) => this.updateMetrics([{ method: "scalar", name, y, x }]),
@@ -343,6 +341,7 @@ async function again(error, begin) {
 
 async function retrying(attempts, action, signal) {
   for (let attempt = 1; ; attempt += 1) {
+    if (signal?.aborted) throw new ConnectionLostError("stopped");
     try {
       return await action();
     } catch (error) {

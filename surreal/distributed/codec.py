@@ -2,13 +2,17 @@
 
 A chunk is made of *segments*, runs of consecutive steps of one environment. It has three parts:
 
-* `head`: magic, format version, counts, lengths, the id of the stream's contract, and for each segment four int32:
-  observation rows, own steps, slot of the environment, number of its first step in the episode;
+* `head`: magic, format version, counts, lengths, the id of the stream's contract, and for each segment five int32:
+  observation rows, own steps, slot of the environment, number of its first step in the episode, history rows;
 * `table`: one Arrow IPC record batch message, one row a step (`Contract.table_columns`), segment after segment;
 * `block`: the observation rows: leaf after leaf, each leaf's rows contiguous, so that a row has a known offset.
 
-A segment of k + 1 observation rows has k steps: step j goes from its row j to its row j + 1. The first `own` of them
-belong to the chunk; the others are lookahead, which the next chunk owns.
+A segment of h + k + 1 observation rows has h history rows and k steps: step j goes from its row h + j to the next. The
+first `own` of them belong to the chunk; the others are lookahead, which the next chunk owns.
+
+Where observations are stacks of frames (`Contract.stack`), a row is one frame, stored once. The stack at a row is made
+of it and the rows before it in its segment; history rows are there for the first steps' stacks. A segment with fewer
+rows than that begins where its episode began, and its first frame is repeated, as stacking does after a reset.
 
 Nothing is pickled. Both sides derive the schema from the stream's `Contract`, which is compared when a stream is
 opened. Bytes come from a network: lengths, versions, counts and ranges are checked before anything is allocated.
@@ -39,10 +43,12 @@ FORMAT_VERSION = 1
 MAX_ROWS = 1 << 22
 MAX_SEGMENTS = (1 << 16) - 1
 MAX_CHUNK_BYTES = 256 << 20
+MAX_STACK = 64
 
 _MAGIC = b"SRLC"
 _HEAD = struct.Struct("<4sHHIIIIQQ")  # magic, version, segments, rows, steps, own, table, block, contract
 _SEGMENT_DTYPE = np.dtype("<i4")
+_SEGMENT_FIELDS = 5
 _FLAGS_MAX = 3
 _EXTRA_PREFIX = "extra."
 
@@ -57,12 +63,14 @@ class Contract:
         extras: columns the agent adds to each step.
         lookahead: how many steps a segment repeats from the next one, so that each of its own steps has its
             n-step return in the same chunk; n <= lookahead + 1.
+        stack: frames of an observation, >= 1; if more than one, `obs` describes a single frame.
     """
 
     obs: ObsSpec
     action: ArraySpec
     extras: tuple[ArraySpec, ...] = ()
     lookahead: int = 0
+    stack: int = 1
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -71,6 +79,7 @@ class Contract:
             "action": self.action.to_json(),
             "extras": [extra.to_json() for extra in self.extras],
             "lookahead": self.lookahead,
+            "stack": self.stack,
         }
 
     @classmethod
@@ -88,9 +97,19 @@ class Contract:
             obs, action = ObsSpec.from_json(data["obs"]), ArraySpec.from_json(data["action"])
             if type(data["lookahead"]) is not int or data["lookahead"] < 0:
                 raise ValueError(f"lookahead is {data['lookahead']!r}; it must be an integer >= 0")
-            return cls(obs, action, extras, data["lookahead"])
+            if type(data["stack"]) is not int or not 1 <= data["stack"] <= MAX_STACK:
+                raise ValueError(f"stack is {data['stack']!r}; it must be an integer 1 .. {MAX_STACK}")
+            return cls(obs, action, extras, data["lookahead"], data["stack"])
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise CodecError(f"the stream's contract cannot be read: {error}") from error
+
+    @cached_property
+    def stacked_obs(self) -> ObsSpec:
+        """What agents and learners see: `obs`, or stacks of it, [stack, *shape] per leaf."""
+        if self.stack == 1:
+            return self.obs
+        leaves = [ArraySpec(leaf.name, (self.stack, *leaf.shape), leaf.dtype) for leaf in self.obs.leaves]
+        return ObsSpec(tuple(leaves), self.obs.structure)
 
     @cached_property
     def as_bytes(self) -> bytes:
@@ -150,7 +169,7 @@ class Chunk:
     """A decoded chunk: views on the bytes that came, nothing copied.
 
     Attributes:
-        segments: [S, 4] int32, see the module's text.
+        segments: [S, 5] int32, see the module's text.
         columns: one array [n_steps, ...] for each column of the table but the extras.
         extras: the agent's columns, [n_steps, ...].
         leaves: one array [n_rows, *leaf_shape] for each leaf of the observation.
@@ -175,8 +194,13 @@ class Chunk:
     @cached_property
     def obs_row(self) -> NDArray[np.int64]:
         """[n_steps] observation row of each step; the next observation is one row further."""
-        rows = self.segments[:, 0]
-        return np.arange(len(self.columns["reward"])) + self._per_step(np.arange(len(rows)))
+        history = self.segments[:, 4].astype(np.int64)
+        return np.arange(len(self.columns["reward"])) + self._per_step(np.cumsum(history + 1) - 1)
+
+    @cached_property
+    def depth(self) -> NDArray[np.int64]:
+        """[n_steps] rows of the same segment that stand before each step's row."""
+        return self.within + self._per_step(self.segments[:, 4])
 
     @cached_property
     def own(self) -> NDArray[np.int64]:
@@ -188,7 +212,7 @@ class Chunk:
     @cached_property
     def within(self) -> NDArray[np.int64]:
         """[n_steps] number of each step in its segment."""
-        steps = self.segments[:, 0].astype(np.int64) - 1
+        steps = self._steps
         return np.arange(len(self.columns["reward"])) - self._per_step(np.cumsum(steps) - steps)
 
     @cached_property
@@ -211,8 +235,12 @@ class Chunk:
         """[n_steps] whether the episode was cut after the step."""
         return (self.columns["flags"] >> 1).view(np.bool_)
 
+    @cached_property
+    def _steps(self) -> NDArray[np.int64]:
+        return self.segments[:, 0].astype(np.int64) - 1 - self.segments[:, 4]
+
     def _per_step(self, values: NDArray[T]) -> NDArray[T]:
-        return np.repeat(values, self.segments[:, 0] - 1)
+        return np.repeat(values, self._steps)
 
 
 def encode(
@@ -222,7 +250,7 @@ def encode(
 
     Args:
         contract: the stream's contract.
-        segments: [S, 4] rows, own steps, slot, first step number of each segment.
+        segments: [S, 5] rows, own steps, slot, first step number, history rows of each segment.
         columns: one array [n_steps, ...] for each of `contract.table_columns`, of the right dtype.
         leaves: observation rows [n_rows, *shape] for each leaf, of the right dtype; they must not change afterwards.
     """
@@ -259,6 +287,8 @@ def decode(contract: Contract, head: bytes, table: bytes, block: bytes) -> Chunk
     if stream_id != contract.id:
         raise CodecError(f"the chunk was made for contract {stream_id:016x}, not {contract.id:016x}")
     segments = _read_segments(head, num_rows, num_steps, own_steps)
+    if segments[:, 4].max() >= contract.stack:
+        raise CodecError(f"a segment has {segments[:, 4].max()} history rows; a stack of {contract.stack} needs fewer")
     expected = num_rows * contract.obs.row_bytes
     if block_bytes != expected or len(block) != expected:
         raise CodecError(f"the block has {len(block)} bytes; {num_rows} observation rows take {expected}")
@@ -292,15 +322,18 @@ def _read_head(head: bytes) -> tuple[Any, ...]:
 
 def _read_segments(head: bytes, num_rows: int, num_steps: int, own_steps: int) -> NDArray[np.int32]:
     number = _HEAD.unpack_from(head)[2]
-    if len(head) != _HEAD.size + 4 * _SEGMENT_DTYPE.itemsize * number:
+    if len(head) != _HEAD.size + _SEGMENT_FIELDS * _SEGMENT_DTYPE.itemsize * number:
         raise CodecError(f"a head of {len(head)} bytes cannot describe {number} segments")
     if not 0 < num_rows <= MAX_ROWS or number == 0:
         raise CodecError(f"a chunk of {num_rows} observation rows in {number} segments is not possible")
-    segments = np.frombuffer(head, _SEGMENT_DTYPE, 4 * number, _HEAD.size).reshape(number, 4)
-    rows, own = segments[:, 0].astype(np.int64), segments[:, 1]
-    if segments.min() < 0 or rows.min() < 2 or (own > rows - 1).any():
-        raise CodecError("a segment must have two rows, no more own steps than steps, and no negative number")
-    if rows.sum() != num_rows or num_rows - number != num_steps or int(own.sum()) != own_steps:
+    segments = np.frombuffer(head, _SEGMENT_DTYPE, _SEGMENT_FIELDS * number, _HEAD.size).reshape(
+        number, _SEGMENT_FIELDS
+    )
+    rows, own = segments[:, 0].astype(np.int64), segments[:, 1].astype(np.int64)
+    steps = rows - 1 - segments[:, 4]
+    if segments.min() < 0 or steps.min() < 1 or (own > steps).any():
+        raise CodecError("a segment must have a step, no more own steps than steps, and no negative number")
+    if rows.sum() != num_rows or steps.sum() != num_steps or int(own.sum()) != own_steps:
         raise CodecError(f"the segments do not add up to {num_rows} rows, {num_steps} steps, {own_steps} own steps")
     return segments
 

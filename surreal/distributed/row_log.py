@@ -27,12 +27,15 @@ from surreal.distributed.codec import MAX_SEGMENTS, Contract, EncodedChunk, enco
 from surreal.specs import ArraySpec
 from surreal.types import Action, StepBatch, StepKind
 
-#: A row's `code` holds its StepKind in the low two bits, and flags above them: of its outcome, and for a FIRST row that
-#: was closed before an action was taken from it (it became LAST, and begins a segment all the same).
+#: A row's `code` holds its StepKind in the low two bits, and flags above them: of its outcome; for a FIRST row that was
+#: closed before an action was taken from it (it became LAST, and begins a segment all the same); and for a row whose
+#: step has left already, kept for the stacks of the rows behind it.
 KIND_MASK = 3
 TERMINATED = 4
 TRUNCATED = 8
 _BEGINS = 16
+_HISTORY = 32
+_FLAGS = 3
 _FLAG_SHIFT = 2
 _LAST = int(StepKind.LAST)
 
@@ -44,6 +47,7 @@ class Segments(NamedTuple):
     start: NDArray[np.int64]  #: [S] first position of each segment in `order`
     end: NDArray[np.int64]  #: [S] last position, inclusive
     is_closed: NDArray[np.bool_]  #: [S] no more rows will follow
+    history: NDArray[np.int64]  #: [S] rows at the start that only serve the stacks of the others
     own: NDArray[np.int64]  #: [S] how many steps may leave now, >= 0
 
 
@@ -101,10 +105,10 @@ class RowLog:
             outcome += batch.truncated[: batch.num_last] * np.uint8(TRUNCATED)
         obs = self.contract.obs
         if obs.is_array and type(batch.obs) is np.ndarray:
-            _copy_rows(self.leaves[0], begin, end, batch.obs)
+            _copy_rows(self.leaves[0], begin, end, batch.obs if self.contract.stack == 1 else self._newest(batch.obs))
         else:
             for column, leaf in zip(self.leaves, obs.flatten(batch.obs), strict=True):
-                _copy_rows(column, begin, end, leaf)
+                _copy_rows(column, begin, end, leaf if self.contract.stack == 1 else self._newest(leaf))
         if acting < end:
             _copy_rows(self.action, acting, end, action.actions)
             self.version[acting:end] = action.version
@@ -114,6 +118,13 @@ class RowLog:
             for name, column in self.extras.items():
                 _copy_rows(column, acting, end, action.extras[name])
         self.length = end
+
+    def _newest(self, stacks: NDArray[Any]) -> NDArray[Any]:
+        """The newest frame of each stack [N, stack, ...]."""
+        if stacks.ndim < 2 or stacks.shape[1] != self.contract.stack:
+            raise ValueError(f"observations of shape {stacks.shape} are not stacks of {self.contract.stack} frames")
+        newest: NDArray[Any] = stacks[:, -1]
+        return newest
 
     def close_slots(self, slots: NDArray[np.int64]) -> None:
         """End the open segments of environments that are gone without a final observation.
@@ -164,7 +175,7 @@ class RowLog:
             slot = slot[order]
         code = self.code[order]
         kind = code & KIND_MASK
-        is_start = (kind == StepKind.FIRST) | (code >= _BEGINS)
+        is_start = (kind == StepKind.FIRST) | ((code & _BEGINS) != 0)
         is_start[0] = True
         changes = slot[1:] != slot[:-1]
         is_start[1:] |= changes
@@ -173,8 +184,11 @@ class RowLog:
         end = np.append(start[1:], length) - 1
         is_closed = kind[end] == _LAST
         is_closed[:-1] |= ~changes[end[:-1]]  # the same environment began again
-        own = np.maximum(end - start - np.where(is_closed, 0, lookahead), 0)
-        return Segments(order, start, end, is_closed, own)
+        history = np.zeros(len(start), np.int64)
+        if self.contract.stack > 1:
+            history = np.add.reduceat((code & _HISTORY) != 0, start, dtype=np.int64)
+        own = np.maximum(end - start - history - np.where(is_closed, 0, lookahead), 0)
+        return Segments(order, start, end, is_closed, history, own)
 
     def _groups(self, segments: Segments, leaving: NDArray[np.int64], max_bytes: int) -> list[NDArray[np.int64]]:
         if not len(leaving):
@@ -194,6 +208,7 @@ class RowLog:
 
     def _encode(self, segments: Segments, group: NDArray[np.int64]) -> EncodedChunk:
         start, end, own = segments.start[group], segments.end[group], segments.own[group]
+        history = segments.history[group]
         sizes = end - start + 1
         if len(group) == len(segments.start):
             order = segments.order
@@ -203,13 +218,15 @@ class RowLog:
         last = np.cumsum(sizes) - 1  # the last row of each segment begins no step, the first row ends none
         is_step = np.ones(len(order), np.bool_)
         is_step[last] = False
+        if history.any():
+            is_step &= (self.code[order] & _HISTORY) == 0
         acted = order[is_step]
         came = order[1:][is_step[:-1]]
-        flags = self.code[came] >> _FLAG_SHIFT
+        flags = (self.code[came] >> _FLAG_SHIFT) & _FLAGS
         # A closed segment without a LAST row was cut by a new FIRST row: its last step is truncated.
         cut = segments.is_closed[group] & ((self.code[order[last]] & KIND_MASK) != _LAST)
         if cut.any():
-            flags[(last - np.arange(1, len(last) + 1))[cut]] |= TRUNCATED >> _FLAG_SHIFT
+            flags[(np.cumsum(sizes - 1 - history) - 1)[cut]] |= TRUNCATED >> _FLAG_SHIFT
         columns: dict[str, NDArray[Any]] = {
             "action": self.action.take(acted, axis=0),
             "reward": self.reward.take(came),
@@ -218,8 +235,9 @@ class RowLog:
         }
         columns |= {f"extra.{name}": column.take(acted, axis=0) for name, column in self.extras.items()}
         leaves = [column.take(order, axis=0) for column in self.leaves]
-        first_step = self._first_steps(segments.order[start])
-        table = np.stack([sizes, own, self.slot[segments.order[start]], first_step], axis=1).astype(np.int32)
+        first_step = self._first_steps(segments.order[start]) + history
+        slots = self.slot[segments.order[start]]
+        table = np.stack([sizes, own, slots, first_step, history], axis=1).astype(np.int32)
         return encode(self.contract, table, columns, leaves)
 
     def _first_steps(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -231,18 +249,24 @@ class RowLog:
         """Move the rows of open segments that are not done with to the front."""
         is_open = ~segments.is_closed
         start, own, end = segments.start[is_open], segments.own[is_open], segments.end[is_open]
-        first_step = self._first_steps(segments.order[start])
-        begin = start + own
+        history = segments.history[is_open]
+        # Behind the steps that left stands the first row of the next chunk, and before it the frames of its stack.
+        kept_history = np.minimum(history + own, self.contract.stack - 1)
+        begin = start + history + own - kept_history
+        first_step = self._first_steps(segments.order[start]) + begin - start
         sizes = end - begin + 1
         offset = np.cumsum(sizes) - sizes
         total = int(sizes.sum())
         within = np.arange(total) - np.repeat(offset, sizes)
         positions = segments.order[np.repeat(begin, sizes) + within]
-        steps = np.repeat(first_step + own, sizes) + within
+        steps = np.repeat(first_step, sizes) + within
         # Stable arrival order is not needed across environments: rows of one segment stay in order.
         for column in self._columns():
             column[:total] = column[positions]
         self.step[:total] = steps
+        if self.contract.stack > 1:
+            self.code[:total] &= ~np.uint8(_HISTORY)
+            self.code[:total] |= (within < np.repeat(kept_history, sizes)) * np.uint8(_HISTORY)
         self.length = self.carried = total
 
     def _columns(self) -> list[NDArray[Any]]:

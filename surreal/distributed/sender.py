@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.distributed.client import RedisClient
-from surreal.distributed.codec import Contract
+from surreal.distributed.codec import MAX_STACK, Contract
 from surreal.distributed.outbox import Outbox
 from surreal.distributed.row_log import TERMINATED, TRUNCATED, RowLog, extra_specs
 from surreal.distributed.stream import Stream
@@ -48,6 +48,8 @@ class ExpSender:
         is_limited: whether the samples-per-insert limiter of the learner holds this sender back.
         max_stream_bytes: bound of the stream as long as no learner has set one and the server has no memory limit.
         obs_spec, action_spec: what is sent; without them, the first step tells.
+        frame_stack: frames of an observation [frame_stack, ...]; if more than one, only the newest frame of each is
+            stored, and readers stack the rows again. The stack after a reset must repeat the first frame.
         shard: number of the shard to send to.
         stop: ends a wait with `StoppedError` when it is set.
     """
@@ -66,11 +68,14 @@ class ExpSender:
         max_stream_bytes: int = 2 << 30,
         obs_spec: ObsSpec | None = None,
         action_spec: ArraySpec | None = None,
+        frame_stack: int = 1,
         shard: int = 0,
         stop: threading.Event | None = None,
     ) -> None:
-        if chunk_steps < 1 or chunk_max_bytes < 1 or lookahead < 0:
-            raise ValueError("chunk_steps and chunk_max_bytes must be >= 1, and lookahead >= 0")
+        if chunk_steps < 1 or chunk_max_bytes < 1 or lookahead < 0 or not 1 <= frame_stack <= MAX_STACK:
+            raise ValueError(
+                f"chunk_steps and chunk_max_bytes must be >= 1, lookahead >= 0, and frame_stack 1 .. {MAX_STACK}"
+            )
         if on_full not in ("wait", "drop"):
             raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
         self.outbox = Outbox(
@@ -80,6 +85,7 @@ class ExpSender:
         self._chunk_max_bytes = chunk_max_bytes
         self._max_delay_s = max_delay_s
         self._lookahead = lookahead
+        self._frame_stack = frame_stack
         self._wait_timeout_s = wait_timeout_s
         self._is_limited = is_limited
         self._obs_spec = obs_spec
@@ -215,17 +221,22 @@ class ExpSender:
 
     def _is_last_row(self, log: RowLog, position: int, obs: Obs) -> bool:
         # Bytes are compared, so that nan equals itself; and it is several times faster than `array_equal`.
-        leaves = log.contract.obs.flatten(obs)
+        leaves = self._flatten(log, obs)
         return all(
             column[position - 1].tobytes() == leaf.tobytes() for column, leaf in zip(log.leaves, leaves, strict=True)
         )
+
+    @staticmethod
+    def _flatten(log: RowLog, obs: Obs) -> list[NDArray[Any]]:
+        leaves = log.contract.obs.flatten(obs)
+        return leaves if log.contract.stack == 1 else [leaf[-1] for leaf in leaves]
 
     def _put_obs(self, log: RowLog, position: int, obs: Obs) -> None:
         column = log.leaves[0]
         if type(obs) is np.ndarray and len(log.leaves) == 1 and obs.shape == column.shape[1:]:
             column[position] = obs
             return
-        for column, leaf in zip(log.leaves, log.contract.obs.flatten(obs), strict=True):
+        for column, leaf in zip(log.leaves, self._flatten(log, obs), strict=True):
             if leaf.shape != column.shape[1:]:
                 raise ValueError(f"an observation of shape {leaf.shape} where {column.shape[1:]} was agreed on")
             column[position] = leaf
@@ -304,7 +315,8 @@ class ExpSender:
     def _make_log(self, extras: tuple[ArraySpec, ...]) -> RowLog:
         if self._obs_spec is None or self._action_spec is None:
             raise ValueError("the observation and action specs are not known yet")
-        contract = Contract(self._obs_spec, self._action_spec, extras, self._lookahead)
+        obs_spec = self._obs_spec if self._frame_stack == 1 else _frame_spec(self._obs_spec, self._frame_stack)
+        contract = Contract(obs_spec, self._action_spec, extras, self._lookahead, self._frame_stack)
         row_bytes = max(contract.obs.row_bytes, 1)
         self._flush_rows = max(1, min(self._chunk_steps, self._chunk_max_bytes // row_bytes))
         self._log = RowLog(contract, min(self._flush_rows + 64, 1 << 16))
@@ -344,3 +356,14 @@ def _first_row(obs: Obs) -> Obs:
     if isinstance(obs, tuple):
         return tuple(_first_row(value) for value in obs)
     return obs[0]
+
+
+def _frame_spec(stacked: ObsSpec, stack: int) -> ObsSpec:
+    """What one frame of stacked observations is."""
+    for leaf in stacked.leaves:
+        if leaf.shape[:1] != (stack,):
+            raise ValueError(
+                f"observation {leaf.name or 'root'} has shape {leaf.shape}; it is no stack of {stack} frames"
+            )
+    leaves = tuple(ArraySpec(leaf.name, leaf.shape[1:], leaf.dtype) for leaf in stacked.leaves)
+    return ObsSpec(leaves, stacked.structure)

@@ -261,7 +261,7 @@ class Replay(ABC):
     @property
     def obs_spec(self) -> ObsSpec | None:
         """Leaves of an observation; None until the first chunk came."""
-        return self.store.contract.obs if self.store is not None else None
+        return self.store.contract.stacked_obs if self.store is not None else None
 
     @property
     def global_step(self) -> int:
@@ -313,19 +313,18 @@ class Replay(ABC):
             self._open(chunk)
             numbers = self._insert(chunk)
             if self.store is not None:
-                self._chunks.append(
-                    StoredChunk(
-                        entry_id=chunk.entry_id,
-                        chunk_id=chunk.chunk_id,
-                        epoch=chunk.epoch,
-                        steps=len(numbers),
-                        stored_bytes=chunk.stored_bytes,
-                        end=numbers.stop,
-                        row_end=self.store.rows.head,
-                    )
+                stored = StoredChunk(
+                    entry_id=chunk.entry_id,
+                    chunk_id=chunk.chunk_id,
+                    epoch=chunk.epoch,
+                    steps=len(numbers),
+                    stored_bytes=chunk.stored_bytes,
+                    end=numbers.stop,
+                    row_end=self.store.rows.head,
                 )
-                self._stored_bytes += chunk.stored_bytes
-                self.owner.make_room_for(chunk.stored_bytes)
+                self._chunks.append(stored)
+                self._stored_bytes += stored.stored_bytes
+                self.owner.make_room_for(stored)
             self._inserted_steps += chunk.own_steps
             self._newest_version = int(chunk.columns["version"][-1])
             taken += 1

@@ -63,6 +63,7 @@ class StreamOwner:
         self._bound_bytes = 0
         self._pending: list[Eviction] = []
         self._past_epochs: set[str] = set()
+        self._has_warned = False
         self._base_steps = self._base_samples = 0
         self._last_tick_s = 0.0
         self._last_credit: int | None = None
@@ -141,9 +142,16 @@ class StreamOwner:
         if chunk.epoch not in self._past_epochs:
             self._pending.append(Eviction(chunk.entry_id, chunk.chunk_id, chunk.steps, chunk.stored_bytes, chunk.epoch))
 
-    def make_room_for(self, chunk_bytes: int) -> None:
+    def make_room_for(self, chunk: StoredChunk) -> None:
         """Keep a few chunks of this size free below the stream's bound, or a sender would wait for ever."""
-        self.max_bytes = min(self.max_bytes, max(self._bound_bytes - _ROOM_CHUNKS * chunk_bytes, 0))
+        self.max_bytes = min(self.max_bytes, max(self._bound_bytes - _ROOM_CHUNKS * chunk.stored_bytes, 0))
+        if self.limiter is not None and not self._has_warned and not self.limiter.fits(chunk.steps):
+            self._has_warned = True
+            logger.warning(
+                "chunks of %d steps are too large for a samples_per_insert_tolerance of %g: agents and learner may wait"
+                " for each other; raise it to %g or more, or lower the senders' chunk_steps",
+                chunk.steps, self.limiter.tolerance, self.limiter.ratio * chunk.steps,
+            )  # fmt: skip
 
     def rebase(self, alive: int) -> None:
         """Let the limiter count from here: the stream holds only `alive` transitions, too few to begin with.

@@ -63,7 +63,7 @@ def read_priorities(path: str | os.PathLike[str], *, exponent: float) -> SavedPr
     try:
         max_leaf, stored = float(metadata["max_leaf"]), float(metadata["priority_exponent"])
         chunk_ids = [str(chunk_id) for chunk_id in metadata["chunk_ids"]]
-        ends = np.cumsum([int(steps) for steps in metadata["chunk_steps"]])
+        ends = np.cumsum([int(steps) for steps in metadata["chunk_steps"]], dtype=np.int64)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{found.path} is damaged: its metadata cannot be read") from error
     if stored != exponent:
@@ -72,4 +72,5 @@ def read_priorities(path: str | os.PathLike[str], *, exponent: float) -> SavedPr
     fits = fits and len(leaves) == (ends[-1] if len(ends) else 0) and bool((np.diff(ends, prepend=0) >= 0).all())
     if not fits or not ((leaves > 0.0) & (leaves <= MAX_VALUE)).all() or not 0.0 < max_leaf <= MAX_VALUE:
         raise CheckpointError(f"{found.path} is damaged: its priorities do not add up")
-    return SavedPriorities(exponent, max_leaf, dict(zip(chunk_ids, np.split(leaves, ends[:-1]), strict=True)))
+    parts = [leaves[end - steps : end] for end, steps in zip(ends, np.diff(ends, prepend=0), strict=True)]
+    return SavedPriorities(exponent, max_leaf, dict(zip(chunk_ids, parts, strict=True)))

@@ -119,6 +119,8 @@ class TransitionStore:
             {str(i): (leaf.shape, leaf.dtype) for i, leaf in enumerate(contract.obs.leaves)}, capacity + slack
         )
         extras = {f"extra.{extra.name}": (extra.shape, extra.dtype) for extra in contract.extras}
+        if contract.stack > 1:
+            extras |= {"depth": ((), np.dtype(np.int64)), "next_depth": ((), np.dtype(np.int64))}
         self.transitions = Ring(
             {
                 "row": ((), np.int64),
@@ -154,6 +156,9 @@ class TransitionStore:
             "version": columns["version"][own],
         }
         values |= {f"extra.{name}": column[own] for name, column in chunk.extras.items()}
+        if self.contract.stack > 1:
+            depth = chunk.depth[own]
+            values |= {"depth": depth, "next_depth": depth + returns.horizon}
         first = self.transitions.append(values, len(own))
         return range(first, first + len(own))
 
@@ -166,6 +171,8 @@ class TransitionStore:
         """Copy the transitions with these sequence numbers, drawn with these probabilities."""
         take = self.transitions.take
         row, next_row = take("row", indices), take("next_row", indices)
+        if self.contract.stack > 1:
+            row, next_row = self._stack(row, take("depth", indices)), self._stack(next_row, take("next_depth", indices))
         names: Sequence[str] = [str(i) for i in range(len(self.contract.obs.leaves))]
         version = take("version", indices)
         return Rows(
@@ -178,3 +185,8 @@ class TransitionStore:
             extras={extra.name: take(f"extra.{extra.name}", indices) for extra in self.contract.extras},
             sample_info=SampleInfo(indices % self.transitions.size, indices, probability, version),
         )
+
+    def _stack(self, row: NDArray[np.int64], depth: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[B, stack] rows of the frames of these observations, oldest first; the episode's first frame is repeated."""
+        back = np.arange(self.contract.stack - 1, -1, -1)
+        return row[:, None] - np.minimum(back, depth[:, None])

@@ -85,5 +85,3 @@ class BaseConnection(asyncio.Protocol):
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
-
-

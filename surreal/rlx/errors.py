@@ -11,7 +11,8 @@ RlxError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from surreal.errors import SurrealError
 
@@ -59,3 +60,8 @@ def brief(value: object) -> str:
     if value is None or isinstance(value, bool | int | float):
         return repr(value)[:40]
     return f"a {type(value).__name__}"
+
+
+def brief_keys(mapping: Mapping[str, object]) -> list[str]:
+    """Show the keys of a dictionary from a peer; no more than twenty, none of them long."""
+    return sorted(key[:40] for key in islice(mapping, 20))

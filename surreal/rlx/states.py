@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal.rlx.errors import RlxRequestError, brief
+from surreal.rlx.errors import RlxRequestError, brief, brief_keys
 from surreal.rlx.images import Image
 from surreal.specs import ArraySpec, ObsSpec, Structure
 
@@ -128,7 +128,7 @@ def _expected(leaf: ArraySpec) -> str:
 
 def _describe(state: Any, array: NDArray[Any]) -> str:
     if isinstance(state, dict):
-        return f"a dict with keys {sorted(state)[:20]}"
+        return f"a dict with keys {brief_keys(state)}"
     if state is None or isinstance(state, str):
         return brief(state)
     return f"shape {array.shape} and dtype {array.dtype}"
@@ -145,7 +145,7 @@ def _collect(state: Any, structure: Structure, arrays: list[Any], path: str) -> 
     elif "dict" in structure:
         children = structure["dict"]
         if not isinstance(state, dict) or state.keys() != children.keys():
-            got = f"keys {sorted(state)[:20]}" if isinstance(state, dict) else type(state).__name__
+            got = f"keys {brief_keys(state)}" if isinstance(state, dict) else type(state).__name__
             raise RlxRequestError(f"{path} must be a dict with keys {list(children)}, got {got}")
         for key, child in children.items():
             _collect(state[key], child, arrays, f"{path}.{key}")

@@ -114,7 +114,13 @@ class TcpConnection(BaseConnection):
         if self._is_closing:
             return
         known = _INT_FRAMES.get(action) if type(action) is int else None
-        self.transport.write(known or frame(encode({"response": "action", "data": action})))
+        if known is not None:
+            self.transport.write(known)
+        else:
+            try:
+                self._send({"response": "action", "data": action})
+            except RlxError as error:
+                self._send(error_reply(error))
         if self._backlog or self._has_eof:
             self._work_off()
 

@@ -50,9 +50,9 @@ def test_a_sender_waits_while_the_stream_is_full_and_goes_on_when_chunks_are_evi
     run: Any, room_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("surreal.replay.owner._ROOM_BYTES", room_bytes)
-    replay = run.replay(capacity=200, max_bytes=20_000)
+    replay = run.replay(max_bytes=20_000)
     replay.step(timeout_s=0)
-    sender = run.sender(client=run.make_client())
+    sender = run.sender(client=run.make_client(), chunk_steps=100)
     walker = Walker(NaiveReplay(1, 0.5))
 
     def work() -> None:
@@ -171,6 +171,14 @@ def test_agents_and_learner_hold_each_other_to_the_ratio(run: Any) -> None:
     assert replay.metrics()["replay/limiter_wait_s"] >= 0
     assert sender.metrics()["sender/waits"] >= 1
     assert replay.metrics()["replay/samples_per_insert"] == pytest.approx(ratio, abs=tolerance / (steps - start_size))
+
+
+def test_chunks_too_large_for_the_band_are_warned_of(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    replay, sender = run.replay(samples_per_insert=1.0, samples_per_insert_tolerance=20), run.sender(chunk_steps=64)
+    Walker(NaiveReplay(1, 0.5)).walk(sender, 200)
+    sender.close()
+    pump(replay, steps=200)
+    assert caplog.text.count("too large for a samples_per_insert_tolerance of 20") == 1
 
 
 def test_a_learner_that_returns_goes_on_counting(run: Any) -> None:

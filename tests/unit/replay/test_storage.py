@@ -86,7 +86,7 @@ def make_chunk(segments: list[tuple[list[int], int, bool]]) -> Any:
     names = np.array([name for segment, _, _ in segments for name in segment])
     acted = np.array([name for segment, _, _ in segments for name in segment[:-1]])
     flags = [int(ends and i == len(segment) - 2) for segment, _, ends in segments for i in range(len(segment) - 1)]
-    head = np.array([[len(segment), own, slot, 0] for slot, (segment, own, _) in enumerate(segments)], np.int32)
+    head = np.array([[len(segment), own, slot, 0, 0] for slot, (segment, own, _) in enumerate(segments)], np.int32)
     columns = {
         "action": acted + 1000,
         "reward": (acted + 0.5).astype(np.float32),

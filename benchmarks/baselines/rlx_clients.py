@@ -1,0 +1,118 @@
+"""Clients as bare asyncio sockets: they send one prepared frame again and again, and note when the answer came.
+
+Run in a process of its own by `benchmarks.rlx`; speaks with it through a pipe. It also holds the floor: an echo server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the clients are to do."""
+
+    port: int
+    sessions: int
+    seconds: float
+    hello: bytes  #: sent first; its answer is not measured
+    hello_bytes: int  #: length of that answer
+    request: bytes
+    answer_bytes: int  #: length of each answer
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it."""
+
+    rate: float  #: answers per s, all clients together
+    p50_ms: float
+    p99_ms: float
+
+
+class _Client(asyncio.Protocol):
+    def __init__(self, load: Load, latencies: list[float]) -> None:
+        self.load = load
+        self.latencies = latencies
+        self.missing = load.hello_bytes
+        self.sent_s = 0.0
+        self.is_ready = False
+        self.ready = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        if self.load.hello:
+            transport.write(self.load.hello)
+        else:
+            self.ready.set_result(None)
+
+    def begin(self) -> None:
+        self.is_ready = True
+        self.missing = self.load.answer_bytes
+        self.sent_s = time.perf_counter()
+        self.transport.write(self.load.request)
+
+    def data_received(self, data: bytes) -> None:
+        self.missing -= len(data)
+        if self.missing > 0:
+            return
+        if not self.is_ready:
+            self.ready.set_result(None)
+            return
+        now = time.perf_counter()
+        self.latencies.append(now - self.sent_s)
+        self.sent_s = now
+        self.missing = self.load.answer_bytes
+        self.transport.write(self.load.request)
+
+
+async def _drive(load: Load) -> Outcome:
+    loop = asyncio.get_running_loop()
+    latencies: list[float] = []
+    clients = []
+    for _ in range(load.sessions):
+        _, client = await loop.create_connection(lambda: _Client(load, latencies), "127.0.0.1", load.port)
+        clients.append(client)
+    await asyncio.gather(*(client.ready for client in clients))
+    for client in clients:
+        client.begin()
+    await asyncio.sleep(load.seconds / 4)
+    latencies.clear()
+    started_s = time.perf_counter()
+    await asyncio.sleep(load.seconds)
+    elapsed_s, measured = time.perf_counter() - started_s, np.array(latencies)
+    for client in clients:
+        client.transport.abort()
+    await asyncio.sleep(0.05)
+    p50, p99 = np.percentile(measured, [50, 99]) * 1000 if len(measured) else (np.nan, np.nan)
+    return Outcome(len(measured) / elapsed_s, float(p50), float(p99))
+
+
+def run_clients(pipe: Connection) -> None:
+    """Take loads from the pipe until None comes."""
+    while (load := pipe.recv()) is not None:
+        pipe.send(asyncio.run(_drive(load)))
+
+
+class _Echo(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+def run_echo(pipe: Connection) -> None:
+    """Serve the floor: whatever comes in goes out."""
+
+    async def serve() -> None:
+        server = await asyncio.get_running_loop().create_server(_Echo, "127.0.0.1", 0, backlog=1024)
+        pipe.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(serve())

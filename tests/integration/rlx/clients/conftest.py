@@ -1,0 +1,184 @@
+"""A real server with a policy of a test's own, and what the tests of clients in other languages need.
+
+serve            starts a server in this process; `.address`, `.episodes` (what the agent's side saw), `.restart()`
+require_tool     a program of the system; missing, it fails in CI, and skips with a reason elsewhere
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from surreal.rlx.pool import RlxEnvPool
+from surreal.rlx.server import RlxServer
+from surreal.rlx.settings import ServerSettings
+from surreal.types import StepBatch, StepKind
+
+Policy = Callable[[Any, int], Any]
+
+
+@dataclass
+class Episode:
+    """One episode as the agent's side saw it; observations are copies."""
+
+    states: list[Any] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    end: str = ""  #: "terminated", "truncated" or "closed"; "" while it goes on
+    is_exploiting: bool = False
+
+
+class Served:
+    """A server, and a thread that acts for all its sessions.
+
+    Args:
+        action_space, observation_space: of the environments.
+        policy: gives the actions [N, ...] for the observations of N rows.
+        options: of `ServerSettings`.
+    """
+
+    def __init__(
+        self,
+        action_space: gymnasium.Space[Any],
+        observation_space: gymnasium.Space[Any] | None,
+        policy: Policy,
+        **options: Any,
+    ) -> None:
+        self.episodes: list[Episode] = []
+        self.metrics: list[tuple[str, str, Any, int | None]] = []
+        self._spaces = (action_space, observation_space)
+        self._policy = policy
+        self._options = {"on_metric": lambda *metric: self.metrics.append(metric), **options}
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    def start(self) -> None:
+        self._running: dict[int, Episode] = {}
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._pool = RlxEnvPool(*self._spaces, gather_window_s=0.0)
+        self.server = RlxServer(self._pool, ServerSettings(**{"port": 0, **self._options}))
+        self.server.start()
+        self._options["port"] = self.server.port  # the same after a restart
+        self._thread = threading.Thread(target=self._drive, name="test/policy", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.server.close()
+        self._stop.set()
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        self._pool.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def wait(self, condition: Callable[[], object], timeout_s: float = 20.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {timeout_s} s; episodes: {self.episodes[-5:]}"
+            time.sleep(0.005)
+
+    def ended(self, *ends: str) -> list[Episode]:
+        return [episode for episode in self.episodes if episode.end in (ends or ("terminated", "truncated"))]
+
+    def _drive(self) -> None:
+        try:
+            while not self._stop.is_set():
+                batch = self._pool.recv(0.05)
+                self._note(batch)
+                live = len(batch.env_ids) - batch.num_last
+                if live:
+                    rows = _rows(batch.obs, slice(batch.num_last, None))
+                    self._pool.send(np.asarray(self._policy(rows, live)), batch.env_ids[batch.num_last :])
+        except BaseException as error:
+            self._failure = error
+
+    def _note(self, batch: StepBatch) -> None:
+        for row, slot in enumerate(batch.env_ids.tolist()):
+            if batch.kind[row] == StepKind.FIRST:
+                episode = self._running[slot] = Episode(is_exploiting=not batch.explore[row])
+                self.episodes.append(episode)
+            else:
+                episode = self._running[slot]
+                episode.rewards.append(float(batch.reward[row]))
+            episode.states.append(_copy(_rows(batch.obs, row)))
+            if batch.kind[row] == StepKind.LAST:
+                self._running.pop(slot).end = "terminated" if batch.terminated[row] else "truncated"
+        for slot in batch.closed_ids.tolist():
+            self._running.pop(slot).end = "closed"
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Factory of servers: `serve(action_space, observation_space, policy, **settings)`; CartPole's by default."""
+    running: list[Served] = []
+
+    def start(
+        action_space: gymnasium.Space[Any] | None = None,
+        observation_space: gymnasium.Space[Any] | None = None,
+        policy: Policy | None = None,
+        **options: Any,
+    ) -> Served:
+        served = Served(action_space or spaces.Discrete(2), observation_space, policy or _lean, **options)
+        running.append(served)
+        return served
+
+    yield start
+    for served in running:
+        served.stop()
+
+
+@pytest.fixture
+def require_tool() -> Callable[..., str]:
+    """Find one of several programs; without any, fail in CI (CI=true) and skip elsewhere."""
+
+    def find(*names: str) -> str:
+        for name in names:
+            path = shutil.which(name)
+            if path is not None:
+                return path
+        missing = f"none of {', '.join(names)} is installed"
+        if os.environ.get("CI", "").lower() in ("1", "true"):
+            pytest.fail(f"{missing}; CI has to install it")
+        pytest.skip(f"{missing}; CI=true would fail here")
+
+    return find
+
+
+def _lean(obs: Any, count: int) -> Any:
+    """Push a cart towards where its pole falls; 0 for states that are none of CartPole's."""
+    if isinstance(obs, np.ndarray) and obs.ndim == 2 and obs.shape[1] == 4:
+        return (obs[:, 2] + 0.5 * obs[:, 3] > 0).astype(np.int64)
+    return np.zeros(count, np.int64)
+
+
+def _rows(obs: Any, rows: Any) -> Any:
+    if isinstance(obs, dict):
+        return {key: _rows(value, rows) for key, value in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(_rows(value, rows) for value in obs)
+    return obs[rows]
+
+
+def _copy(obs: Any) -> Any:
+    if isinstance(obs, dict):
+        return {key: _copy(value) for key, value in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(_copy(value) for value in obs)
+    return obs.copy() if isinstance(obs, np.ndarray) else obs

@@ -40,6 +40,8 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_import_layers.py
 
+# Torch's optimizers make a folder for compiled code, by default one in /tmp that stays there.
+bench: export TORCHINDUCTOR_CACHE_DIR = $(CURDIR)/.cache/torch
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.transport

@@ -3,7 +3,8 @@
     python -m benchmarks.overhead [--rounds N] [--seconds S]
 
 * agent: `AgentLoop` with a `QAgent`, sending everything to a Redis on the other core, against the same environment and
-  network without recording, under a policy that balances; 16 gymnasium CartPoles in a SyncVectorEnv, and gymnasium's native vector CartPole.
+  network without recording, under a policy that balances; 16 gymnasium CartPoles in a SyncVectorEnv, and gymnasium's
+  native vector CartPole.
 * learner: `DQNLearner` on batches of a `UniformReplay` (mirrored from Redis, gathered by its thread) against the same
   update on tensors in memory; batch 256, an MLP of 2 x 256, one torch thread on both sides.
 """

@@ -98,7 +98,9 @@ def frames(space: gymnasium.Space[Any]) -> tuple[bytes, bytes, int]:
     return frame(encode({"command": "init", "exploit": False})), frame(encode(update)), len(answer)
 
 
-def compare(name: str, state: str, agent: Any, sessions: int, args: argparse.Namespace, clients: Any, echo: int) -> None:
+def compare(
+    name: str, state: str, agent: Any, sessions: int, args: argparse.Namespace, clients: Any, echo: int
+) -> None:
     hello, request, answer_bytes = frames(STATES[state])
     ready_bytes = len(frame(encode({"response": "ready"})))
     outcomes: dict[str, list[Outcome]] = {"ours": [], "echo": []}

@@ -2,8 +2,10 @@
 
     python -m benchmarks.transport [--rounds N] [--seconds S]
 
-* insert: `ExpSender.send_batch` from one process, counted when acknowledged, while a replay in another process reads
-  the stream; baseline: a raw socket that sends prepared EVALSHA calls of the same bytes, with the same reader idle.
+* insert: `ExpSender.send_batch` from one process, counted when acknowledged, while a replay in another process reads,
+  decodes and inserts; baseline: a raw socket that sends prepared EVALSHA calls of the same bytes while a bare process
+  reads them (XREAD, GET) and throws them away; `ratio_unread` is against that raw socket with nobody reading, which on
+  two cores is one busy process less.
 * single step: the time of one `ExpSender.send` (chunks included) against one `env.step` of gymnasium's CartPole.
 * sample: batches at the output of `batch_iterator()`, against a raw client that GETs as many bytes, pipelined.
 """
@@ -20,6 +22,7 @@ import gymnasium
 import numpy as np
 import torch
 
+from benchmarks.baselines import raw_reader
 from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import alternate, report
 from surreal.distributed.client import RedisClient
@@ -30,7 +33,7 @@ from surreal.types import Action, StepBatch
 
 CASES = {
     # name: (obs shape, dtype, environments, chunk_max_bytes, replay capacity, aim)
-    "4 float32": ((4,), np.float32, 64, 1 << 20, 100_000, 0.5),
+    "4 float32": ((4,), np.float32, 256, 1 << 20, 100_000, 0.5),
     "84x84 uint8": ((84, 84), np.uint8, 16, 1 << 20, 4_000, 0.6),
 }
 
@@ -59,8 +62,9 @@ def read_forever(address: str, run: str, capacity: int, stop: Event) -> None:
 def insert(address: str, path: str, case: str, rounds: int, seconds: float) -> None:
     shape, dtype, num_envs, max_bytes, capacity, aim = CASES[case]
     run = f"insert-{uuid.uuid4().hex[:8]}"
-    stop = multiprocessing.get_context("spawn").Event()
-    reader = multiprocessing.get_context("spawn").Process(target=read_forever, args=(address, run, capacity, stop))
+    spawn = multiprocessing.get_context("spawn")
+    stop = spawn.Event()
+    reader = spawn.Process(target=read_forever, args=(address, run, capacity, stop))
     reader.start()
     batch, action = make_batch(shape, dtype, num_envs)
     client = RedisClient(address, run=run)
@@ -83,18 +87,39 @@ def insert(address: str, path: str, case: str, rounds: int, seconds: float) -> N
     bytes_a_chunk = int(metrics["sender/bytes"] / metrics["sender/chunks"])
     block = bytes(int(steps_a_chunk * np.prod(shape) * np.dtype(dtype).itemsize))
     raw = RawClient(path)
-    calls = [raw.packed_store(i, bytes(bytes_a_chunk - len(block)), block) for i in range(4)]
+    calls = [raw.packed_store(i, bytes(bytes_a_chunk - len(block)), block) for i in range(64)]
 
-    def theirs() -> float:
+    def unread() -> float:
         number, started_s = 0, time.perf_counter()
         while time.perf_counter() - started_s < seconds:
-            raw.store(calls[number % 4])
+            raw.store(calls[number % 64])
             number += 1
         return number * steps_a_chunk / (time.perf_counter() - started_s)
 
+    unread_rates: list[float] = []
+
+    def theirs() -> float:
+        unread_rates.append(unread())
+        is_over = spawn.Event()
+        other = spawn.Process(target=raw_reader.read_forever, args=(path, is_over))
+        other.start()
+        while not (clients := raw.call(b"CLIENT", b"LIST", b"TYPE", b"normal")) or b"cmd=xread" not in clients:
+            time.sleep(0.05)
+        rate = unread()
+        is_over.set()
+        other.join()
+        return rate
+
     mine, bare = alternate(ours, theirs, rounds)
+    alone = [a / b for a, b in zip(mine, unread_rates[1:], strict=True)]
     megabytes = np.median(mine) * bytes_a_chunk / steps_a_chunk / 1e6
-    more = {"MB/s": round(float(megabytes), 1), "steps_a_chunk": round(steps_a_chunk), "environments": num_envs}
+    more = {
+        "ratio_unread": round(float(np.median(alone)), 3),
+        "ratio_unread_best": round(max(mine) / max(unread_rates[1:]), 3),
+        "MB/s": round(float(megabytes), 1),
+        "steps_a_chunk": round(steps_a_chunk),
+        "environments": num_envs,
+    }
     report(f"insert {case}", "transitions/s", mine, bare, aim=aim, **more)
     sender.close()
     stop.set()

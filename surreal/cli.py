@@ -19,7 +19,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from surreal.errors import SurrealError
+from surreal.errors import ConfigError, SurrealError
+from surreal.main.replay import replay_app
 from surreal.main.reports import print_error
 
 app = typer.Typer(
@@ -31,9 +32,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.add_typer(replay_app)
+
 #: Role commands hand all their arguments to the role's own parser, which `python -m surreal.main.ROLE` uses too.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-_ROLES = ("agent", "learner", "eval", "rlx-client")
+_ROLES = ("agent", "learner", "eval", "rlx-server", "rlx-client")
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.")
@@ -53,6 +56,9 @@ def run(
     run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: new.")] = None,
     run_dir: RunDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of --run or --run-dir.")] = False,
+    offline: Annotated[
+        Path | None, typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
+    ] = None,
     redis: RedisOption = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Afterwards play 100 fresh episodes; exit 0 only if they reach the goal.")
@@ -63,22 +69,22 @@ def run(
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
     from surreal.main.interrupts import Interrupts
-    from surreal.main.run import Launcher, RunOptions
+    from surreal.main.prepare import RunOptions
+    from surreal.main.run import Launcher
 
     _set_up_logging(log_level)
     given = {"seed": seed, "device": device, "log_level": log_level}
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]
     options = RunOptions(
-        source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, is_quiet=quiet or not progress
+        source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline, is_quiet=quiet or not progress
     )
     console = Console(soft_wrap=True)
     interrupts = Interrupts()
     with interrupts.installed():
         launcher = Launcher(options, console, interrupts)
-        _say(console, f"run {launcher.run} in {launcher.folder.path}")
         outcome = launcher.execute()
     _say(console, f"ended: {outcome.reason}")
-    _say(console, f"results in {outcome.folder}: result.json, eval/scores.jsonl, eval/best.safetensors, tensorboard/")
+    _say(console, f"results in {outcome.folder}: {', '.join(outcome.files())}")
     if outcome.is_failure:
         print_error(SurrealError(outcome.reason))
     is_good = not outcome.is_failure and not interrupts.is_aborting
@@ -106,6 +112,12 @@ def learner(context: typer.Context) -> None:
 def evaluate(context: typer.Context) -> None:
     """The evaluation process of a run."""
     _role("eval", context)
+
+
+@app.command(name="rlx-server", context_settings=_PASS_ON)
+def rlx_server(context: typer.Context) -> None:
+    """A server that environments elsewhere connect to; of a run, or of a saved policy."""
+    _role("rlx_server", context)
 
 
 @app.command(name="rlx-client", context_settings=_PASS_ON)
@@ -166,20 +178,15 @@ def stop(
     ] = False,
 ) -> None:
     """End a run: all its processes drain."""
-    from surreal.distributed.processes import live_processes
     from surreal.main import registry
     from surreal.main.status import find_run
 
-    with find_run(run_name, address=redis, run_dir=run_dir) as client:
+    with find_run(run_name, address=redis, run_dir=run_dir, must_be_known=not delete) as client:
         if not delete:
             registry.request_stop(client, "surreal stop")
             typer.echo(f"run {client.run} was asked to stop")
             return
-        alive = live_processes(client)
-        if alive:
-            names = ", ".join(beat.name for beat in alive)
-            raise SurrealError(f"run {client.run} is alive ({names}); stop it first, then delete it")
-        typer.echo(f"removed run {client.run}: {client.delete_run()} keys")
+        typer.echo(f"removed run {client.run}: {registry.delete_run(client)} keys")
 
 
 @app.command()
@@ -191,8 +198,12 @@ def play(
     seed: Annotated[int | None, typer.Option(min=0, help="Repeatable episodes; default: new ones each time.")] = None,
 ) -> None:
     """Play a saved policy, without a run."""
+    if record is not None and show:
+        raise ConfigError("--record and --show exclude each other: an environment draws in one way at a time")
+
     from surreal.evaluation import EpisodeScore
-    from surreal.main.play import fresh_rng, load_policy, play_policy
+    from surreal.main.play import fresh_rng, play_policy
+    from surreal.main.policy import load_policy
 
     def on_episode(number: int, score: EpisodeScore) -> None:
         typer.echo(f"episode {number}: return {score.episode_return:g}, {score.length} steps")
@@ -226,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         # Typer's own way to end: after every command, after --help (0), after wrong arguments (2).
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except SurrealError as error:
+    except Exception as error:
         if is_debugging:
             raise
         print_error(error)

@@ -74,3 +74,25 @@ class Batch(NamedTuple):
     next_obs: Obs  #: [B, *obs_shape] per leaf, the observation to bootstrap from
     extras: Mapping[str, Any]  #: [B, ...] columns the agent added
     sample_info: SampleInfo
+
+
+class TrajectoryBatch(NamedTuple):
+    """B trajectories of T rows, time first, as torch tensors; `surreal.replay.trajectories` draws one.
+
+    obs[t + 1] is what came of step t, always. A row where `mask` is 0 is no step: it holds the final observation of an
+    episode (or fills a trajectory up), and its reward and discount are 0. Multiply losses by `mask`.
+    """
+
+    obs: Obs  #: [T + 1, B, *obs_shape] per leaf; the last row is the bootstrap observation
+    action: Any  #: [T, B, *action_shape]
+    reward: Any  #: [T, B] float32
+    discount: Any  #: [T, B] float32, gamma * (1 - terminated)
+    mask: Any  #: [T, B] float32: 1 for a step, 0 for a final observation or filling
+    is_first: Any  #: [T + 1, B] bool: an episode begins in this row, so recurrent state is cleared before it
+    terminated: Any  #: [T, B] bool: the step ended its episode in a terminal state
+    truncated: Any  #: [T, B] bool: the episode was cut after the step; its discount stays gamma
+    version: Any  #: [T, B] int64: parameter version that acted, -1 if unknown
+    extras: Mapping[str, Any]  #: [T, B, ...] columns the agent added
+    initial_state: Mapping[str, Any]  #: [B, ...] recurrent state before row 0: the columns `state`, `state.*`
+    sample_info: SampleInfo  #: [B]; `version` is the oldest one of each trajectory
+    burn_in: int = 0  #: rows at the start that only bring the recurrent state up to date

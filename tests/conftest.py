@@ -28,8 +28,10 @@ import redis
 
 # Before torch is imported here, and for the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# One folder for what the tools keep between runs.
-hypothesis.configuration.set_hypothesis_home_dir(Path(__file__).parents[1] / ".cache" / "hypothesis")
+# One folder for what the tools keep between runs, and for what torch's optimizers would put into /tmp for ever.
+_CACHE = Path(__file__).parents[1] / ".cache"
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_CACHE / "torch"))
+hypothesis.configuration.set_hypothesis_home_dir(_CACHE / "hypothesis")
 
 _START_TIMEOUT_S = 20.0
 _PR_SET_PDEATHSIG = 1

@@ -10,10 +10,6 @@ def make_env(mode, num_envs):
     return gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode=mode)
 
 
-def make_network(hidden):
-    return nn.Sequential(nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2))
-
-
 def balance(layers):
     """Weights with which the pole stays up for long: episodes end about as often as late in training."""
     with torch.no_grad():
@@ -27,8 +23,10 @@ def balance(layers):
 
 class BareAgent:
     def __init__(self, mode, num_envs, hidden, epsilon):
-        self.env, self.network, self.epsilon = make_env(mode, num_envs), make_network(hidden), epsilon
-        balance([layer for layer in self.network if isinstance(layer, nn.Linear)])
+        self.env, self.epsilon = make_env(mode, num_envs), epsilon
+        layers = [nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2)]
+        self.network = nn.Sequential(*layers)
+        balance(layers[::2])
         self.rng = np.random.default_rng(0)
         self.obs, _ = self.env.reset(seed=0)
 

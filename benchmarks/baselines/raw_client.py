@@ -1,12 +1,12 @@
 """The least a client can do to store bytes by a script: a socket, one packed EVALSHA, one short reply.
 
-The script stores a block and a stream entry and drops the one 64 calls ago; the reading side GETs blocks, pipelined.
+The script stores a block and a stream entry, and drops those of 64 calls ago.
 """
 
 import socket
 
 SCRIPT = b"""redis.call('SET', KEYS[2], ARGV[2])
-redis.call('XADD', KEYS[1], 'MAXLEN', '~', '64', '*', 'table', ARGV[1])
+redis.call('XADD', KEYS[1], 'MAXLEN', '64', '*', 'table', ARGV[1], 'id', ARGV[3])
 return 1"""
 
 
@@ -32,4 +32,5 @@ class RawClient:
             raise RuntimeError("the script failed")
 
     def packed_store(self, number, table, block):
-        return self.pack(b"EVALSHA", self.sha, b"2", b"raw:stream", b"raw:block:%d" % (number % 64), table, block)
+        slot = b"%d" % (number % 64)
+        return self.pack(b"EVALSHA", self.sha, b"2", b"raw:stream", b"raw:block:" + slot, table, block, slot)

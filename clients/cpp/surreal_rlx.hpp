@@ -127,7 +127,8 @@ struct NDArray {
         if (shape.empty()) shape.push_back(static_cast<std::uint32_t>(count));
         std::size_t size = 1;
         for (std::uint32_t extent : shape) size *= extent;
-        if (size != count) throw CodecError("an array's shape holds " + std::to_string(size) + " items, not " + std::to_string(count));
+        if (size != count)
+            throw CodecError("an array's shape holds " + std::to_string(size) + " items, not " + std::to_string(count));
         NDArray array{detail::dtype_name<T>(), std::move(shape), Bytes(count * sizeof(T))};
         if (count != 0) std::memcpy(array.bytes.data(), items, array.bytes.size());
         return array;
@@ -178,7 +179,8 @@ using Dict = std::vector<std::pair<std::string, Value>>;  // in the order writte
 // Anything that a message can hold.
 class Value {
 public:
-    using Variant = std::variant<std::nullptr_t, bool, std::int32_t, std::int64_t, double, std::string, Image, NDArray, List, Dict>;
+    using Variant =
+        std::variant<std::nullptr_t, bool, std::int32_t, std::int64_t, double, std::string, Image, NDArray, List, Dict>;
 
     Value() : data(nullptr) {}
     Value(std::nullptr_t) : data(nullptr) {}
@@ -192,7 +194,8 @@ public:
             data = static_cast<std::int32_t>(value);
         } else {
             if constexpr (sizeof(T) == 8 && !std::is_signed_v<T>) {
-                if (value > static_cast<T>(std::numeric_limits<std::int64_t>::max())) throw CodecError("a number does not fit into 64 bits");
+                if (value > static_cast<T>(std::numeric_limits<std::int64_t>::max()))
+                    throw CodecError("a number does not fit into 64 bits");
             }
             data = static_cast<std::int64_t>(value);
         }
@@ -217,7 +220,8 @@ public:
         if (const auto* value = std::get_if<std::int32_t>(&data)) return *value;
         if (const auto* value = std::get_if<std::int64_t>(&data)) return *value;
         const double value = as_double();
-        if (std::floor(value) != value || std::abs(value) > 9.0e18) throw CodecError("expected a whole number, got " + std::to_string(value));
+        if (std::floor(value) != value || std::abs(value) > 9.0e18)
+            throw CodecError("expected a whole number, got " + std::to_string(value));
         return static_cast<std::int64_t>(value);
     }
 
@@ -277,7 +281,7 @@ inline const Value& find(const Dict& dict, const std::string& key) {
 
 inline const Value& Value::operator[](const std::string& key) const { return find(as_dict(), key); }
 
-// -- the payload: u32 version, then (key, type, value)*; little-endian -------------------------------------------------
+// -- the payload: u32 version, then (key, type, value)*; little-endian ------------------------------------------------
 
 namespace detail {
 
@@ -286,15 +290,23 @@ enum Type : std::uint8_t { NONE = 0, NIL, INT4, STRING, DOUBLE, BOOLEAN, IMAGE, 
 // Bytes of an item of a dtype, 0 if it is not accepted.
 inline std::size_t item_size(const std::string& dtype) {
     static const std::pair<const char*, std::size_t> known[] = {
-        {"bool", 1},   {"int8", 1},   {"uint8", 1},   {"int16", 2},   {"uint16", 2},    {"float16", 2},    {"int32", 4},
-        {"uint32", 4}, {"float32", 4}, {"int64", 8}, {"uint64", 8}, {"float64", 8}, {"complex64", 8}, {"complex128", 16},
+        {"bool", 1},      {"int8", 1},        {"uint8", 1},      {"int16", 2},       {"uint16", 2}, {"float16", 2},
+        {"int32", 4},     {"uint32", 4},      {"float32", 4},    {"int64", 8},       {"uint64", 8}, {"float64", 8},
+        {"complex64", 8}, {"complex128", 16}, {"datetime64", 8}, {"timedelta64", 8},
     };
     for (const auto& [name, size] : known) {
         if (dtype == name) return size;
     }
-    if (dtype.rfind("datetime64", 0) == 0 || dtype.rfind("timedelta64", 0) == 0) return dtype.size() <= 25 ? 8 : 0;
-    std::size_t at = !dtype.empty() && std::strchr("<>=|", dtype[0]) != nullptr ? 1 : 0;
-    if (dtype.size() <= at || dtype.size() > 11) return 0;
+    const std::size_t at = dtype.find_first_of("<>=|") == 0 ? 1 : 0;
+    // Times may name their unit, as in datetime64[ns] or <M8[ns].
+    if (const std::size_t unit = dtype.find('['); unit != std::string::npos) {
+        const std::string kind = dtype.substr(0, unit);
+        const bool is_time =
+            kind == "datetime64" || kind == "timedelta64" || kind.substr(at) == "M8" || kind.substr(at) == "m8";
+        const bool is_unit = dtype.back() == ']' && dtype.size() > unit + 2 && dtype.size() <= unit + 14;
+        return is_time && is_unit ? 8 : 0;
+    }
+    if (dtype.size() <= at || dtype.size() > at + 10) return 0;
     const char kind = dtype[at];
     const std::string digits = dtype.substr(at + 1);
     if (kind == '?') return digits.empty() ? 1 : 0;
@@ -302,22 +314,34 @@ inline std::size_t item_size(const std::string& dtype) {
     const std::size_t count = std::stoul(digits);
     const bool is_power = count == 1 || count == 2 || count == 4 || count == 8;
     switch (kind) {
-        case 'i': case 'u': return is_power ? count : 0;
+        case 'i':
+        case 'u': return is_power ? count : 0;
         case 'f': return is_power && count > 1 ? count : 0;
         case 'c': return count == 8 || count == 16 ? count : 0;
         case 'b': return count == 1 ? 1 : 0;
+        case 'm':
+        case 'M': return count == 8 ? 8 : 0;
         case 'U': return 4 * count;
         case 'S': return count;
         default: return 0;
     }
 }
 
-inline std::uint64_t image_size(const std::string& mode, std::uint64_t width, std::uint64_t height) {
-    if (mode == "1") return (width + 7) / 8 * height;
-    if (mode == "L" || mode == "P") return width * height;
-    if (mode == "RGB" || mode == "YCbCr" || mode == "LAB" || mode == "HSV") return 3 * width * height;
-    if (mode == "RGBA" || mode == "CMYK" || mode == "I" || mode == "F") return 4 * width * height;
-    throw CodecError("image mode " + mode.substr(0, 20) + " is not known");
+inline bool is_image_size(const Image& image) {
+    const std::string& mode = image.mode;
+    std::uint64_t line = image.width;  // bytes of one row
+    if (mode == "1") {
+        line = (line + 7) / 8;
+    } else if (mode == "RGB" || mode == "YCbCr" || mode == "LAB" || mode == "HSV") {
+        line *= 3;
+    } else if (mode == "RGBA" || mode == "CMYK" || mode == "I" || mode == "F") {
+        line *= 4;
+    } else if (mode != "L" && mode != "P") {
+        throw CodecError("image mode " + mode.substr(0, 20) + " is not known");
+    }
+    // By division: the product of two announced sizes may be anything.
+    if (line == 0 || image.height == 0) return image.bytes.empty();
+    return image.bytes.size() / image.height == line && image.bytes.size() % image.height == 0;
 }
 
 // The items of a shape; stays at `most` + 1 when there are more.
@@ -370,14 +394,15 @@ private:
     void write(double value, int) { u8(DOUBLE), little(value); }
     void write(const std::string& value, int) { u8(STRING), text(value); }
     void write(const Image& image, int) {
-        if (image.bytes.size() != image_size(image.mode, image.width, image.height)) throw CodecError("an image's bytes are not as its size says");
+        if (!is_image_size(image)) throw CodecError("an image's bytes are not as its size says");
         u8(IMAGE), text(image.mode), u32(image.width), u32(image.height), raw(image.bytes.data(), image.bytes.size());
     }
     void write(const NDArray& array, int) {
         const std::size_t item = item_size(array.dtype);
         if (item == 0) throw CodecError("arrays of dtype " + array.dtype.substr(0, 40) + " are not sent");
         const std::uint64_t most = array.bytes.size() / item;
-        if (array.bytes.size() % item != 0 || items_of(array.shape, most) != most) throw CodecError("an array's bytes are not as its shape and dtype say");
+        if (array.bytes.size() % item != 0 || items_of(array.shape, most) != most)
+            throw CodecError("an array's bytes are not as its shape and dtype say");
         u8(NDARRAY), text(array.dtype), u32(array.shape.size());
         for (std::uint32_t extent : array.shape) u32(extent);
         raw(array.bytes.data(), array.bytes.size());
@@ -395,7 +420,8 @@ public:
         : data_(data), size_(size), limits_(limits), items_left_(limits.max_items) {}
 
     Dict message() {
-        if (size_ > limits_.max_bytes) throw CodecError("a message of " + std::to_string(size_) + " bytes is over the limit");
+        if (size_ > limits_.max_bytes)
+            throw CodecError("a message of " + std::to_string(size_) + " bytes is over the limit");
         number<std::uint32_t>();  // the version is ignored
         Dict found;
         while (at_ < size_) {
@@ -409,7 +435,8 @@ public:
 private:
     const std::uint8_t* skip(std::size_t count) {
         if (count > size_ - at_) {
-            throw CodecError(std::to_string(count) + " bytes are announced, but " + std::to_string(size_ - at_) + " are left");
+            throw CodecError(std::to_string(count) + " bytes are announced, but " + std::to_string(size_ - at_) +
+                             " are left");
         }
         at_ += count;
         return data_ + (at_ - count);
@@ -438,14 +465,16 @@ private:
     std::uint32_t count(int depth, std::size_t least) {
         if (depth >= limits_.max_depth) throw CodecError("lists and dictionaries are nested deeper than the limit");
         const auto count = number<std::uint32_t>();
-        if (count * least > size_ - at_) throw CodecError(std::to_string(count) + " entries are announced, more than there are bytes");
+        if (count * least > size_ - at_)
+            throw CodecError(std::to_string(count) + " entries are announced, more than there are bytes");
         take_items(count);
         return count;
     }
 
     Value value(int depth) {
         switch (const auto type = number<std::uint8_t>(); type) {
-            case NONE: case NIL: return nullptr;
+            case NONE:
+            case NIL: return nullptr;
             case INT4: return number<std::int32_t>();
             case STRING: return text();
             case DOUBLE: return number<double>();
@@ -477,7 +506,7 @@ private:
         image.width = number<std::uint32_t>();
         image.height = number<std::uint32_t>();
         image.bytes = raw();
-        if (image.bytes.size() != image_size(image.mode, image.width, image.height)) throw CodecError("an image's bytes are not as its size says");
+        if (!is_image_size(image)) throw CodecError("an image's bytes are not as its size says");
         return image;
     }
 
@@ -487,11 +516,13 @@ private:
         const std::size_t item = item_size(array.dtype);
         if (item == 0) throw CodecError("dtype " + array.dtype.substr(0, 40) + " is not one that is accepted");
         const auto ndim = number<std::uint32_t>();
-        if (ndim > limits_.max_dimensions) throw CodecError("an array of " + std::to_string(ndim) + " dimensions is over the limit");
+        if (ndim > limits_.max_dimensions)
+            throw CodecError("an array of " + std::to_string(ndim) + " dimensions is over the limit");
         for (std::uint32_t i = 0; i < ndim; ++i) array.shape.push_back(number<std::uint32_t>());
         array.bytes = raw();
         const std::uint64_t most = array.bytes.size() / item;
-        if (array.bytes.size() % item != 0 || items_of(array.shape, most) != most) throw CodecError("an array's bytes are not as its shape and dtype say");
+        if (array.bytes.size() % item != 0 || items_of(array.shape, most) != most)
+            throw CodecError("an array's bytes are not as its shape and dtype say");
         return array;
     }
 
@@ -499,7 +530,12 @@ private:
         const auto byte = [text](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
         for (std::size_t i = 0; i < size;) {
             const std::uint8_t lead = byte(i);
-            const std::size_t length = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+            const std::size_t length = lead < 0x80   ? 1
+                                       : lead < 0xc2 ? 0
+                                       : lead < 0xe0 ? 2
+                                       : lead < 0xf0 ? 3
+                                       : lead < 0xf5 ? 4
+                                                     : 0;
             if (length == 0 || length > size - i) throw CodecError("a text is not UTF-8");
             for (std::size_t j = 1; j < length; ++j) {
                 if ((byte(i + j) & 0xc0) != 0x80) throw CodecError("a text is not UTF-8");
@@ -532,7 +568,7 @@ inline Dict decode(const Bytes& payload, const Limits& limits = {}) {
     return detail::Reader(payload.data(), payload.size(), limits).message();
 }
 
-// -- frames: LENGTH ':' PAYLOAD ',' ------------------------------------------------------------------------------------
+// -- frames: LENGTH ':' PAYLOAD ',' -----------------------------------------------------------------------------------
 
 inline Bytes frame(const Bytes& payload) {
     if (payload.size() > 999'999'999) throw CodecError("a message is longer than nine digits can say");
@@ -557,10 +593,12 @@ public:
         for (std::size_t i = 0; i < buffer_.size(); ++i) {
             const std::uint8_t letter = buffer_[i];
             if (letter == ':' && i > 0) {
-                if (length > max_bytes_) throw CodecError("a frame of " + std::to_string(length) + " bytes is over the limit");
+                if (length > max_bytes_)
+                    throw CodecError("a frame of " + std::to_string(length) + " bytes is over the limit");
                 const std::size_t end = i + 1 + length;
                 if (end >= buffer_.size()) return std::nullopt;
-                if (buffer_[end] != ',') throw CodecError("expected a comma after " + std::to_string(length) + " bytes");
+                if (buffer_[end] != ',')
+                    throw CodecError("expected a comma after " + std::to_string(length) + " bytes");
                 const auto start = buffer_.begin() + static_cast<std::ptrdiff_t>(i + 1);
                 Bytes payload(start, start + static_cast<std::ptrdiff_t>(length));
                 buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(end + 1));
@@ -577,7 +615,7 @@ private:
     std::size_t max_bytes_;
 };
 
-// -- the connection ----------------------------------------------------------------------------------------------------
+// -- the connection ---------------------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -701,7 +739,8 @@ public:
     // The address is `host:port` or `[IPv6]:port`; nothing connects before `connect`.
     explicit AgentProxy(const std::string& address, Options options = {}) : options_(std::move(options)) {
         const std::size_t colon = address.rfind(':');
-        if (colon == std::string::npos || colon + 1 == address.size()) throw AgentProxyError(address + " is no address; write host:port");
+        if (colon == std::string::npos || colon + 1 == address.size())
+            throw AgentProxyError(address + " is no address; write host:port");
         host_ = address.substr(0, colon);
         port_ = address.substr(colon + 1);
         if (host_.size() > 2 && host_.front() == '[' && host_.back() == ']') host_ = host_.substr(1, host_.size() - 2);
@@ -733,7 +772,9 @@ public:
     void reset() { exchange({{"command", "reset"}}); }
 
     // Values for the run's metrics; without x, at the global step of the run.
-    void scalar(const std::string& name, double y, const Value& x = nullptr) { metrics({record("scalar", name, y, x)}); }
+    void scalar(const std::string& name, double y, const Value& x = nullptr) {
+        metrics({record("scalar", name, y, x)});
+    }
     void histogram(const std::string& name, const std::vector<double>& y, const Value& x = nullptr) {
         metrics({record("histogram", name, y, x)});
     }
@@ -797,12 +838,14 @@ private:
                 if (attempt >= attempts) throw;
             }
             const double longest = std::min(8.0, 0.5 * std::pow(2.0, attempt - 1));
-            std::this_thread::sleep_for(std::chrono::duration<double>(std::uniform_real_distribution<>(longest / 2, longest)(random_)));
+            std::this_thread::sleep_for(
+                std::chrono::duration<double>(std::uniform_real_distribution<>(longest / 2, longest)(random_)));
         }
     }
 
     static detail::Clock::time_point deadline(double seconds) {
-        return detail::Clock::now() + std::chrono::duration_cast<detail::Clock::duration>(std::chrono::duration<double>(seconds));
+        return detail::Clock::now() +
+               std::chrono::duration_cast<detail::Clock::duration>(std::chrono::duration<double>(seconds));
     }
 
     std::string host_, port_;
@@ -812,11 +855,13 @@ private:
     std::mt19937 random_{std::random_device{}()};
 };
 
-// Play `episodes` episodes (for ever if negative): `episode(number)` plays one with the agent and gives its reward. A lost
-// connection is made again, and the episode that it cut off is repeated; any other failure ends the run with it.
-inline void run_episodes(AgentProxy& agent, long episodes, const std::function<double(long)>& episode, bool exploit = false) {
+// Play `episodes` episodes (for ever if negative): `episode(number)` plays one with the agent and gives its reward. A
+// lost connection is made again, and the episode that it cut off is repeated; any other failure ends the run with it.
+inline void run_episodes(AgentProxy& agent, long episodes, const std::function<double(long)>& episode,
+                         bool exploit = false) {
     const auto note = [&agent](double reward) {
-        agent.metrics({AgentProxy::record("scalar", "episode_reward", reward), AgentProxy::record("scalar", "game_score", reward)});
+        agent.metrics({AgentProxy::record("scalar", "episode_reward", reward),
+                       AgentProxy::record("scalar", "game_score", reward)});
     };
     agent.begin(exploit);
     for (long number = 0; episodes < 0 || number < episodes;) {

@@ -18,9 +18,20 @@
  * @module
  */
 
-const NONE = 0, NULL = 1, INT4 = 2, STRING = 3, DOUBLE = 4, BOOLEAN = 5;
-const IMAGE = 6, NDARRAY = 7, LIST = 8, UINT4 = 9, INT64 = 10, DICT = 11;
+const NONE = 0,
+  NULL = 1,
+  INT4 = 2,
+  STRING = 3,
+  DOUBLE = 4,
+  BOOLEAN = 5;
+const IMAGE = 6,
+  NDARRAY = 7,
+  LIST = 8,
+  UINT4 = 9,
+  INT64 = 10,
+  DICT = 11;
 const VERSION = 1;
+const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /** Bounds on what a peer may send, checked before anything is allocated. */
 export const LIMITS = Object.freeze({ maxBytes: 16 << 20, maxItems: 1_000_000, maxDepth: 32, maxDimensions: 32 });
@@ -136,15 +147,29 @@ export function toJson(value) {
 
 /** NumPy's names and JavaScript's arrays. */
 const ARRAYS = {
-  bool: Uint8Array, uint8: Uint8Array, int8: Int8Array, uint16: Uint16Array, int16: Int16Array, uint32: Uint32Array,
-  int32: Int32Array, uint64: BigUint64Array, int64: BigInt64Array, float32: Float32Array, float64: Float64Array,
+  bool: Uint8Array,
+  uint8: Uint8Array,
+  int8: Int8Array,
+  uint16: Uint16Array,
+  int16: Int16Array,
+  uint32: Uint32Array,
+  int32: Int32Array,
+  uint64: BigUint64Array,
+  int64: BigInt64Array,
+  float32: Float32Array,
+  float64: Float64Array,
 };
-const NAMES = new Map(Object.entries(ARRAYS).filter(([name]) => name !== "bool").map(([name, type]) => [type, name]));
+const NAMES = new Map(
+  Object.entries(ARRAYS)
+    .filter(([name]) => name !== "bool")
+    .map(([name, type]) => [type, name]),
+);
 NAMES.set(Uint8ClampedArray, "uint8");
 const KINDS = { i: "int", u: "uint", f: "float" };
 const HOST_IS_LITTLE = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
-const OTHER_DTYPE =
-  /^((complex(64|128)|float16|(datetime64|timedelta64)(\[[A-Za-z0-9]{1,12}\])?)|[<>=|]?([?]|b1|[iu][1248]|f[248]|c(8|16)|[mM]8(\[[A-Za-z0-9]{1,12}\])?|[US][1-9][0-9]{0,8}))$/;
+/** NumPy's other names: those of dtypes that JavaScript lacks, and short forms with a byte order. */
+const LONG_DTYPE = /^(complex(64|128)|float16|(datetime64|timedelta64)(\[[A-Za-z0-9]{1,12}\])?)$/;
+const SHORT_DTYPE = /^[<>=|]?([?]|b1|[iu][1248]|f[248]|c(8|16)|[mM]8(\[[A-Za-z0-9]{1,12}\])?|[US][1-9][0-9]{0,8})$/;
 
 function dtypeOf(data) {
   const name = NAMES.get(data?.constructor);
@@ -155,7 +180,9 @@ function dtypeOf(data) {
 /** What is known of a dtype: bytes of an item, byte order, the typed array (if there is one), whether it is text. */
 function dtypeInfo(name) {
   if (Object.hasOwn(ARRAYS, name)) return { size: ARRAYS[name].BYTES_PER_ELEMENT, little: true, type: ARRAYS[name] };
-  if (!OTHER_DTYPE.test(name)) throw new RlxCodecError(`dtype ${JSON.stringify(name.slice(0, 40))} is not accepted`);
+  if (!LONG_DTYPE.test(name) && !SHORT_DTYPE.test(name)) {
+    throw new RlxCodecError(`dtype ${JSON.stringify(name.slice(0, 40))} is not accepted`);
+  }
   if (name === "float16") return { size: 2, little: true, type: null };
   if (name === "complex64" || /^(datetime|timedelta)/.test(name)) return { size: 8, little: true, type: null };
   if (name === "complex128") return { size: 16, little: true, type: null };
@@ -192,7 +219,11 @@ function arrayOf(bytes, shape, dtype) {
   const own = type === null || little === HOST_IS_LITTLE ? bytes.slice() : swapped(bytes, size);
   if (type === null) return new NDArray(own, shape, dtype);
   if (dtype === "bool" || /[?]|b1/.test(dtype)) {
-    return new NDArray(own.map((value) => Number(value === 1)), shape, "bool");
+    return new NDArray(
+      own.map((value) => Number(value === 1)),
+      shape,
+      "bool",
+    );
   }
   const data = new type(own.buffer);
   return new NDArray(data, shape, NAMES.get(type));
@@ -257,7 +288,10 @@ function decodeImage({ mode, width, height, data }) {
   if (mode === "P") return new NDArray(Uint8Array.from(data), [height, width]);
   if (mode === "I" || mode === "F") return arrayOf(data, [height, width], mode === "I" ? "int32" : "float32");
   const shape = BANDS[mode] === 1 ? [height, width] : [height, width, BANDS[mode]];
-  return new NDArray(Float32Array.from(data, (value) => value / 255), shape);
+  return new NDArray(
+    Float32Array.from(data, (value) => value / 255),
+    shape,
+  );
 }
 
 // -- bytes ------------------------------------------------------------------------------------------------------------
@@ -305,7 +339,8 @@ class Writer {
   }
 
   text(text) {
-    if (!text.isWellFormed()) throw new RlxCodecError("a text with half a surrogate pair cannot be written as UTF-8");
+    if (LONE_SURROGATE.test(text))
+      throw new RlxCodecError("a text with half a surrogate pair cannot be written as UTF-8");
     this.raw(this.#encoder.encode(text));
   }
 

@@ -14,7 +14,10 @@ import tls from "node:tls";
 import { LIMITS } from "./codec.mjs";
 import { ConnectionLostError } from "./surreal-rlx.mjs";
 
-const COLON = 0x3a, COMMA = 0x2c, ZERO = 0x30, MAX_DIGITS = 9;
+const COLON = 0x3a,
+  COMMA = 0x2c,
+  ZERO = 0x30,
+  MAX_DIGITS = 9;
 
 /**
  * Messages as netstrings.

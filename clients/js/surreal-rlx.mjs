@@ -13,9 +13,8 @@
  *     }
  *     agent.disconnect();
  *
- * The calls are those of the Python client. In Node: a global `WebSocket` is there from version 22 on, and in 20 with
- * `--experimental-websocket`; or hand in another (`{ transport: webSocketTransport(WS) }`), or use plain TCP
- * (`surreal-rlx-node.mjs`).
+ * The calls are those of the Python client. Node has a global `WebSocket` from version 22 on. Before, hand one in:
+ * `{ transport: webSocketTransport(NodeWebSocket) }` with `node-websocket.mjs`; or use plain TCP, `surreal-rlx-node.mjs`.
  * @module
  */
 
@@ -77,7 +76,12 @@ export function webSocketTransport(Implementation = globalThis.WebSocket) {
       signal.addEventListener("abort", abort, { once: true });
       socket.onopen = () => {
         signal.removeEventListener("abort", abort);
-        resolve({ send: (data) => socket.send(data), close: () => socket.close() });
+        const send = (data) => {
+          // A socket that is closing takes what it is given, and drops it.
+          if (socket.readyState !== Implementation.OPEN) throw new Error("the socket is closing");
+          socket.send(data);
+        };
+        resolve({ send, close: () => socket.close() });
       };
       socket.onmessage = ({ data }) => onMessage(typeof data === "string" ? data : new Uint8Array(data));
       socket.onclose = ({ code, reason }) => {
@@ -312,10 +316,12 @@ export async function runEpisodes(agent, episode, options = {}) {
     onConnection?.(true, null);
   };
   const record = (reward) =>
-    agent.updateMetrics(["episode_reward", "game_score"].map((name) => ({ method: "scalar", name, y: reward, x: null })));
+    agent.updateMetrics(
+      ["episode_reward", "game_score"].map((name) => ({ method: "scalar", name, y: reward, x: null })),
+    );
   try {
     await begin();
-    for (let number = 0; number < maxEpisodes && !signal?.aborted; ) {
+    for (let number = 0; number < maxEpisodes && !signal?.aborted;) {
       try {
         const reward = await episode(number);
         number += 1;

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
-from surreal.config.problems import nearest
+from surreal.config.arg_types import constructor_types, wrong_type
+from surreal.config.problems import nearest, show
 from surreal.errors import ConfigError
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ def check_args(
     *,
     given: Collection[str] = (),
     renamed: Mapping[str, str] | None = None,
-    source: str = "",
+    source_of: Callable[[str], str] | None = None,
 ) -> dict[str, Any]:
     """Check the `args` of a class against its constructor's signature.
 
@@ -86,46 +87,49 @@ def check_args(
         path: dotted key of `args`, such as `learner.args`, for messages.
         given: parameters that other settings and collaborators fill, which `args` may not repeat.
         renamed: names in the configuration to names of parameters, such as `hidden_sizes` to `hiddens`.
-        source: where `args` is, for messages.
+        source_of: gives the place of a dotted key, for messages.
 
     Returns:
         The keyword arguments by the constructor's names.
 
     Raises:
-        ConfigError: for an argument that is unknown, filled elsewhere, or missing.
+        ConfigError: for an argument that is unknown, filled elsewhere, missing, or plainly of another type.
     """
     renamed = renamed or {}
-    parameters = {
-        name: parameter
-        for name, parameter in inspect.signature(cls).parameters.items()
-        if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
-    }
-    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    parameters = inspect.signature(cls).parameters.values()
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
     named = {
-        name: parameter
-        for name, parameter in parameters.items()
+        parameter.name: parameter
+        for parameter in parameters
         if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     }
     applicable = {alias: name for alias, name in renamed.items() if name in named or takes_any}
-    where = f" ({source})" if source else ""
+    annotations = constructor_types(cls)
     result: dict[str, Any] = {}
+
+    def wrong(name: str, problem: str, advice: str = "") -> ConfigError:
+        key = f"{path}.{name}"
+        source = source_of(key) if source_of is not None else ""
+        where = f" ({source})" if source else ""
+        return ConfigError(f"{key} {problem}{where}{advice}", key=key, source=source)
+
     for name, value in args.items():
         target = applicable.get(name, name)
-        key = f"{path}.{name}"
         if target in given:
-            raise ConfigError(f"{key} is set by other settings; leave it out{where}", key=key, source=source)
+            raise wrong(name, "is set by other settings; leave it out")
         if target not in named and not takes_any:
             free = [*applicable, *(name for name in named if name not in given)]
             similar = nearest(name, free)
             takes = f"it takes {', '.join(free) or 'none'}"
             advice = takes if similar is None else f"did you mean {path}.{similar}?"
-            message = f"{key} is not an argument of {cls.__qualname__}{where}; {advice}"
-            raise ConfigError(message, key=key, source=source)
+            raise wrong(name, f"is not an argument of {cls.__qualname__}", f"; {advice}")
         if target in result:
-            raise ConfigError(f"{key} is given twice, under two names{where}", key=key, source=source)
+            raise wrong(name, "is given twice, under two names")
+        must = wrong_type(value, annotations[target]) if target in annotations else None
+        if must is not None:
+            raise wrong(name, f"is {show(value)}; {cls.__qualname__} needs {must}")
         result[target] = value
     for name, parameter in named.items():
         if parameter.default is inspect.Parameter.empty and name not in result and name not in given:
-            key = f"{path}.{name}"
-            raise ConfigError(f"{key} is missing; {cls.__qualname__} needs it{where}", key=key, source=source)
+            raise wrong(name, f"is missing; {cls.__qualname__} needs it")
     return result

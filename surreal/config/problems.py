@@ -76,6 +76,14 @@ def explain(root: type[BaseModel], error: ValidationError, places: Mapping[str, 
     return ConfigError(f"{first} (also wrong: {', '.join(others)})", key=first.key, source=first.source)
 
 
+def show(value: object) -> str:
+    """Show a value in a message: as YAML names it, and not at any length."""
+    if value is None:
+        return "empty"
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def place_of(key: str, places: Mapping[str, str], default: str) -> str:
     """Say where a key came from; the nearest parent answers for a key that is not there itself."""
     while key and key not in places:
@@ -92,11 +100,11 @@ def _explain_one(root: type[BaseModel], details: ErrorDetails, places: Mapping[s
         return _unknown_key(root, details["loc"], place)
     if kind == "missing":
         return ConfigError(f"{key} is missing{_at(place)}; it has no default", key=key, source=place)
-    subject = f"{key} is {_show(value)}; "
+    subject = f"{key} is {show(value)}; "
     if kind == "union_tag_not_found":
         subject, must = f"{key}.type is missing; ", "it must be given, as in {type: linear, ...}"
     elif kind == "union_tag_invalid":
-        subject = f"{key}.type is {_show(context.get('tag'))}; "
+        subject = f"{key}.type is {show(context.get('tag'))}; "
         must = f"it must be one of {context.get('expected_tags')}"
     elif kind in _LIMITS:
         sign, name = _LIMITS[kind]
@@ -171,10 +179,3 @@ def _tag(section: type[BaseModel]) -> object:
 
 def _at(source: str) -> str:
     return f" ({source})" if source else ""
-
-
-def _show(value: object) -> str:
-    if value is None:
-        return "empty"
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr
 
 from surreal.config.fields import Section
+from surreal.config.rlx import RlxConfig
 from surreal.config.sections import (
     AgentConfig,
     BroadcastConfig,
@@ -22,9 +23,9 @@ from surreal.config.sections import (
     RunConfig,
     SenderConfig,
 )
+from surreal.utils.memory import largest_replay_bytes
 
-#: Share of Redis' memory that experience may take: the rest is for parameters, heartbeats and metrics.
-STREAM_SHARE = 0.85
+_SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "action_space")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Config(Section):
     replay: ReplayConfig = ReplayConfig()
     sender: SenderConfig = SenderConfig()
     broadcast: BroadcastConfig = BroadcastConfig()
+    rlx: RlxConfig = RlxConfig()
     redis: RedisConfig = RedisConfig()
     eval: EvalConfig = EvalConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
@@ -77,6 +79,11 @@ class Config(Section):
     def lookahead(self) -> int:
         """Steps that the sender adds to the end of a segment."""
         return self.learner.n_step - 1 if self.sender.lookahead is None else self.sender.lookahead
+
+    @property
+    def num_senders(self) -> int:
+        """Processes on this machine that send experience, as far as is known: agents and RLX servers; >= 1."""
+        return max(1, self.agent.count + self.rlx.servers)
 
     @property
     def samples_tolerance(self) -> float | None:
@@ -92,12 +99,13 @@ class Config(Section):
         sizes, addresses), is not in it.
         """
         plain = self.model_dump(mode="json", by_alias=True)
-        env = {key: plain["env"][key] for key in ("id", "kwargs", "wrappers")}
+        env = {key: plain["env"][key] for key in _SHARED_ENV}
         return {
             "version": plain["version"],
-            "env": env,
+            "env": {key: value for key, value in env.items() if value is not None},
             "model": plain["model"],
             "sender": {"lookahead": self.lookahead},
+            "rlx": {"reward_weights": self.rlx.reward_weights},
         }
 
     def source_of(self, key: str) -> str:
@@ -121,7 +129,7 @@ class Config(Section):
 def _samples_in_flight(config: Config) -> float:
     """Samples that one chunk of every agent entitles the learner to."""
     per_insert = config.replay.samples_per_insert or 0.0
-    return per_insert * max(1, config.agent.count) * config.sender.chunk_steps
+    return per_insert * config.num_senders * config.sender.chunk_steps
 
 
 def conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -145,11 +153,11 @@ def _replay_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             "learner.batch_size",
             f"is {learner.batch_size}, more than replay.capacity, {replay.capacity}; lower it or raise capacity",
         )
-    in_flight = max(1, config.agent.count) * config.sender.chunk_steps
+    in_flight = config.num_senders * config.sender.chunk_steps
     if in_flight > replay.capacity:
         yield (
             "sender.chunk_steps",
-            f"is {config.sender.chunk_steps}: one chunk of each of {config.agent.count} agents is {in_flight} steps, "
+            f"is {config.sender.chunk_steps}: one chunk of each of {config.num_senders} agents is {in_flight} steps, "
             f"more than replay.capacity, {replay.capacity}; lower chunk_steps or raise capacity",
         )
     if config.lookahead < learner.n_step - 1:
@@ -180,7 +188,7 @@ def _limiter_conflicts(config: Config) -> Iterator[tuple[str, str]]:
         yield (
             key,
             f"is {tolerance:g}; it must be >= {least:g} = samples_per_insert {replay.samples_per_insert:g} x "
-            f"{max(1, config.agent.count)} agents x sender.chunk_steps {config.sender.chunk_steps}, or agents and "
+            f"{config.num_senders} agents x sender.chunk_steps {config.sender.chunk_steps}, or agents and "
             "learner wait for each other for ever; raise it, leave it out, or lower sender.chunk_steps",
         )
     batch = config.learner.batch_size + replay.samples_per_insert
@@ -195,12 +203,12 @@ def _limiter_conflicts(config: Config) -> Iterator[tuple[str, str]]:
 def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     replay, sender, redis = config.replay, config.sender, config.redis
     is_embedded = redis.address is None and redis.replay_address is None
-    bound = int(STREAM_SHARE * redis.maxmemory)
+    bound = largest_replay_bytes(redis.maxmemory)
     if is_embedded and replay.max_bytes > bound:
         yield (
             "replay.max_bytes",
-            f"is {replay.max_bytes}; it must be <= {bound}, {STREAM_SHARE:.0%} of redis.maxmemory, {redis.maxmemory}; "
-            "lower it or raise redis.maxmemory",
+            f"is {replay.max_bytes}; it must be <= {bound}, what redis.maxmemory, {redis.maxmemory}, leaves beside "
+            "parameters and room for new experience; lower it or raise redis.maxmemory",
         )
     if 8 * sender.chunk_max_bytes > replay.max_bytes:
         yield (
@@ -222,8 +230,13 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
         yield "env.num_workers", f"is {env.num_workers}, but env.pool is {env.pool}; only subproc has workers"
     if env.num_workers is not None and env.num_workers > env.num_envs:
         yield "env.num_workers", f"is {env.num_workers}; it must be <= env.num_envs, {env.num_envs}"
-    if env.pool == "vector" and env.wrappers:
-        yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
+    if env.pool == "vector" and not env.id.startswith("ALE/"):
+        if env.wrappers:
+            yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
+        if env.frame_stack > 1:
+            yield "env.pool", "is vector, which stacks frames of ALE's games only; use local or subproc"
+    if config.rlx.clients and not config.rlx.servers:
+        yield "rlx.clients", f"is {config.rlx.clients}, but rlx.servers is 0: nobody would answer them; set it to 1"
     if not config.eval.enabled and config.run.stop_at_return is not None:
         yield "run.stop_at_return", "is set, but eval.enabled is false: nothing would measure the return"
     if not config.eval.enabled and config.eval.record_video_every:

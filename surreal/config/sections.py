@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from surreal.config.fields import Address, ClassSection, Exploration, Section, Size, constant_exploration
+from surreal.config.spaces import Space
 
 
 class WrapperConfig(Section):
@@ -43,15 +44,33 @@ class EnvConfig(Section):
     wrappers: list[WrapperConfig] = []
     """Wrappers from the inside to the outside."""
 
+    frame_stack: int = Field(1, ge=1, le=64)
+    """Observations that the agent sees at once, oldest first; each is stored once all the same. More looks further
+    back, for a larger network. 1: no stack."""
+
     pool: Literal["local", "vector", "subproc"] = "local"
-    """`local`: all in the agent's process; `vector`: gymnasium's own vectorised form of the environment, if it has
-    one, the fastest; `subproc`: in worker processes, for environments that are slow or crash."""
+    """`local`: all in the agent's process; `vector`: the environment's own vectorised form, if it has one, the fastest
+    (ALE's games take the wrappers `atari`, `life_loss` and those of rewards there, others none); `subproc`: in worker
+    processes, for environments that are slow or crash."""
 
     num_envs: int = Field(8, ge=1, le=4096)
     """Environments of one agent; more makes the network's calls cheaper per step, and the experience broader."""
 
     num_workers: int | None = Field(None, ge=1, le=256)
     """Worker processes of one agent, `subproc` only; unset: as many as there are cores, at most `num_envs`."""
+
+    observation_space: Space | Literal["raw"] | None = None
+    """What it shows, for an environment that exists only elsewhere (see `rlx`); unset: as `env.id` says. `raw`: the
+    agent gets states as clients send them, and nothing is recorded."""
+
+    action_space: Space | None = None
+    """What it can do, given together with `observation_space`."""
+
+    @model_validator(mode="after")
+    def _check_spaces(self) -> EnvConfig:
+        if (self.observation_space is None) != (self.action_space is None):
+            raise ValueError("observation_space and action_space are given together or not at all")
+        return self
 
 
 class ModelConfig(ClassSection):
@@ -231,7 +250,8 @@ class CheckpointConfig(Section):
     """Best policies of the evaluation that stay."""
 
     restore: str | None = Field(None, min_length=1)
-    """Checkpoint to start from: a file's path or URL, or `latest` for the newest in the run's folder; unset: none."""
+    """Checkpoint to start from, a learner's or an evaluation's policy: a file's path or URL, or `latest` for the newest
+    in the run's folder; unset: none."""
 
 
 class RunConfig(Section):

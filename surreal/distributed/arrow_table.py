@@ -34,7 +34,7 @@ def write_table(columns: Columns, schema: pa.Schema, values: Mapping[str, NDArra
     Raises:
         ValueError: one is not.
     """
-    arrays = [_to_arrow(spec, values[name]) for name, spec in columns if spec.nbytes]
+    arrays = [to_arrow(spec, values[name]) for name, spec in columns if spec.nbytes]
     return bytes(pa.RecordBatch.from_arrays(arrays, schema=schema).serialize().to_pybytes())
 
 
@@ -55,7 +55,7 @@ def read_table(columns: Columns, schema: pa.Schema, table: bytes, num_rows: int)
             raise CodecError(f"the table has {batch.num_rows} steps; its head says {num_rows}")
         batch.validate(full=True)
         stored = iter(batch.columns)
-        return {name: _to_numpy(spec, next(stored) if spec.nbytes else None, num_rows) for name, spec in columns}
+        return {name: to_numpy(spec, next(stored) if spec.nbytes else None, num_rows) for name, spec in columns}
     except (pa.ArrowException, OSError, EOFError, ValueError, struct.error, IndexError) as error:
         raise CodecError(f"the table is not a readable Arrow record batch: {error}") from error
 
@@ -67,7 +67,12 @@ def _arrow_type(spec: ArraySpec) -> pa.DataType:
     return value if spec.shape == () else pa.list_(pa.field("item", value, nullable=False), math.prod(spec.shape))
 
 
-def _to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
+def to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
+    """One column, a view where that is possible.
+
+    Raises:
+        ValueError: the array is not of the spec's dtype and shape.
+    """
     if array.dtype != spec.dtype or array.shape[1:] != spec.shape:
         wanted = f"[steps, {spec.shape}] {spec.dtype}"
         raise ValueError(f"column {spec.name} must be {wanted}, got {array.shape} {array.dtype}")
@@ -79,7 +84,12 @@ def _to_arrow(spec: ArraySpec, array: NDArray[Any]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(flat, type=arrow)
 
 
-def _to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int) -> NDArray[Any]:
+def to_numpy(spec: ArraySpec, column: pa.Array | None, num_rows: int) -> NDArray[Any]:
+    """One column [num_rows, ...], a view; None stands for a column whose rows are empty.
+
+    Raises:
+        CodecError: it has nulls, missing values, or numbers other than 0 and 1 where these are booleans.
+    """
     if column is None:
         return np.empty((num_rows, *spec.shape), spec.dtype)
     if column.null_count:

@@ -5,7 +5,8 @@ A chunk is made of *segments*, runs of consecutive steps of one environment. It 
 * `head`: magic, format version, counts, lengths, the id of the stream's contract, and for each segment five int32:
   observation rows, own steps, slot of the environment, number of its first step in the episode, history rows;
 * `table`: one Arrow IPC record batch message, one row a step (`Contract.table_columns`), segment after segment;
-* `block`: the observation rows: leaf after leaf, each leaf's rows contiguous, so that a row has a known offset.
+* `block`: the observation rows: leaf after leaf, each leaf's rows contiguous, so that a row has a known offset; or each
+  leaf compressed by itself, if the contract says so, and then the head ends with the compressed sizes, uint32 each.
 
 A segment of h + k + 1 observation rows has h history rows and k steps: step j goes from its row h + j to the next. The
 first `own` of them belong to the chunk; the others are lookahead, which the next chunk owns.
@@ -20,9 +21,6 @@ opened. Bytes come from a network: lengths, versions, counts and ranges are chec
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,114 +28,40 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from surreal.distributed.arrow_table import read_table, schema_of, write_table
+from surreal.distributed.arrow_table import read_table, write_table
+from surreal.distributed.block import read_block, read_compressed_block, stored_bytes, write_block
+from surreal.distributed.data_contract import EXTRA_PREFIX, FORMAT_VERSION, MAX_STACK, Contract
 from surreal.errors import CodecError
-from surreal.specs import ArraySpec, ObsSpec
+
+__all__ = [
+    "FORMAT_VERSION",
+    "MAX_CHUNK_BYTES",
+    "MAX_ROWS",
+    "MAX_SEGMENTS",
+    "MAX_STACK",
+    "Chunk",
+    "Contract",
+    "EncodedChunk",
+    "contract_id",
+    "decode",
+    "encode",
+    "stored_bytes",
+]
 
 T = TypeVar("T", bound=np.generic)
 
-FORMAT_VERSION = 1
 MAX_ROWS = 1 << 22
 MAX_SEGMENTS = (1 << 16) - 1
 MAX_CHUNK_BYTES = 256 << 20
-MAX_STACK = 64
 
 _MAGIC = b"SRLC"
 _HEAD = struct.Struct("<4sHHIIIIQQ")  # magic, version, segments, rows, steps, own, table, block, contract
 _SEGMENT_DTYPE = np.dtype("<i4")
 _SEGMENT_FIELDS = 5
+_SIZE_DTYPE = np.dtype("<u4")
 _FLAGS_MAX = 3
-_EXTRA_PREFIX = "extra."
-
-
-@dataclass(frozen=True)
-class Contract:
-    """What all senders and readers of one stream agree on.
-
-    Args:
-        obs: leaves of an observation.
-        action: shape and dtype of an action.
-        extras: columns the agent adds to each step.
-        lookahead: how many steps a segment repeats from the next one, so that each of its own steps has its
-            n-step return in the same chunk; n <= lookahead + 1.
-        stack: frames of an observation, >= 1; if more than one, `obs` describes a single frame.
-    """
-
-    obs: ObsSpec
-    action: ArraySpec
-    extras: tuple[ArraySpec, ...] = ()
-    lookahead: int = 0
-    stack: int = 1
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT_VERSION,
-            "obs": self.obs.to_json(),
-            "action": self.action.to_json(),
-            "extras": [extra.to_json() for extra in self.extras],
-            "lookahead": self.lookahead,
-            "stack": self.stack,
-        }
-
-    @classmethod
-    def from_bytes(cls, text: bytes) -> Contract:
-        """Read a contract as it is stored in Redis.
-
-        Raises:
-            CodecError: it is not one, or of another format version.
-        """
-        try:
-            data = json.loads(text)
-            if data["format"] != FORMAT_VERSION:
-                raise CodecError(f"the stream has chunk format {data['format']}; this program reads {FORMAT_VERSION}")
-            extras = tuple(ArraySpec.from_json(extra) for extra in data["extras"])
-            obs, action = ObsSpec.from_json(data["obs"]), ArraySpec.from_json(data["action"])
-            if type(data["lookahead"]) is not int or data["lookahead"] < 0:
-                raise ValueError(f"lookahead is {data['lookahead']!r}; it must be an integer >= 0")
-            if type(data["stack"]) is not int or not 1 <= data["stack"] <= MAX_STACK:
-                raise ValueError(f"stack is {data['stack']!r}; it must be an integer 1 .. {MAX_STACK}")
-            return cls(obs, action, extras, data["lookahead"], data["stack"])
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise CodecError(f"the stream's contract cannot be read: {error}") from error
-
-    @cached_property
-    def stacked_obs(self) -> ObsSpec:
-        """What agents and learners see: `obs`, or stacks of it, [stack, *shape] per leaf."""
-        if self.stack == 1:
-            return self.obs
-        leaves = [ArraySpec(leaf.name, (self.stack, *leaf.shape), leaf.dtype) for leaf in self.obs.leaves]
-        return ObsSpec(tuple(leaves), self.obs.structure)
-
-    @cached_property
-    def as_bytes(self) -> bytes:
-        """Canonical JSON, as it is stored in Redis."""
-        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":")).encode()
-
-    @cached_property
-    def id(self) -> int:
-        """64 bits of a hash of the contract, carried by every chunk."""
-        return int.from_bytes(hashlib.sha256(self.as_bytes).digest()[:8], "little")
-
-    @cached_property
-    def table_columns(self) -> tuple[tuple[str, ArraySpec], ...]:
-        """Columns of the table in order: name on the wire and what a row of it is."""
-        fixed: list[tuple[str, tuple[int, ...], Any]] = [
-            ("action", self.action.shape, self.action.dtype),
-            ("reward", (), np.float32),
-            ("flags", (), np.uint8),  # 1 terminated, 2 truncated
-            ("version", (), np.int32),  # parameter version that acted, -1 if unknown
-        ]
-        columns = [(name, ArraySpec(name, shape, np.dtype(dtype))) for name, shape, dtype in fixed]
-        columns += [(_EXTRA_PREFIX + extra.name, extra) for extra in self.extras]
-        return tuple(columns)
-
-    @cached_property
-    def table_schema(self) -> pa.Schema:
-        """The Arrow schema of the table."""
-        return schema_of(self.table_columns)
 
 
 class EncodedChunk(NamedTuple):
@@ -166,13 +90,13 @@ class EncodedChunk(NamedTuple):
 
 @dataclass
 class Chunk:
-    """A decoded chunk: views on the bytes that came, nothing copied.
+    """A decoded chunk: views on the bytes that came, nothing copied (but for compressed observations).
 
     Attributes:
         segments: [S, 5] int32, see the module's text.
         columns: one array [n_steps, ...] for each column of the table but the extras.
         extras: the agent's columns, [n_steps, ...].
-        leaves: one array [n_rows, *leaf_shape] for each leaf of the observation.
+        leaves: one array [n_rows, *leaf_shape] for each leaf of the observation; none if the block was left in Redis.
         own_steps: how many of the steps belong to this chunk (the others are lookahead).
     """
 
@@ -187,9 +111,10 @@ class Chunk:
     stored_bytes: int = 0
     contract: Contract | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
-        return len(self.leaves[0]) if self.leaves else 0
+        """Observation rows, also where they were left in Redis."""
+        return int(self.segments[:, 0].sum())
 
     @cached_property
     def obs_row(self) -> NDArray[np.int64]:
@@ -255,17 +180,15 @@ def encode(
         leaves: observation rows [n_rows, *shape] for each leaf, of the right dtype; they must not change afterwards.
     """
     table = write_table(contract.table_columns, contract.table_schema, columns)
-    pieces = tuple(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data for leaf in leaves)
+    pieces = write_block(leaves, contract.compression)
     block_bytes = sum(piece.nbytes for piece in pieces)
     num_steps, own_steps = len(columns["reward"]), int(segments[:, 1].sum())
     counts = (len(segments), len(leaves[0]), num_steps, own_steps, len(table), block_bytes)
     head = _HEAD.pack(_MAGIC, FORMAT_VERSION, *counts, contract.id)
-    return EncodedChunk(head + segments.astype(_SEGMENT_DTYPE).tobytes(), table, pieces, own_steps)
-
-
-def stored_bytes(entry_bytes: int, block_bytes: int) -> int:
-    """Bytes Redis needs for a chunk, allocator rounding and bookkeeping included (an estimate from above)."""
-    return _allocated(block_bytes) + _allocated(entry_bytes) + 512
+    head += segments.astype(_SEGMENT_DTYPE).tobytes()
+    if contract.compression is not None:
+        head += np.array([piece.nbytes for piece in pieces], _SIZE_DTYPE).tobytes()
+    return EncodedChunk(head, table, pieces, own_steps)
 
 
 def contract_id(head: bytes) -> int:
@@ -277,8 +200,14 @@ def contract_id(head: bytes) -> int:
     return int(_read_head(head)[8])
 
 
-def decode(contract: Contract, head: bytes, table: bytes, block: bytes) -> Chunk:
+def decode(contract: Contract, head: bytes, table: bytes, block: bytes | None) -> Chunk:
     """Read one chunk back; arrays are views on `table` and `block`.
+
+    Args:
+        contract: the stream's contract.
+        head: of the chunk.
+        table: of the chunk.
+        block: its observations; None leaves them where they are, and the chunk has no leaves.
 
     Raises:
         CodecError: anything about the bytes is not as a sender of this contract would have written it.
@@ -286,25 +215,35 @@ def decode(contract: Contract, head: bytes, table: bytes, block: bytes) -> Chunk
     _, _, _, num_rows, num_steps, own_steps, table_bytes, block_bytes, stream_id = _read_head(head)
     if stream_id != contract.id:
         raise CodecError(f"the chunk was made for contract {stream_id:016x}, not {contract.id:016x}")
-    segments = _read_segments(head, num_rows, num_steps, own_steps)
+    segments, sizes = _read_segments(contract, head, num_rows, num_steps, own_steps)
     if segments[:, 4].max() >= contract.stack:
         raise CodecError(f"a segment has {segments[:, 4].max()} history rows; a stack of {contract.stack} needs fewer")
     expected = num_rows * contract.obs.row_bytes
-    if block_bytes != expected or len(block) != expected:
-        raise CodecError(f"the block has {len(block)} bytes; {num_rows} observation rows take {expected}")
+    if expected > MAX_CHUNK_BYTES and contract.compression is not None:
+        raise CodecError(f"{num_rows} observation rows take {expected} bytes; a chunk has at most {MAX_CHUNK_BYTES}")
+    if contract.compression is None and block_bytes != expected:
+        raise CodecError(f"the block has {block_bytes} bytes; {num_rows} observation rows take {expected}")
+    if block is not None and len(block) != block_bytes:
+        raise CodecError(f"the block has {len(block)} bytes; its head says {block_bytes}")
     if len(table) != table_bytes or table_bytes > MAX_CHUNK_BYTES:
         raise CodecError(f"the table has {len(table)} bytes; its head says {table_bytes}")
     columns = read_table(contract.table_columns, contract.table_schema, table, num_steps)
     if columns["flags"].max() > _FLAGS_MAX:
         raise CodecError(f"a step has the flags {columns['flags'].max()}; at most {_FLAGS_MAX} is known")
-    extras = {extra.name: columns.pop(_EXTRA_PREFIX + extra.name) for extra in contract.extras}
+    if block is None:
+        leaves = []
+    elif contract.compression is None:
+        leaves = read_block(contract.obs, block, num_rows)
+    else:
+        leaves = read_compressed_block(contract.obs, block, num_rows, contract.compression, sizes)
+    extras = {extra.name: columns.pop(EXTRA_PREFIX + extra.name) for extra in contract.extras}
     return Chunk(
         segments,
         columns,
         extras,
-        _split_block(contract.obs, block, num_rows),
+        leaves,
         own_steps,
-        stored_bytes=stored_bytes(len(head) + len(table), len(block)),
+        stored_bytes=stored_bytes(len(head) + len(table), block_bytes),
         contract=contract,
     )
 
@@ -320,9 +259,14 @@ def _read_head(head: bytes) -> tuple[Any, ...]:
     return fields
 
 
-def _read_segments(head: bytes, num_rows: int, num_steps: int, own_steps: int) -> NDArray[np.int32]:
+def _read_segments(
+    contract: Contract, head: bytes, num_rows: int, num_steps: int, own_steps: int
+) -> tuple[NDArray[np.int32], list[int]]:
+    """The segments, and the compressed sizes of the leaves behind them (none, if the contract has no compression)."""
     number = _HEAD.unpack_from(head)[2]
-    if len(head) != _HEAD.size + _SEGMENT_FIELDS * _SEGMENT_DTYPE.itemsize * number:
+    end = _HEAD.size + _SEGMENT_FIELDS * _SEGMENT_DTYPE.itemsize * number
+    num_sizes = 0 if contract.compression is None else len(contract.obs.leaves)
+    if len(head) != end + num_sizes * _SIZE_DTYPE.itemsize:
         raise CodecError(f"a head of {len(head)} bytes cannot describe {number} segments")
     if not 0 < num_rows <= MAX_ROWS or number == 0:
         raise CodecError(f"a chunk of {num_rows} observation rows in {number} segments is not possible")
@@ -335,21 +279,4 @@ def _read_segments(head: bytes, num_rows: int, num_steps: int, own_steps: int) -
         raise CodecError("a segment must have a step, no more own steps than steps, and no negative number")
     if rows.sum() != num_rows or steps.sum() != num_steps or int(own.sum()) != own_steps:
         raise CodecError(f"the segments do not add up to {num_rows} rows, {num_steps} steps, {own_steps} own steps")
-    return segments
-
-
-def _split_block(obs: ObsSpec, block: bytes, num_rows: int) -> list[NDArray[Any]]:
-    leaves, offset = [], 0
-    for leaf in obs.leaves:
-        count = num_rows * math.prod(leaf.shape)
-        array = np.frombuffer(block, leaf.dtype, count, offset) if count else np.empty(0, leaf.dtype)
-        leaves.append(array.reshape(num_rows, *leaf.shape))
-        offset += num_rows * leaf.nbytes
-    return leaves
-
-
-def _allocated(size: int) -> int:
-    """Size class jemalloc gives an allocation: four classes for each doubling (and a string's header of 16 bytes)."""
-    size = max(size + 16, 16)
-    spacing = max(16, 1 << max(0, (size - 1).bit_length() - 3))
-    return -(-size // spacing) * spacing
+    return segments, np.frombuffer(head, _SIZE_DTYPE, num_sizes, end).tolist()

@@ -21,8 +21,9 @@ from surreal.distributed.channel import ScriptChannel
 from surreal.distributed.codec import Contract, EncodedChunk
 from surreal.distributed.contract import describe_difference
 from surreal.distributed.retry import is_transient
-from surreal.distributed.stream import STREAM_SHARE, Appended, AppendOptions, Stream
+from surreal.distributed.stream import Appended, AppendOptions, Stream
 from surreal.errors import ContractError, ReplayFullError, StoppedError
+from surreal.utils.memory import stream_bound_bytes
 
 _MIN_WAIT_S, _MAX_WAIT_S = 0.001, 0.05
 
@@ -148,7 +149,7 @@ class Outbox:
     def _append(self, deadline_s: float, is_limited: bool, stop: threading.Event | None) -> Appended:
         def append() -> Appended:
             if self._bound_bytes is None:
-                self._bound_bytes = int(STREAM_SHARE * self.stream.maxmemory_bytes()) or self._max_stream_bytes
+                self._bound_bytes = stream_bound_bytes(self.stream.maxmemory_bytes()) or self._max_stream_bytes
             return self.stream.append(self._pending[0].chunk, self._options(is_limited))
 
         timeout_s = max(0.1, deadline_s - time.monotonic())

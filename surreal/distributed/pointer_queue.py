@@ -1,8 +1,9 @@
 """PointerQueue: chunks from the stream to the replay, downloaded ahead by a thread.
 
-The enqueue thread follows the stream with a cursor of its own (XREAD), fetches the chunks' observation blocks, decodes
-and checks them, and puts them into a bounded queue. The replay's thread takes them out. When Redis was emptied (the
-shard's epoch changed) the cursor starts again from zero: one ahead of the clock would read nothing for ever.
+The enqueue thread follows the stream with a cursor of its own (XREAD), fetches the chunks' observation blocks (unless
+the replay leaves observations in Redis), decodes and checks them, and puts them into a bounded queue. The replay's
+thread takes them out. When Redis was emptied (the shard's epoch changed) the cursor starts again from zero: one ahead
+of the clock would read nothing for ever.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from surreal.distributed.codec import Chunk, Contract, contract_id, decode
 from surreal.distributed.stream import Entry, Stream
@@ -30,6 +32,8 @@ class PointerQueue:
         max_chunks: chunks kept ready at most, >= 1.
         read_count: stream entries asked for at a time, >= 1; their blocks are in memory at once.
         stop: ends the waits.
+        needs_blocks: asked once for each contract (on the enqueue thread) whether observations are to be downloaded;
+            what it raises ends `enqueue_step`.
         on_ready: called (on the enqueue thread) whenever chunks are ready.
     """
 
@@ -40,6 +44,7 @@ class PointerQueue:
         max_chunks: int = 32,
         read_count: int = 16,
         stop: threading.Event | None = None,
+        needs_blocks: Callable[[Contract], bool] = lambda _: True,
         on_ready: Callable[[], object] = lambda: None,
     ) -> None:
         self.stream = stream
@@ -51,6 +56,8 @@ class PointerQueue:
         self._queue: queue.Queue[Chunk] = queue.Queue(max_chunks)
         self._read_count = read_count
         self._stop = stop or threading.Event()
+        self._needs_blocks = needs_blocks
+        self._fetches_blocks = True  # as the last contract says
         self._on_ready = on_ready
         self._cursor = _START
         self._has_warned = False
@@ -63,6 +70,7 @@ class PointerQueue:
 
         Raises:
             RedisUnavailableError: Redis refused us (bad password, wrong version).
+            ContractError: the replay cannot work with the stream's contract.
             StoppedError: `stop` was set.
         """
         entries = self.stream.client.retry(self._read, what="read the replay's stream", stop=self._stop)
@@ -94,14 +102,24 @@ class PointerQueue:
     def _with_blocks(self, entries: list[Entry]) -> tuple[list[Entry], list[bytes | None]]:
         if not entries:
             return [], []
-        chunk_ids = [entry.chunk_id for entry in entries]
+        self._learn_contract(entries)
+        chunk_ids = [entry.chunk_id for entry in entries] if self._fetches_blocks else []
         epoch, blocks = self.stream.client.retry(
             lambda: self.stream.fetch_blocks(chunk_ids), what="read observations", stop=self._stop
         )
+        if not self._fetches_blocks:
+            blocks = [None] * len(entries)
         if self._enter_epoch(epoch):
             return [], []
         self._cursor = entries[-1].entry_id
         return entries, blocks
+
+    def _learn_contract(self, entries: list[Entry]) -> None:
+        """Know the contract before blocks are fetched; what cannot be read is counted when it is decoded."""
+        for entry in entries:
+            with suppress(CodecError):
+                self._contract_of(entry.head)
+                return
 
     def _enter_epoch(self, epoch: str) -> bool:
         """Note the shard's epoch; returns whether the stream must be read again from its start."""
@@ -113,7 +131,7 @@ class PointerQueue:
         return True
 
     def _decode(self, entry: Entry, block: bytes | None) -> Chunk | None:
-        if block is None:
+        if block is None and self._fetches_blocks:
             self.gone_chunks += 1
             return None
         try:
@@ -135,6 +153,7 @@ class PointerQueue:
             if text is None:
                 raise CodecError("the stream has no contract")
             self.contract = Contract.from_bytes(text)
+            self._fetches_blocks = self._needs_blocks(self.contract)
         return self.contract
 
     def _put(self, chunk: Chunk) -> None:

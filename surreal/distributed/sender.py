@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.distributed.block import COMPRESSIONS
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import MAX_STACK, Contract
 from surreal.distributed.outbox import Outbox
@@ -38,7 +39,7 @@ class ExpSender:
         client: the replay server.
         chunk_steps: steps (of all environments together) after which a chunk leaves, >= 1. More steps cost fewer
             calls a step, and make experience older when it arrives.
-        chunk_max_bytes: observation bytes after which a chunk leaves, bytes.
+        chunk_max_bytes: observation bytes after which a chunk leaves, bytes, counted before compression.
         max_delay_s: age of the oldest step after which a chunk leaves, s; looked at whenever steps come in, and in
             `flush_due`.
         lookahead: steps repeated at the end of a segment, >= 0; learners of this stream may use n-step returns
@@ -50,6 +51,8 @@ class ExpSender:
         obs_spec, action_spec: what is sent; without them, the first step tells.
         frame_stack: frames of an observation [frame_stack, ...]; if more than one, only the newest frame of each is
             stored, and readers stack the rows again. The stack after a reset must repeat the first frame.
+        compression: of the observations: None, "lz4" (fast) or "zstd" (smaller). It costs this process time for each
+            chunk; readers must mirror the observations.
         shard: number of the shard to send to.
         stop: ends a wait with `StoppedError` when it is set.
     """
@@ -69,6 +72,7 @@ class ExpSender:
         obs_spec: ObsSpec | None = None,
         action_spec: ArraySpec | None = None,
         frame_stack: int = 1,
+        compression: Literal["lz4", "zstd"] | None = None,
         shard: int = 0,
         stop: threading.Event | None = None,
     ) -> None:
@@ -78,6 +82,8 @@ class ExpSender:
             )
         if on_full not in ("wait", "drop"):
             raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
+        if compression not in (None, *COMPRESSIONS):
+            raise ValueError(f"compression is {compression!r}; it must be None or one of {', '.join(COMPRESSIONS)}")
         self.outbox = Outbox(
             Stream(client, shard), drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes
         )
@@ -86,6 +92,7 @@ class ExpSender:
         self._max_delay_s = max_delay_s
         self._lookahead = lookahead
         self._frame_stack = frame_stack
+        self._compression = compression
         self._wait_timeout_s = wait_timeout_s
         self._is_limited = is_limited
         self._obs_spec = obs_spec
@@ -316,7 +323,7 @@ class ExpSender:
         if self._obs_spec is None or self._action_spec is None:
             raise ValueError("the observation and action specs are not known yet")
         obs_spec = self._obs_spec if self._frame_stack == 1 else _frame_spec(self._obs_spec, self._frame_stack)
-        contract = Contract(obs_spec, self._action_spec, extras, self._lookahead, self._frame_stack)
+        contract = Contract(obs_spec, self._action_spec, extras, self._lookahead, self._frame_stack, self._compression)
         row_bytes = max(contract.obs.row_bytes, 1)
         self._flush_rows = max(1, min(self._chunk_steps, self._chunk_max_bytes // row_bytes))
         self._log = RowLog(contract, min(self._flush_rows + 64, 1 << 16))

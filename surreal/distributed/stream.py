@@ -18,8 +18,6 @@ from surreal.distributed.codec import Contract, EncodedChunk
 
 #: How long a sender's last sequence number is kept after its last chunk, s.
 SEQUENCE_TTL_S = 3600
-#: Share of maxmemory that the stream may take; the rest is for parameters, heartbeats and metrics.
-STREAM_SHARE = 0.85
 
 
 class Appended(NamedTuple):
@@ -64,6 +62,15 @@ class OwnerState(NamedTuple):
     live_bytes: int
     removed_chunks: int
     samples: int  #: samples drawn, as the last owner stored them
+
+
+class StreamCounts(NamedTuple):
+    """A shard as anybody can see it."""
+
+    epoch: str  #: "" if it has none (yet, or any more)
+    steps: int  #: env steps so far
+    live_steps: int
+    live_bytes: int
 
 
 class Eviction(NamedTuple):
@@ -151,6 +158,21 @@ class Stream:
             pipeline.get(self.keys.block(chunk_id))
         epoch, *blocks = pipeline.execute()
         return epoch.decode() if epoch else "", blocks
+
+    def oldest(self) -> tuple[str, bytes | None]:
+        """The shard's epoch, and the id of the oldest entry, None if there is none."""
+        pipeline = self.client.redis.pipeline(transaction=False)
+        pipeline.hget(self.keys.meta, "epoch")
+        pipeline.xrange(self.keys.stream, count=1)
+        epoch, entries = pipeline.execute()
+        return epoch.decode() if epoch else "", bytes(entries[0][0]) if entries else None
+
+    def counts(self) -> StreamCounts:
+        """What all scripts keep count of."""
+        fields = ["epoch", "steps", "live_steps", "live_bytes"]
+        answer: Any = self.client.redis.hmget(self.keys.meta, fields)
+        epoch, *numbers = answer
+        return StreamCounts(epoch.decode() if epoch else "", *(int(number or 0) for number in numbers))
 
     def epoch(self) -> str:
         """The shard's epoch, "" if it has none (yet, or any more)."""

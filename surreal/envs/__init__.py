@@ -4,8 +4,9 @@ import gymnasium
 
 from surreal.envs.atari import Atari
 from surreal.envs.base import Env, GymEnv, Wrapper
+from surreal.envs.frame_stack import FrameStack
 from surreal.envs.local_pool import LocalEnvPool
-from surreal.envs.make import make_env, make_vector_env, record_video
+from surreal.envs.make import check_env_id, make_env, make_vector_env, record_video
 from surreal.envs.monitor import EpisodeMonitor
 from surreal.envs.pool import EnvPool
 from surreal.envs.subproc_pool import SubprocEnvPool
@@ -17,12 +18,14 @@ __all__ = [
     "Env",
     "EnvPool",
     "EpisodeMonitor",
+    "FrameStack",
     "GymEnv",
     "LocalEnvPool",
     "SubprocEnvPool",
     "Visualization",
     "Wrapper",
     "WrapperSpec",
+    "check_env_id",
     "make_env",
     "make_vector_env",
     "record_video",

@@ -109,7 +109,7 @@ class GymEnv(Env):
             raise ValueError(f"arguments {sorted(kwargs)} need an environment's id, not an environment")
         self._id = env if isinstance(env, str) else None
         self._kwargs = kwargs
-        self.env: gymnasium.Env[Any, Any] = make_env(env, kwargs=kwargs) if isinstance(env, str) else env
+        self.env: gymnasium.Env[Any, Any] = self._make(env) if isinstance(env, str) else env
         self._adapter = ActionAdapter(self.env.action_space)
         self.observation_space = self.env.observation_space
         self.action_space = self._adapter.space
@@ -139,7 +139,7 @@ class GymEnv(Env):
         if self._id is None:
             raise EnvError(f"the environment was made with render_mode {self.env.render_mode!r}, not {mode!r}")
         self.env.close()
-        self.env = make_env(self._id, kwargs=self._kwargs, render_mode=mode)
+        self.env = self._make(self._id, render_mode=mode)
 
     def record_to(self, folder: str, every: int) -> None:
         """Record episodes as videos."""
@@ -149,3 +149,7 @@ class GymEnv(Env):
     def close(self) -> None:
         """Close the environment."""
         self.env.close()
+
+    def _make(self, env_id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        """Make the environment, and make it again where it is to be drawn in another way."""
+        return make_env(env_id, kwargs=self._kwargs, render_mode=render_mode)

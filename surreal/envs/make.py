@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import importlib.util
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 import gymnasium
 from gymnasium import error as gym_error
 
+from surreal.envs.atari_make import make_atari_vector
+from surreal.envs.atari_wrappers import is_atari, load_ale
 from surreal.envs.raw_monitor import RawEpisodeMonitor
 from surreal.envs.wrappers import WrapperSpec, apply_wrappers, select_wrappers
 from surreal.errors import EnvError
@@ -24,6 +27,7 @@ def make_env(
     *,
     kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[WrapperSpec] = (),
+    frame_stack: int = 1,
     training: bool = True,
     seed: int | None = None,
     render_mode: str | None = None,
@@ -33,7 +37,10 @@ def make_env(
     Args:
         env_id: registered id, or `module:id`, which imports the module first.
         kwargs: arguments of the environment's constructor, and `max_episode_steps`.
-        wrappers: see `surreal.envs.wrappers`; the raw return of episodes is counted below all of them.
+        wrappers: see `surreal.envs.wrappers`; the raw return of episodes is counted below the first that is for
+            training only, so it is what evaluation would count.
+        frame_stack: observations of a stack, >= 1; if more than one, observations are [frame_stack, ...], oldest first,
+            and an episode begins with its first observation repeated.
         training: False leaves out the wrappers that are for training only.
         seed: resets the environment with it once; pools and `Env.reset` seed by themselves.
         render_mode: "human" to watch, "rgb_array" to record.
@@ -44,6 +51,9 @@ def make_env(
     options = dict(kwargs or {})
     if render_mode is not None:
         options["render_mode"] = render_mode
+    if is_atari(env_id) and load_ale() and any(spec.name == "atari" for spec in wrappers):
+        # The wrapper skips frames and reads the screen: the cheapest observation will do below it.
+        options = {"frameskip": 1, "obs_type": "ram", **options}
     # The pools check what matters; gymnasium's checker would cost a call at every step.
     options.setdefault("disable_env_checker", True)
     try:
@@ -51,7 +61,14 @@ def make_env(
     except Exception as error:
         raise _explain(env_id, options, error) from error
     if wrappers:
-        env = apply_wrappers(RawEpisodeMonitor(env), wrappers, training=training)
+        number = next((i for i, spec in enumerate(wrappers) if spec.is_training_only), len(wrappers))
+        env = RawEpisodeMonitor(apply_wrappers(env, wrappers[:number], training=training))
+        env = apply_wrappers(env, wrappers[number:], training=training)
+    if frame_stack != 1:
+        try:
+            env = gymnasium.wrappers.FrameStackObservation(env, frame_stack, padding_type="reset")
+        except ValueError as error:
+            raise EnvError(f"frame_stack is {frame_stack}; it must be >= 1") from error
     if seed is not None:
         env.reset(seed=seed)
     return env
@@ -63,6 +80,7 @@ def make_vector_env(
     *,
     kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[WrapperSpec] = (),
+    frame_stack: int = 1,
     training: bool = True,
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
     """Make the vector environment that an environment's own package offers, if it does.
@@ -71,13 +89,25 @@ def make_vector_env(
         env_id: registered id.
         num_envs: environments in it.
         kwargs: arguments of its constructor.
-        wrappers: must be empty once those left out of evaluation are: wrappers stand around single environments.
+        wrappers: must be empty once those left out of evaluation are: wrappers stand around single environments. ALE's
+            games take `atari`, which they must have, `life_loss`, and those that change rewards.
+        frame_stack: as in `make_env`; with ALE's games only.
         training: as in `make_env`.
 
     Raises:
         EnvError: there is no such environment, or it has no vector form of its own.
     """
     chosen = select_wrappers(wrappers, training=training)
+    if is_atari(env_id) and load_ale():
+        try:
+            options = {**gymnasium.spec(env_id).kwargs, **dict(kwargs or {})}
+            return make_atari_vector(options, num_envs, wrappers=chosen, frame_stack=frame_stack)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise _explain(env_id, dict(kwargs or {}), error) from error
+    if frame_stack != 1:
+        raise EnvError(f"the vector environment of {env_id} does not stack frames; use the local pool")
     if chosen:
         names = ", ".join(spec.name for spec in chosen)
         raise EnvError(f"a vector environment takes no wrappers, got {names}; use the local pool")
@@ -95,6 +125,23 @@ def make_vector_env(
         raise
     except Exception as error:
         raise _explain(env_id, dict(kwargs or {}), error) from error
+
+
+def check_env_id(env_id: str) -> None:
+    """Find an environment by its id without making it.
+
+    Raises:
+        EnvError: there is none of this id, or `module:` before it cannot be imported.
+    """
+    module, _, name = env_id.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        elif is_atari(env_id):
+            load_ale()
+        gymnasium.spec(name)
+    except Exception as error:
+        raise _explain(env_id, {}, error) from error
 
 
 def record_video(

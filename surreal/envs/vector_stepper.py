@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from surreal.envs.actions import ActionAdapter
+from surreal.envs.atari_vector import AtariVector
 from surreal.envs.pool import Seed, env_seeds
 from surreal.envs.rows import NO_IDS, LastRows, LiveRows, RowJoiner
 from surreal.errors import EnvError
@@ -53,6 +54,7 @@ class VectorStepper:
         self._dtype = obs_spec.leaves[0].dtype
         self._ids = np.arange(self.num_envs)
         self._has_mask = False
+        self._monitor = envs if isinstance(envs, AtariVector) else None
         self._waiting = NO_IDS  # ended at the last step, so that the next one is a phantom for them
         self._returns = np.zeros(self.num_envs, np.float64)
         self._starts = np.zeros(self.num_envs, np.int64)
@@ -82,6 +84,8 @@ class VectorStepper:
         ended = is_ended.nonzero()[0]
         returns, lengths = self._returns.take(ended), self._steps - self._starts.take(ended)
         self._returns[ended] = 0.0
+        if self._monitor is not None:
+            returns, lengths = self._monitor.take_episodes(ended)
         if self._mode is AutoresetMode.NEXT_STEP:
             self._starts[ended] = self._steps + 1
             self._waiting = ended

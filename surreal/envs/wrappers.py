@@ -1,6 +1,7 @@
 """Wrappers of gymnasium environments by name, as a configuration lists them.
 
     wrappers:
+      - name: atari                  # no-ops, skipped frames, small gray frames
       - name: reward_clip            # -1..1, while training only
       - class: my_package.my_module.MyWrapper
         args: {strength: 2}
@@ -22,6 +23,7 @@ import gymnasium
 import numpy as np
 from gymnasium import wrappers as gym_wrappers
 
+from surreal.envs.atari_wrappers import AtariPreprocessing, LifeLoss
 from surreal.errors import EnvError
 
 AnyEnv = gymnasium.Env[Any, Any]
@@ -34,7 +36,8 @@ class WrapperSpec:
     Attributes:
         name: one of `wrapper_names()`, or the import path of a class that takes the environment first.
         args: its other arguments.
-        training_only: left out of evaluation; None asks the wrapper: those that change rewards are, others are not.
+        training_only: left out of evaluation; None asks the wrapper: those that change rewards or cut episodes at a
+            lost life are, others are not.
     """
 
     name: str
@@ -82,15 +85,17 @@ class RewardSign(gymnasium.RewardWrapper[Any, Any]):
 
 
 _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
+    "atari": AtariPreprocessing,
     "clip_action": gym_wrappers.ClipAction,
     "flatten": gym_wrappers.FlattenObservation,
+    "life_loss": LifeLoss,
     "rescale_action": gym_wrappers.RescaleAction,
     "reward_clip": RewardClip,
     "reward_scale": RewardScale,
     "reward_sign": RewardSign,
     "time_limit": gym_wrappers.TimeLimit,
 }
-_TRAINING_ONLY = frozenset({"reward_clip", "reward_scale", "reward_sign"})
+_TRAINING_ONLY = frozenset({"life_loss", "reward_clip", "reward_scale", "reward_sign"})
 
 
 def wrapper_names() -> tuple[str, ...]:

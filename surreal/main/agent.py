@@ -31,6 +31,7 @@ def body(process: RoleProcess) -> None:
         stack.callback(pool.close)
         spaces = build.Spaces(pool.obs_spec, pool.action_space)
         model = build.build_model(config, spaces)
+        build.restore_model(config, model)
         agent = build.build_agent(config, model, spaces, index=process.index, rng=process.rng())
         stack.callback(agent.close)
         listener = build.build_listener(config, process.parameter_client, model)

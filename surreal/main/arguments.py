@@ -26,6 +26,7 @@ class RoleArguments:
     run: str | None = None
     redis: str | None = None
     run_dir: Path | None = None
+    offline: Path | None = None
     index: int = 0
     seed: int | None = None
     device: str | None = None
@@ -49,6 +50,7 @@ def parse(role: str, argv: Sequence[str], description: str) -> RoleArguments:
         run=parsed.run,
         redis=parsed.redis or os.environ.get(REDIS_VARIABLE),
         run_dir=parsed.run_dir,
+        offline=getattr(parsed, "offline", None),
         index=parsed.index,
         seed=parsed.seed,
         device=parsed.device,
@@ -69,6 +71,8 @@ def _parser(role: str, description: str) -> argparse.ArgumentParser:
     add("--run", help="the run's id, the same for all its processes (default: the configuration's name)")
     add("--redis", help=f"host:port, redis://, rediss:// or unix:// (default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS})")
     add("--run-dir", type=Path, help="the run's folder (default: runs/RUN)")
+    if role == "learner":
+        add("--offline", type=Path, metavar="PATH", help="learn from an exported replay, without agents")
     add("--index", type=int, default=0, help="number of this process among those of its role: its name and its seed")
     add("--seed", type=int, help="the same as --set seed=N")
     add("--device", choices=("auto", "cpu", "cuda"), help="the same as --set device=...")

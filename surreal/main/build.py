@@ -6,41 +6,83 @@ Called by the role processes, by `surreal play` and by the launcher's check. Eve
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
+from gymnasium.vector.utils import batch_space
 
 from surreal.agent import Agent
-from surreal.checkpoint import CheckpointStore
+from surreal.checkpoint import CheckpointStore, load_checkpoint
 from surreal.config import Config
 from surreal.distributed.broadcaster import TorchBroadcaster
 from surreal.distributed.client import RedisClient
 from surreal.distributed.listener import TorchListener
 from surreal.distributed.sender import ExpSender
-from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, WrapperSpec, make_env, make_vector_env
+from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, WrapperSpec, check_env_id, make_env, make_vector_env
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pool import describe_observations
+from surreal.errors import CheckpointError, ContractError
 from surreal.learner import Learner
-from surreal.main.construct import construct
+from surreal.main.construct import Recipe, check, construct
+from surreal.main.policy import policy_tensors
+from surreal.main.spaces import explicit_spaces
 from surreal.model import Model
 from surreal.replay import Replay
 from surreal.schedules import schedule_from_config
 from surreal.specs import ObsSpec, action_spec
 
-#: Names that configurations use for parameters of our models.
-_MODEL_NAMES = {"hidden_sizes": "hiddens"}
+logger = logging.getLogger(__name__)
+
+_MODEL_OFFERED = frozenset({"action_space", "obs_spec", "seed"})
+MODEL = Recipe("model", Model, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed={"hidden_sizes": "hiddens"})
+AGENT = Recipe("agent", Agent, 1, frozenset({"rng", "obs_spec", "exploration"}))
+LEARNER = Recipe(
+    "learner", Learner, 2, frozenset({"device", "max_global_step"}), replaceable=frozenset({"max_global_step"})
+)
+REPLAY = Recipe(
+    "replay",
+    Replay,
+    1,
+    frozenset(
+        {
+            *("batch_size", "capacity", "max_bytes", "start_size", "gamma", "n_step", "prefetch", "seed"),
+            *("samples_per_insert", "samples_per_insert_tolerance"),
+        }
+    ),
+)
 
 
 class Spaces(NamedTuple):
     """What a model needs to know of an environment."""
 
-    obs_spec: ObsSpec
+    obs_spec: ObsSpec | None  #: None: states of any form, as RLX clients send them
     action_space: gymnasium.Space[Any]  #: as agents see it: flat, discrete actions counted from 0
+
+
+def check_names(config: Config) -> None:
+    """Check what a configuration names, before any process is started: classes, their arguments, environments.
+
+    Nothing is built: what a constructor refuses shows in the process that calls it.
+
+    Raises:
+        ConfigError: a class is not found, does not fit, or has no such arguments.
+        EnvError: an environment does not exist.
+    """
+    # An environment whose spaces are written down may exist only elsewhere; but evaluation and clients make their own.
+    is_made = config.env.action_space is None or config.eval.enabled or config.rlx.clients
+    for env_id in (config.env.id if is_made else None, config.eval.env_id):
+        if env_id is not None:
+            check_env_id(env_id)
+    check(config, MODEL)
+    check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
+    check(config, LEARNER)
+    check(config, REPLAY)
 
 
 def build_env(config: Config, *, training: bool, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
@@ -49,11 +91,26 @@ def build_env(config: Config, *, training: bool, render_mode: str | None = None)
     if not training:
         env_id = config.eval.env_id or env_id
         kwargs |= config.eval.env_kwargs
-    return make_env(env_id, kwargs=kwargs, wrappers=_wrappers(config), training=training, render_mode=render_mode)
+    return make_env(
+        env_id,
+        kwargs=kwargs,
+        wrappers=_wrappers(config),
+        frame_stack=config.env.frame_stack,
+        training=training,
+        render_mode=render_mode,
+    )
 
 
 def build_spaces(config: Config) -> Spaces:
-    """Find out the spaces by making an environment."""
+    """Give the spaces that are written down, or find them out by making an environment."""
+    given = explicit_spaces(config.env)
+    if given is not None:
+        action_space = ActionAdapter(given.action).space
+        if given.observation is None:
+            return Spaces(None, action_space)
+        stack = config.env.frame_stack
+        shown = given.observation if stack == 1 else batch_space(given.observation, stack)
+        return Spaces(describe_observations(shown), action_space)
     env = build_env(config, training=True)
     try:
         return env_spaces(env)
@@ -70,10 +127,12 @@ def build_pool(config: Config, *, index: int) -> EnvPool:
     """Make the environments of agent number `index`."""
     env, seed = config.env, (config.seed, 1, index)
     if env.pool == "vector":
-        vector = make_vector_env(env.id, env.num_envs, kwargs=env.kwargs, wrappers=_wrappers(config))
+        vector = make_vector_env(
+            env.id, env.num_envs, kwargs=env.kwargs, wrappers=_wrappers(config), frame_stack=env.frame_stack
+        )
         return LocalEnvPool(vector, seed=seed)
     # A partial, not a lambda: worker processes are spawned, and get it by pickle.
-    make = partial(make_env, env.id, kwargs=env.kwargs, wrappers=_wrappers(config))
+    make = partial(make_env, env.id, kwargs=env.kwargs, wrappers=_wrappers(config), frame_stack=env.frame_stack)
     factories: list[Any] = [make] * env.num_envs
     if config.agent.show_ui:
         factories[0] = partial(make, render_mode="human")
@@ -85,7 +144,22 @@ def build_pool(config: Config, *, index: int) -> EnvPool:
 def build_model(config: Config, spaces: Spaces) -> Model:
     """Make the network. The seed is the run's: agents, learner and evaluation begin with the same parameters."""
     offered = {"action_space": spaces.action_space, "obs_spec": spaces.obs_spec, "seed": config.seed}
-    return construct(config, "model", Model, (), offered, replaceable=frozenset(offered), renamed=_MODEL_NAMES)
+    return construct(config, MODEL, (), offered)
+
+
+def restore_model(config: Config, model: Model) -> None:
+    """Let an agent's or an evaluation's model begin with `checkpoint.restore`, if that file is here.
+
+    It is a start only: the learner's parameters, which begin with the same file, replace it.
+    """
+    path = config.checkpoint.restore
+    if path is None or path == "latest":
+        return
+    try:
+        model.load_tensors(policy_tensors(load_checkpoint(path)))
+        logger.info("beginning with the policy in %s", path)
+    except (CheckpointError, ContractError) as error:
+        logger.warning("checkpoint.restore is not used here, the learner's parameters will come: %s", error)
 
 
 def build_agent(config: Config, model: Model, spaces: Spaces, *, index: int, rng: np.random.Generator) -> Agent:
@@ -97,31 +171,42 @@ def build_agent(config: Config, model: Model, spaces: Spaces, *, index: int, rng
         # Agents beyond `count`, which joined from elsewhere, share the places of the first ones.
         places = [place % total for place in range(index * per_agent, (index + 1) * per_agent)]
         offered["exploration"] = schedule_from_config(settings, indices=places, count=total)
-    agent = construct(config, "agent", Agent, (model,), offered)
+    agent = construct(config, AGENT, (model,), offered)
     agent.set_mode("training")
     return agent
 
 
 def build_greedy_agent(config: Config, model: Model, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
     """Make an agent that never explores."""
-    agent = construct(config, "agent", Agent, (model,), {"rng": rng, "obs_spec": spaces.obs_spec, "exploration": None})
+    offered: dict[str, Any] = {"rng": rng, "obs_spec": spaces.obs_spec}
+    if config.agent.exploration is not None:
+        offered["exploration"] = None
+    agent = construct(config, AGENT, (model,), offered)
     agent.set_mode("eval")
     return agent
 
 
-def build_sender(config: Config, client: RedisClient, pool: EnvPool, stop: threading.Event) -> ExpSender:
-    """Make the sender of an agent."""
+def build_sender(
+    config: Config,
+    client: RedisClient,
+    pool: EnvPool,
+    stop: threading.Event,
+    *,
+    on_full: Literal["wait", "drop"] | None = None,
+) -> ExpSender:
+    """Make the sender of an agent; `on_full` wins over `sender.on_full`."""
     return ExpSender(
         client,
         chunk_steps=config.sender.chunk_steps,
         chunk_max_bytes=config.sender.chunk_max_bytes,
         max_delay_s=config.sender.max_delay_s,
         lookahead=config.lookahead,
-        on_full=config.sender.on_full,
+        on_full=on_full or config.sender.on_full,
         wait_timeout_s=config.sender.wait_timeout_s,
         is_limited=config.replay.samples_per_insert is not None,
         obs_spec=pool.obs_spec,
         action_spec=action_spec(pool.action_space),
+        frame_stack=config.env.frame_stack,
         stop=stop,
     )
 
@@ -140,13 +225,13 @@ def build_replay(config: Config, client: RedisClient, *, seed: int) -> Replay:
         "prefetch": config.replay.prefetch,
         "seed": seed,
     }
-    return construct(config, "replay", Replay, (client,), offered)
+    return construct(config, REPLAY, (client,), offered)
 
 
 def build_learner(config: Config, model: Model, replay: Replay) -> Learner:
     """Make the learner."""
     offered = {"device": config.device, "max_global_step": config.run.max_env_steps}
-    return construct(config, "learner", Learner, (model, replay), offered, replaceable=frozenset({"max_global_step"}))
+    return construct(config, LEARNER, (model, replay), offered)
 
 
 def build_broadcaster(

@@ -21,6 +21,9 @@ from surreal.distributed.processes import live_processes, newest_version
 from surreal.errors import CheckpointError, ConfigError, StoppedError, SurrealError
 from surreal.learner import Learner
 from surreal.main import build, registry
+from surreal.main.arguments import parse
+from surreal.main.offline import fill_replay, run_offline_learner
+from surreal.main.policy import policy_tensors
 from surreal.main.process import RoleProcess, run_role
 from surreal.main.registry import read_progress, write_progress
 from surreal.metrics import RateMeter
@@ -169,7 +172,10 @@ class LearnerSession:
             return
         metadata = found.metadata
         if metadata.get("kind") != "learner":
-            raise CheckpointError(f"{found.path} is not a learner's checkpoint; `surreal play` shows policies")
+            # A policy alone: a start for the network, while all that is counted begins anew.
+            self.model.load_tensors(policy_tensors(found))
+            logger.info("beginning with the policy in %s", found.path)
+            return
         self.learner.load_state_dict({"tensors": found.tensors, "state": metadata["state"]})
         self.broadcaster.propose(int(metadata["version"]))
         if found.path.startswith(self.store.folder):
@@ -243,6 +249,8 @@ def body(process: RoleProcess) -> None:
         collecting = Supervisor("learner")
         process.at_end(lambda: _finish_collecting(process, collecting, collector))
         session = LearnerSession(process, stack)
+        if process.arguments.offline is not None:
+            fill_replay(process, process.arguments.offline)
         session.begin()
         collecting.spawn("collector", collector.step)
         session.replay.start_threads()
@@ -276,7 +284,15 @@ def _finish_collecting(process: RoleProcess, supervisor: Supervisor, collector: 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a learner process; returns its exit code."""
-    return run_role("learner", body, argv, __doc__)
+    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = parse("learner", given, (__doc__ or "").strip())
+
+    def run(final: list[str]) -> int:
+        return run_role("learner", body, final, __doc__)
+
+    if arguments.offline is None or arguments.supervised:  # a launcher has prepared everything
+        return run(given)
+    return run_offline_learner(arguments, given, run)
 
 
 if __name__ == "__main__":

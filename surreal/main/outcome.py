@@ -9,6 +9,17 @@ from typing import Any
 from surreal.config import Config
 from surreal.main.snapshot import Snapshot
 
+#: What a person looks at first, if it is there.
+_FILES = (
+    "result.json",
+    "eval/scores.jsonl",
+    "eval/best.safetensors",
+    "eval/videos",
+    "checkpoints",
+    "tensorboard",
+    "logs",
+)
+
 
 @dataclass(frozen=True)
 class RunOutcome:
@@ -22,6 +33,10 @@ class RunOutcome:
     is_interrupted: bool
     env_steps: int
     time_s: float
+
+    def files(self) -> list[str]:
+        """What the run left in its folder, of what a person looks at first."""
+        return [name for name in _FILES if (self.folder / name).exists()]
 
 
 def result_of(

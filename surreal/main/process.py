@@ -41,7 +41,10 @@ logger = logging.getLogger(__name__)
 EXIT_OK, EXIT_ERROR, EXIT_USAGE = 0, 1, 2
 
 #: Streams of random numbers derived from the run's seed; the numbers are part of what a seed means.
-_ROLE_STREAMS = {"agent": 1, "learner": 2, "eval": 3, "verify": 4, "play": 5}
+_ROLE_STREAMS = {"agent": 1, "learner": 2, "eval": 3, "verify": 4, "play": 5, "rlx-server": 6}
+
+#: An RLX server is an agent whose environments are elsewhere, and counts as one.
+_TELEMETRY_ROLES = {"rlx-server": "agent"}
 
 _RENEW_INTERVAL_S = 5.0
 
@@ -64,7 +67,7 @@ class RoleProcess:
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
         self.replay_client = self._client_at(self.config.redis.replay_address)
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
-        self.telemetry = Telemetry(self.client, role, self.name)
+        self.telemetry = Telemetry(self.client, _TELEMETRY_ROLES.get(role, role), self.name)
         self._renewed_s = time.monotonic()
         self._endings: list[Callable[[], object]] = []
 
@@ -124,7 +127,11 @@ class RoleProcess:
                 logger.debug("the registration was not renewed: %s", error)
 
     def _client_at(self, address: str | None) -> RedisClient:
-        return self.client if address is None else make_client(address, self.client.run)
+        if address is None:
+            return self.client
+        client = make_client(address, self.client.run)
+        client.check_server(timeout_s=self.arguments.connect_timeout_s, stop=self.stop)
+        return client
 
     def _clients(self) -> tuple[RedisClient, ...]:
         return (self.client, self.replay_client, self.parameter_client)

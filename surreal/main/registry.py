@@ -16,7 +16,7 @@ from surreal.config import Config, diff_shared
 from surreal.config.overrides import apply_overrides, parse_override
 from surreal.config.problems import explain
 from surreal.distributed.client import RedisClient
-from surreal.distributed.keys import RUNS
+from surreal.distributed.keys import RUNS, run_pattern
 from surreal.distributed.processes import live_processes
 from surreal.errors import ConfigError, ContractError
 
@@ -131,6 +131,25 @@ def stop_reason(client: RedisClient) -> str:
 def clear_stop(client: RedisClient) -> None:
     """Let a stopped run go on; called by whoever resumes it."""
     client.redis.delete(client.run_keys.stop)
+
+
+def delete_run(client: RedisClient) -> int:
+    """Remove a run's keys from one server; returns how many.
+
+    Raises:
+        ConfigError: the run is alive, or this server has nothing of it.
+    """
+    alive = [beat.name for beat in live_processes(client)]
+    if alive:
+        raise ConfigError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
+    # A server of experience or parameters alone has no heartbeats, but the leases of those who write there.
+    leases = [key for pattern in run_pattern(client.run) for key in client.redis.scan_iter(match=f"{pattern}lease")]
+    if leases:
+        raise ConfigError(f"run {client.run} is in use (its lease {leases[0].decode()}); stop it first, then delete it")
+    count = client.delete_run()
+    if not count:
+        raise ConfigError(f"Redis at {client.address} holds nothing of run {client.run!r}")
+    return count
 
 
 def list_runs(client: RedisClient) -> list[RunEntry]:

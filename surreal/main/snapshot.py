@@ -47,24 +47,32 @@ class Snapshot:
         return plain
 
 
-def take_snapshot(client: RedisClient, replay_client: RedisClient | None = None, policy: str = "default") -> Snapshot:
+def take_snapshot(
+    client: RedisClient,
+    replay_client: RedisClient | None = None,
+    parameter_client: RedisClient | None = None,
+    *,
+    policy: str = "default",
+) -> Snapshot:
     """Read the heartbeats, and the counters that stay when processes end.
 
     Args:
         client: of the run.
         replay_client: where the experience is, if that is another server.
+        parameter_client: where the parameters are, if that is another server.
         policy: whose version counts.
 
     Raises:
         RedisUnavailableError: no answer.
     """
     snapshot = summarize_processes(all_processes(client))
-    replay_client = replay_client or client
+    replay_client, parameter_client = replay_client or client, parameter_client or client
     steps: Any = replay_client.retry(
         lambda: replay_client.redis.hget(replay_client.shard_keys().meta, "steps"), what="read the env steps"
     )
-    version: Any = client.retry(
-        lambda: client.redis.hget(client.policy_keys(policy).params, "version"), what="read the version"
+    version: Any = parameter_client.retry(
+        lambda: parameter_client.redis.hget(parameter_client.policy_keys(policy).params, "version"),
+        what="read the version",
     )
     return replace(
         snapshot,

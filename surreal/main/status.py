@@ -49,8 +49,16 @@ class RunStatus(NamedTuple):
         }
 
 
-def find_run(run: str | None, *, address: str | None, run_dir: Path | None) -> RedisClient:
+def find_run(
+    run: str | None, *, address: str | None, run_dir: Path | None, must_be_known: bool = True
+) -> RedisClient:
     """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`.
+
+    Args:
+        run: its id; None: the one of the folder, or the newest.
+        address: of its Redis.
+        run_dir: its folder.
+        must_be_known: false also takes a run that is named, but not listed there: another server lists it.
 
     Raises:
         ConfigError: there is no such run.
@@ -64,10 +72,11 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None) -> R
     client.check_server(timeout_s=_TIMEOUT_S)
     known = registry.list_runs(client)
     if run is None:
+        client.close()
         if not known:
             raise ConfigError(f"Redis at {client.address} knows no run")
         return _client(address, known[-1].run)
-    if run not in [entry.run for entry in known]:
+    if must_be_known and run not in [entry.run for entry in known]:
         names = ", ".join(entry.run for entry in known[-5:])
         raise ConfigError(f"Redis at {client.address} knows no run {run!r}; it knows {names or 'none'}", key="run")
     return client

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from surreal.errors import SurrealError
 from surreal.main.outcome import RunOutcome
-from surreal.main.play import load_policy, play_policy
+from surreal.main.play import play_policy
+from surreal.main.policy import load_policy
 from surreal.main.process import role_rng
 
 EPISODES = 100

@@ -2,8 +2,21 @@
 
 from surreal.model.activations import ACTIVATIONS, get_activation
 from surreal.model.base import Model
+from surreal.model.conv import CONVOLUTIONS, Convolution, ConvTorso
+from surreal.model.conv_q_function import ConvQFunction
 from surreal.model.inputs import flatten_obs
 from surreal.model.mlp import MLP
 from surreal.model.q_function import QFunction
 
-__all__ = ["ACTIVATIONS", "MLP", "Model", "QFunction", "flatten_obs", "get_activation"]
+__all__ = [
+    "ACTIVATIONS",
+    "CONVOLUTIONS",
+    "MLP",
+    "ConvQFunction",
+    "ConvTorso",
+    "Convolution",
+    "Model",
+    "QFunction",
+    "flatten_obs",
+    "get_activation",
+]

@@ -44,7 +44,7 @@ class QFunction(LazyModel):
     ) -> None:
         super().__init__()
         self.hiddens = tuple(hiddens)
-        self.num_actions = _count_actions(action_space)
+        self.num_actions = count_actions(action_space)
         self.dueling = dueling
         self._activation = activation
         self._seed = seed
@@ -66,10 +66,7 @@ class QFunction(LazyModel):
         features = flatten_obs(obs)
         self._ensure_built(features.shape[1])
         output: Tensor = self.network(features)
-        if not self.dueling:
-            return output
-        value, advantage = output[:, :1], output[:, 1:]
-        return value + advantage - advantage.mean(dim=1, keepdim=True)
+        return combine_dueling(output) if self.dueling else output
 
     @property
     def _input_weight(self) -> str:
@@ -85,7 +82,18 @@ class QFunction(LazyModel):
         return f"hiddens={list(self.hiddens)}, action_space={self.num_actions}, dueling={self.dueling}"
 
 
-def _count_actions(action_space: int | spaces.Discrete) -> int:
+def combine_dueling(output: Tensor) -> Tensor:
+    """Compute Q [B, n] from the state's value and the actions' advantages, [B, 1 + n]."""
+    value, advantage = output[:, :1], output[:, 1:]
+    return value + advantage - advantage.mean(dim=1, keepdim=True)
+
+
+def count_actions(action_space: int | spaces.Discrete) -> int:
+    """Read the number of actions.
+
+    Raises:
+        ValueError: the space does not start at 0, or there is no action.
+    """
     if isinstance(action_space, spaces.Discrete):
         if action_space.start != 0:
             raise ValueError(f"action space {action_space} starts at {action_space.start}; it must start at 0")

@@ -4,7 +4,8 @@ Two threads work for it once `start_threads()` was called:
 
     PointerQueue/enqueue    waits for Redis, downloads and decodes chunks
     replay                  step(): takes chunks in (`_insert`), lets old ones go (`_evict`), renews the lease and the
-                            limiter's credit, draws (`_sample`), gathers and aggregates (`aggregate_batch`) ahead
+                            limiter's credit, draws (`_sample`), gathers (from this process or from Redis, see
+                            `observations`) and aggregates (`aggregate_batch`) ahead
 
 So the index has one owner and needs no lock: hooks run on the replay's thread, never two at a time. The learner's loop:
 
@@ -27,13 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.distributed.client import RedisClient
-from surreal.distributed.codec import Chunk
+from surreal.distributed.codec import Chunk, Contract
 from surreal.distributed.pointer_queue import PointerQueue
 from surreal.distributed.stream import Stream
 from surreal.errors import ContractError
+from surreal.replay.drawing import BatchDrawer
 from surreal.replay.fetcher import ExpFetcherQueue, to_batch
+from surreal.replay.follower import StreamFollower
 from surreal.replay.limiter import SamplesPerInsert
+from surreal.replay.observations import MODES, Mode, choose
 from surreal.replay.owner import StreamOwner
+from surreal.replay.remote_rows import RemoteRows
 from surreal.replay.storage import Rows, StoredChunk, TransitionStore
 from surreal.specs import ObsSpec
 from surreal.types import Batch, SampleInfo
@@ -48,14 +53,15 @@ _CHUNKS_PER_STEP = 8
 
 
 class Replay(ABC):
-    """Base of all replays: follows one stream, owns it, and hands out batches.
+    """Base of all replays: follows one stream, owns it (or not), and hands out batches.
 
     Args:
         client: the replay server.
         batch_size: transitions of a batch, >= 1.
         capacity: transitions kept; the oldest chunks go first, so up to one chunk fewer may be alive, and one more
             where fewer would be less than `start_size`.
-        max_bytes: bytes kept in Redis; None: as much as Redis' memory limit lets us.
+        max_bytes: bytes kept in Redis; None: as much as Redis' memory limit lets us. Of a follower: bytes in Redis of
+            what it keeps an index of; None: no bound.
         start_size: transitions that must be there before the first batch, 1 .. capacity.
         gamma: discount factor of one step, 0..1.
         n_step: steps summed in a transition's reward, 1 .. lookahead of the stream + 1.
@@ -63,6 +69,12 @@ class Replay(ABC):
             wait for it, and so does the learner.
         samples_per_insert_tolerance: half the width of the limiter's band, samples; default: what fits 4 batches.
         prefetch: batches gathered ahead, >= 1.
+        observations: "mirrored" downloads them once into this process, "remote" fetches those of a batch from Redis
+            when it is drawn, "auto" mirrors what fits into `mirror_max_bytes`.
+        mirror_max_bytes: bytes of this process that "auto" takes for observations; more mirrors larger replays.
+        is_owner: whether to own the stream: decide what is evicted, and grant the limiter's credit. A replay that only
+            follows deletes nothing, and draws again where the owner evicted what it drew.
+        pin_memory: make batches in page-locked memory, for a learner on a GPU; needs CUDA.
         lease_s: how long the stream stays ours after a sign of life, s.
         seed: of the sampling.
         shard: number of the shard to follow.
@@ -87,6 +99,10 @@ class Replay(ABC):
         samples_per_insert: float | None = None,
         samples_per_insert_tolerance: float | None = None,
         prefetch: int = 4,
+        observations: Mode = "auto",
+        mirror_max_bytes: int = 4 << 30,
+        is_owner: bool = True,
+        pin_memory: bool = False,
         lease_s: float = 5.0,
         seed: int | None = None,
         shard: int = 0,
@@ -97,6 +113,8 @@ class Replay(ABC):
             raise ValueError(f"start_size is {start_size}; it must be 1 .. capacity = {capacity}")
         if not 0.0 <= gamma <= 1.0:
             raise ValueError(f"gamma is {gamma}; it must be 0 .. 1")
+        if observations not in MODES:
+            raise ValueError(f"observations is {observations!r}; it must be one of {', '.join(MODES)}")
         self.client = client
         self.batch_size = batch_size
         self.capacity = capacity
@@ -104,19 +122,27 @@ class Replay(ABC):
         self.gamma = gamma
         self.n_step = n_step
         self.rng = np.random.default_rng(seed)
-        self.limiter: SamplesPerInsert | None = None
-        if samples_per_insert is not None:
-            tolerance = samples_per_insert_tolerance or max(4.0 * batch_size, 1024 * samples_per_insert)
-            self.limiter = SamplesPerInsert(samples_per_insert, start_size, tolerance)
-            self.limiter.check_batch(batch_size)
+        self.observations = observations
+        self.mirror_max_bytes = mirror_max_bytes
+        self.pin_memory = pin_memory
+        self.limiter = SamplesPerInsert.for_batches(
+            samples_per_insert, start_size=start_size, tolerance=samples_per_insert_tolerance, batch_size=batch_size
+        )
         self.store: TransitionStore | None = None
         self._chunks: deque[StoredChunk] = deque()
         self._wake = threading.Event()
         self._supervisor = Supervisor("replay")
         stop = self._supervisor.stop_event
         stream = Stream(client, shard)
-        self.owner = StreamOwner(stream, self.limiter, max_bytes=max_bytes, lease_s=lease_s, stop=stop)
-        self.pointer_queue = PointerQueue(stream, stop=stop, on_ready=self._wake.set)
+        self._stream = stream
+        self.owner: StreamOwner | StreamFollower
+        if is_owner:
+            self.owner = StreamOwner(stream, self.limiter, max_bytes=max_bytes, lease_s=lease_s, stop=stop)
+        else:
+            self.owner = StreamFollower(stream, self.limiter, max_bytes=max_bytes, stop=stop)
+        self.pointer_queue = PointerQueue(stream, stop=stop, needs_blocks=self._is_mirrored, on_ready=self._wake.set)
+        self._drawer: BatchDrawer | None = None
+        self._where: tuple[int, bool] | None = None  # contract id, and whether its observations are mirrored
         self.fetcher_queue = ExpFetcherQueue(prefetch)
         self._stored_bytes = 0
         self._evicted_chunks = 0
@@ -141,15 +167,18 @@ class Replay(ABC):
         """
 
     def _evict(self) -> int:
-        """How many of the oldest chunks shall go now: by default, what is over `capacity` or the byte bound.
+        """How many of the oldest chunks shall go now: by default, what is over `capacity` or the byte bound, or gone.
 
         Raises:
             ValueError: the byte bound cannot hold `start_size` transitions.
         """
         number, steps, stored = 0, len(self), self._stored_bytes
+        gone_until = self.store.rows.gone_until if self.store is not None else 0
         for chunk in self._chunks:
             is_needed = steps - chunk.steps < self.start_size
-            if stored > self.owner.max_bytes:
+            if chunk.row_end <= gone_until:
+                pass
+            elif stored > self.owner.max_bytes:
                 if is_needed:
                     raise ValueError(
                         f"the replay's max_bytes is {self.owner.max_bytes}, which {steps} transitions fill, but its "
@@ -168,7 +197,7 @@ class Replay(ABC):
         """Make tensors of gathered rows; the arrays belong to the batch."""
         if self.obs_spec is None:
             raise ValueError("the stream's contract is not known yet")
-        return to_batch(rows, self.obs_spec)
+        return to_batch(rows, self.obs_spec, pin_memory=self.pin_memory)
 
     def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
         """Take the learner's new priorities [B] for a batch it has used; replays without priorities ignore them."""
@@ -220,6 +249,8 @@ class Replay(ABC):
         """Wait for the threads and give the stream's lease back; returns whether all ended."""
         has_ended = self._supervisor.join(timeout_s)
         self.owner.release()
+        if has_ended and self.store is not None:
+            self.store.rows.close()
         return has_ended
 
     def step(self, timeout_s: float = 0.05) -> bool:
@@ -232,14 +263,10 @@ class Replay(ABC):
         has_worked = self._take_in()
         if not self._has_begun and self.pointer_queue.has_caught_up.is_set() and not len(self.pointer_queue):
             self._has_begun = True
-            if len(self) < self.start_size:
+            if len(self) < self.start_size or not self.owner.is_owner:
                 self.owner.rebase(len(self))
-        is_limited = False
-        if self.fetcher_queue.has_room and self.start_sample_condition():
-            is_limited = not self.owner.may_sample(self.batch_size)
-            if not is_limited:
-                self.fetcher_queue.put(self._next_batch())
-                has_worked = True
+        has_drawn, is_limited = self._draw_ahead()
+        has_worked |= has_drawn
         self.owner.renew(is_waiting=is_limited)
         if not has_worked:
             self._wake.wait(min(timeout_s, 0.005) if is_limited else timeout_s)
@@ -293,6 +320,7 @@ class Replay(ABC):
             "replay/transitions": len(self),
             "replay/fill": len(self) / self.capacity,
             "replay/mirrored_bytes": store.rows.nbytes + store.transitions.nbytes if store else 0,
+            "replay/gone_rows": store.rows.gone_rows if store else 0,
             "replay/inserted_steps": self._inserted_steps,
             "replay/evicted_chunks": self._evicted_chunks,
             "replay/refused_chunks": self.pointer_queue.refused_chunks,
@@ -345,7 +373,18 @@ class Replay(ABC):
                 f"n_step is {self.n_step}, but the stream of run {self.client.run} has a lookahead of "
                 f"{contract.lookahead}; send with lookahead >= {self.n_step - 1}"
             )
-        self.store = TransitionStore(contract, capacity=self.capacity, n_step=self.n_step, gamma=self.gamma)
+        rows = None if self._is_mirrored(contract) else RemoteRows(contract, self._stream, self._supervisor.stop_event)
+        self.store = TransitionStore(
+            contract, capacity=self.capacity, n_step=self.n_step, gamma=self.gamma, observations=rows
+        )
+        self._drawer = BatchDrawer(self.store, self.batch_size, sample=self._sample, after_loss=self._after_loss)
+
+    def _is_mirrored(self, contract: Contract) -> bool:
+        """Where the observations of a contract are; asked by both threads, and decided by the first."""
+        if self._where is None or self._where[0] != contract.id:
+            chosen = choose(self.observations, contract, capacity=self.capacity, mirror_max_bytes=self.mirror_max_bytes)
+            self._where = contract.id, chosen == "mirrored"
+        return self._where[1]
 
     def _let_go(self) -> None:
         for _ in range(self._evict()):
@@ -356,10 +395,45 @@ class Replay(ABC):
             self.owner.evict(chunk)
             self._evicted_chunks += 1
 
-    def _next_batch(self) -> Batch:
-        if self.store is None:
+    def _after_loss(self) -> bool:
+        """Observations were gone: let go what has lost them; returns whether batches may still be drawn."""
+        self._let_go()
+        if len(self) < self.start_size:
+            # The agents may have no credit left to fill the replay again; count from here.
+            self.owner.rebase(len(self))
+        return self.start_sample_condition()
+
+    def _draw_ahead(self) -> tuple[bool, bool]:
+        """Make a batch if there is room for it; where observations are remote, ask for one and finish the one before.
+
+        Returns:
+            Whether something was done, and whether the limiter forbade to draw.
+        """
+        if self._drawer is None:
+            return False, False
+        asked, has_asked, is_limited = self._drawer.num_asked, False, False
+        if self.fetcher_queue.room > asked and self.start_sample_condition():
+            is_limited = not self.owner.may_sample((asked + 1) * self.batch_size)
+            has_asked = not is_limited
+        if has_asked and self._drawer.asks_ahead:
+            self._drawer.ask()
+            if asked < self._drawer.asks_ahead:
+                return True, False
+        if not asked and not has_asked:
+            return False, is_limited
+        batch = self._next_batch()
+        if batch is not None:
+            self.fetcher_queue.put(batch)
+        return True, is_limited
+
+    def _next_batch(self) -> Batch | None:
+        """The oldest batch that was asked for, or a new one; None if its observations are gone."""
+        if self._drawer is None:
             raise ValueError("nothing was inserted yet")
-        drawn = self._sample(self.batch_size)
-        indices, probability = drawn if isinstance(drawn, tuple) else (drawn, np.full(len(drawn), 1.0 / len(self)))
-        self.owner.count_samples(len(indices))
-        return self.aggregate_batch(self.store.gather(indices, probability))
+        if not self._drawer.num_asked:
+            self._drawer.ask()
+        rows = self._drawer.collect()
+        if rows is None:
+            return None
+        self.owner.count_samples(len(rows.reward))
+        return self.aggregate_batch(rows)

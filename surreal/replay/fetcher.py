@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import queue
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from surreal.replay.storage import Rows
 from surreal.specs import ObsSpec
@@ -22,12 +24,12 @@ class ExpFetcherQueue:
         self._queue: queue.Queue[Batch] = queue.Queue(prefetch)
 
     @property
-    def has_room(self) -> bool:
-        """Whether another batch may be put."""
-        return not self._queue.full()
+    def room(self) -> int:
+        """How many batches may be put."""
+        return self._queue.maxsize - self._queue.qsize()
 
     def put(self, batch: Batch) -> None:
-        """Add a batch; only the replay's thread does, after asking `has_room`."""
+        """Add a batch; only the replay's thread does, after asking for `room`."""
         self._queue.put_nowait(batch)
 
     def dequeue(self, timeout_s: float) -> Batch | None:
@@ -41,9 +43,19 @@ class ExpFetcherQueue:
         return self._queue.qsize()
 
 
-def to_batch(rows: Rows, spec: ObsSpec) -> Batch:
-    """Wrap freshly gathered rows as tensors; the memory is shared, nothing is copied."""
-    wrap = torch.from_numpy
+def to_batch(rows: Rows, spec: ObsSpec, *, pin_memory: bool = False) -> Batch:
+    """Wrap freshly gathered rows as tensors.
+
+    Args:
+        rows: of the batch; the memory is shared, nothing is copied unless it is pinned.
+        spec: leaves of an observation.
+        pin_memory: copy into page-locked memory, from which a GPU fetches a batch while it computes; needs CUDA.
+    """
+
+    def wrap(array: NDArray[Any]) -> torch.Tensor:
+        tensor = torch.from_numpy(array)
+        return tensor.pin_memory() if pin_memory else tensor
+
     return Batch(
         obs=spec.unflatten([wrap(leaf) for leaf in rows.obs]),
         action=wrap(rows.action),

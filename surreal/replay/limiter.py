@@ -32,6 +32,21 @@ class SamplesPerInsert:
         if self.ratio <= 0 or self.start_size < 1 or self.tolerance <= 0:
             raise ValueError("ratio and tolerance must be > 0, and start_size >= 1")
 
+    @classmethod
+    def for_batches(
+        cls, ratio: float | None, *, start_size: int, tolerance: float | None, batch_size: int
+    ) -> SamplesPerInsert | None:
+        """The band for a learner that draws batches of this size; None without a ratio.
+
+        Raises:
+            ValueError: it cannot hold a batch.
+        """
+        if ratio is None:
+            return None
+        band = cls(ratio, start_size, tolerance or max(4.0 * batch_size, 1024 * ratio))
+        band.check_batch(batch_size)
+        return band
+
     def check_batch(self, batch_size: int) -> None:
         """Refuse a band that cannot hold a batch.
 

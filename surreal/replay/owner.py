@@ -13,17 +13,15 @@ import time
 
 import redis
 
-from surreal.distributed.stream import STREAM_SHARE, Eviction, OwnerState, Stream
+from surreal.distributed.stream import Eviction, OwnerState, Stream
 from surreal.errors import LeaseError, StoppedError
 from surreal.replay.limiter import SamplesPerInsert
 from surreal.replay.storage import StoredChunk
+from surreal.utils.memory import FILL_SHARE, ROOM_BYTES, largest_replay_bytes, stream_bound_bytes
 
 logger = logging.getLogger(__name__)
 
-#: What the owner leaves free below the stream's bound is room for appends while it evicts: a share of the bound, and at
-#: least some large chunks, but never more than half.
-_FILL_SHARE = 0.9
-_ROOM_BYTES = 4 << 20
+#: Chunks of the largest size for which the owner leaves room below the stream's bound.
 _ROOM_CHUNKS = 3
 _DEFAULT_MAX_BYTES = 2 << 30
 _MAX_EVICTIONS = 256
@@ -161,10 +159,10 @@ class StreamOwner:
         """
         self._base_steps, self._base_samples = max(self.global_step - alive, 0), self.samples
 
-    def may_sample(self, batch_size: int) -> bool:
-        """Whether the limiter lets the learner draw a batch."""
+    def may_sample(self, number: int) -> bool:
+        """Whether the limiter lets the learner draw that many transitions."""
         inserted, sampled = self.global_step - self._base_steps, self.samples - self._base_samples
-        return self.limiter is None or self.limiter.may_sample(inserted, sampled, batch_size)
+        return self.limiter is None or self.limiter.may_sample(inserted, sampled, number)
 
     def count_samples(self, number: int) -> None:
         """Count transitions that were drawn."""
@@ -187,11 +185,9 @@ class StreamOwner:
         memory = client.retry(self.stream.maxmemory_bytes, what="read Redis' memory limit", stop=self._stop)
         if not memory:
             self.max_bytes = self.max_bytes or _DEFAULT_MAX_BYTES
-            self._bound_bytes = int(max(self.max_bytes / _FILL_SHARE, self.max_bytes + _ROOM_BYTES))
+            self._bound_bytes = int(max(self.max_bytes / FILL_SHARE, self.max_bytes + ROOM_BYTES))
             return
-        self._bound_bytes = int(STREAM_SHARE * memory)
-        room = max((1 - _FILL_SHARE) * self._bound_bytes, _ROOM_BYTES)
-        fitting = max(int(self._bound_bytes - room), self._bound_bytes // 2)
+        self._bound_bytes, fitting = stream_bound_bytes(memory), largest_replay_bytes(memory)
         if self.max_bytes > fitting:
             raise ValueError(
                 f"the replay's max_bytes is {self.max_bytes}; with Redis' maxmemory of {memory} bytes it must be"

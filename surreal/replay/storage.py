@@ -1,13 +1,12 @@
-"""Mirrored experience: preallocated rings of observation rows and of transitions.
+"""The index of a replay: a preallocated ring of transitions, over observation rows that are here or in Redis.
 
 Rows and transitions are named by sequence numbers that only grow; their place is the number modulo the ring's size.
-Chunks come and go in order, so both rings are filled at the head and freed at the tail, and a ring that is too small
-for what is alive grows. One thread owns a store; nothing here locks.
+Chunks come and go in order, so rings are filled at the head and freed at the tail, and a ring that is too small for
+what is alive grows. One thread owns a store; nothing here locks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,64 +14,9 @@ from numpy.typing import NDArray
 
 from surreal.distributed.codec import Chunk, Contract
 from surreal.replay.nstep import n_step
+from surreal.replay.observations import MirroredRows, Observations, Wanted, rows_expected
+from surreal.replay.ring import Ring
 from surreal.types import SampleInfo
-
-
-class Ring:
-    """Columns of equal length, addressed by sequence number.
-
-    Args:
-        shapes: name -> (shape of a row, dtype).
-        size: rows allocated at first, >= 1.
-    """
-
-    def __init__(self, shapes: Mapping[str, tuple[tuple[int, ...], Any]], size: int) -> None:
-        self.size = max(size, 1)
-        self.head = 0  # next sequence number
-        self.tail = 0  # oldest living one
-        self.columns: dict[str, NDArray[Any]] = {
-            name: np.empty((self.size, *shape), dtype) for name, (shape, dtype) in shapes.items()
-        }
-
-    def __len__(self) -> int:
-        return self.head - self.tail
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes allocated."""
-        return sum(column.nbytes for column in self.columns.values())
-
-    def append(self, rows: Mapping[str, NDArray[Any]], count: int) -> int:
-        """Copy rows in; returns the first one's sequence number."""
-        if len(self) + count > self.size:
-            self._grow(len(self) + count)
-        first, begin = self.head, self.head % self.size
-        split = min(count, self.size - begin)
-        for name, column in self.columns.items():
-            values = rows[name]
-            column[begin : begin + split] = values[:split]
-            if split < count:
-                column[: count - split] = values[split:]
-        self.head += count
-        return first
-
-    def free_until(self, sequence: int) -> None:
-        """Forget everything before this sequence number."""
-        self.tail = sequence
-
-    def take(self, name: str, sequences: NDArray[np.int64]) -> NDArray[Any]:
-        """Copy the rows with these sequence numbers."""
-        return self.columns[name].take(sequences % self.size, axis=0)
-
-    def _grow(self, needed: int) -> None:
-        size = needed + needed // 4
-        living = np.arange(self.tail, self.head)
-        old_places, new_places = living % self.size, living % size
-        for name, column in self.columns.items():
-            grown = np.empty((size, *column.shape[1:]), column.dtype)
-            grown[new_places] = column[old_places]
-            self.columns[name] = grown
-        self.size = size
 
 
 class Rows(NamedTuple):
@@ -88,6 +32,13 @@ class Rows(NamedTuple):
     sample_info: SampleInfo
 
 
+class Request(NamedTuple):
+    """Transitions that were drawn; their observations are on their way."""
+
+    rows: Rows  #: without observations
+    wanted: Wanted
+
+
 class StoredChunk(NamedTuple):
     """What is remembered of a chunk that was inserted."""
 
@@ -101,23 +52,30 @@ class StoredChunk(NamedTuple):
 
 
 class TransitionStore:
-    """n-step transitions over mirrored observation rows.
+    """n-step transitions over observation rows.
 
     Args:
         contract: what the stream holds.
         capacity: transitions expected to be alive, a first size; more make the rings grow.
         n_step: steps of a transition, 1 .. contract.lookahead + 1.
         gamma: discount factor of one step.
+        observations: where the rows are; None: mirrored here.
     """
 
-    def __init__(self, contract: Contract, *, capacity: int, n_step: int, gamma: float) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        *,
+        capacity: int,
+        n_step: int,
+        gamma: float,
+        observations: Observations | None = None,
+    ) -> None:
         self.contract = contract
         self.n_step = n_step
         self.gamma = gamma
-        slack = capacity // 8 + 1024
-        self.rows = Ring(
-            {str(i): (leaf.shape, leaf.dtype) for i, leaf in enumerate(contract.obs.leaves)}, capacity + slack
-        )
+        size = rows_expected(capacity)
+        self.rows: Observations = observations or MirroredRows(contract, size)
         extras = {f"extra.{extra.name}": (extra.shape, extra.dtype) for extra in contract.extras}
         if contract.stack > 1:
             extras |= {"depth": ((), np.dtype(np.int64)), "next_depth": ((), np.dtype(np.int64))}
@@ -131,19 +89,19 @@ class TransitionStore:
                 "version": ((), np.int64),
                 **extras,
             },
-            capacity + slack,
+            size,
         )
 
     def __len__(self) -> int:
         return len(self.transitions)
 
     def insert(self, chunk: Chunk) -> range:
-        """Copy a chunk's rows in, and derive the transitions of the steps it owns.
+        """Take a chunk's rows in, and derive the transitions of the steps it owns.
 
         Returns:
             Sequence numbers of the new transitions.
         """
-        first_row = self.rows.append({str(i): leaf for i, leaf in enumerate(chunk.leaves)}, chunk.num_rows)
+        first_row = self.rows.insert(chunk)
         own, columns = chunk.own, chunk.columns
         returns = n_step(chunk.obs_row, columns["reward"], chunk.terminated, own, n=self.n_step, gamma=self.gamma)
         row = chunk.obs_row[own] + first_row
@@ -168,16 +126,28 @@ class TransitionStore:
         self.rows.free_until(chunk.row_end)
 
     def gather(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Rows:
-        """Copy the transitions with these sequence numbers, drawn with these probabilities."""
+        """Copy the transitions with these sequence numbers, drawn with these probabilities.
+
+        Raises:
+            LookupError: observations of some are gone from Redis.
+        """
+        rows = self.collect(self.request(indices, probability))
+        if rows is None:
+            raise LookupError("some of the observations are gone from Redis")
+        return rows
+
+    def request(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Request:
+        """Ask for transitions; `collect` gives them, in the same order."""
         take = self.transitions.take
         row, next_row = take("row", indices), take("next_row", indices)
         if self.contract.stack > 1:
             row, next_row = self._stack(row, take("depth", indices)), self._stack(next_row, take("next_depth", indices))
-        names: Sequence[str] = [str(i) for i in range(len(self.contract.obs.leaves))]
+        wanted = (row, next_row)
+        self.rows.ask(wanted)
         version = take("version", indices)
-        return Rows(
-            obs=[self.rows.take(name, row) for name in names],
-            next_obs=[self.rows.take(name, next_row) for name in names],
+        rows = Rows(
+            obs=[],
+            next_obs=[],
             action=take("action", indices),
             reward=take("reward", indices),
             discount=take("discount", indices),
@@ -185,6 +155,16 @@ class TransitionStore:
             extras={extra.name: take(f"extra.{extra.name}", indices) for extra in self.contract.extras},
             sample_info=SampleInfo(indices % self.transitions.size, indices, probability, version),
         )
+        return Request(rows, wanted)
+
+    def collect(self, request: Request) -> Rows | None:
+        """Wait for the observations asked for first; None if some are gone: draw again."""
+        found = self.rows.collect(request.wanted)
+        return None if found is None else request.rows._replace(obs=found[0], next_obs=found[1])
+
+    def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Which of these transitions are known to have lost their observations; None if none of all has."""
+        return self.rows.are_gone(self.transitions.take("row", indices))
 
     def _stack(self, row: NDArray[np.int64], depth: NDArray[np.int64]) -> NDArray[np.int64]:
         """[B, stack] rows of the frames of these observations, oldest first; the episode's first frame is repeated."""

@@ -11,7 +11,7 @@ from surreal.rlx.hub import Hub
 MAX_BACKLOG = 64
 
 
-class BaseConnection(asyncio.Protocol):
+class BaseConnection(asyncio.BufferedProtocol):
     """One admitted connection.
 
     Args:
@@ -57,6 +57,16 @@ class BaseConnection(asyncio.Protocol):
         """Close at once: a peer that does not read would keep `close` waiting."""
         self._is_closing = True
         self.transport.abort()
+
+    def get_buffer(self, _: int) -> memoryview:
+        return self.hub.buffer
+
+    def buffer_updated(self, count: int) -> None:
+        self.data_received(bytes(self.hub.buffer[:count]))
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came in."""
+        raise NotImplementedError
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -66,12 +68,21 @@ def array_at(payload: bytes, start: int, dtype: np.dtype[Any], shape: tuple[int,
     """Make the array whose bytes begin at `start`; size and shape were checked.
 
     A view of the payload, unless its values would not be aligned, or could be other than 0 and 1 in a bool array.
+
+    Raises:
+        RlxDecodeError: texts in it are not Unicode.
     """
     if not all(shape):
         return np.zeros(shape, dtype)
     if dtype.kind == "b":
         truth: NDArray[np.bool_] = np.ndarray(shape, np.uint8, payload, start) == 1
         return truth
+    if dtype.kind == "U":
+        count = math.prod(shape) * dtype.itemsize // 4
+        codes: NDArray[np.uint32] = np.ndarray(count, f"{dtype.byteorder}u4", payload, start)
+        # NumPy would find out when it makes texts of them, with an error of the interpreter itself.
+        if codes.max() > sys.maxunicode:
+            raise RlxDecodeError("an array of texts has characters that are not Unicode's")
     array: NDArray[Any] = np.ndarray(shape, dtype, payload, start)
     if not array.flags.aligned:
         array = array.copy()

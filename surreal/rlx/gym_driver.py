@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 Env = gymnasium.Env[Any, Any]
 
 _JOIN_INTERVAL_S = 0.2
-_CLOSE_TIMEOUT_S = 10.0
+_CLOSE_TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True)

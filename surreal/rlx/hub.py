@@ -17,6 +17,11 @@ from surreal.rlx.pool import RlxEnvPool
 from surreal.rlx.session import Session
 from surreal.rlx.settings import ServerSettings
 
+#: Turns of the event loop that events may wait for others: each comes with what arrived during the one before.
+_MAX_TURNS = 32
+
+_BUFFER_BYTES = 1 << 18
+
 #: Longest time from the connection to the first whole request, s.
 FIRST_REQUEST_S = 30.0
 
@@ -53,6 +58,10 @@ class Hub:
 
     Attributes:
         connections: those that were admitted.
+        buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
+            a new quarter of a MiB each time, costs more than all that is done with a small message.
+        num_active: sessions that ask for actions.
+        num_waiting: those of them that wait for one.
         refused, errors, requests: counters.
     """
 
@@ -60,9 +69,12 @@ class Hub:
         self.pool = pool
         self.settings = settings
         self.connections: set[Connection] = set()
+        self.buffer = memoryview(bytearray(_BUFFER_BYTES))
         self.refused = self.errors = self.requests = 0
         self._loop = loop
+        self.num_active = self.num_waiting = 0
         self._staged: list[Event] = []
+        self._seen = self._turns = 0
         self._free: list[int] = []
         self._next_slot = 0
         pool.bind(self.on_actions, self.on_released)
@@ -89,13 +101,24 @@ class Hub:
         return self._next_slot - 1
 
     def put(self, event: Event) -> None:
-        """Tell the pool; all events of one turn of the event loop go together."""
+        """Tell the pool, soon: together with what else comes in at the moment."""
         if not self._staged:
             self._loop.call_soon(self._hand_over)
         self._staged.append(event)
 
     def _hand_over(self) -> None:
+        """Hand over when everyone waits, or when a turn of the event loop brought nothing new.
+
+        Every hand-over may wake the agent's thread, and costs a change of threads: a row is too little for that.
+        """
+        count = len(self._staged)
+        self._turns += 1
+        if count > self._seen and self.num_waiting < self.num_active and self._turns < _MAX_TURNS:
+            self._seen = count
+            self._loop.call_soon(self._hand_over)
+            return
         staged, self._staged = self._staged, []
+        self._seen = self._turns = 0
         self.pool.put(staged)
 
     # -- from the agent loop's thread --------------------------------------------------------------------------------

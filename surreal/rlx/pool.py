@@ -15,6 +15,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from surreal.envs.actions import ActionAdapter
@@ -43,6 +44,7 @@ class RlxEnvPool(EnvPool):
         action_space: of the environments, as clients see it.
         observation_space: of the environments; None: states reach the agent as they came, in an array of objects,
             and are not recorded.
+        frame_stack: frames that the agent sees at once, >= 1; clients send them one at a time.
         gather_window_s: longest wait for the actions of further sessions once one waits for its own, >= 0; nobody
             waits when all of them do. Raising it makes batches larger and answers later.
         gather_max: rows of a batch, >= 1; more are left for the next.
@@ -51,9 +53,10 @@ class RlxEnvPool(EnvPool):
 
     Attributes:
         reader: reads states for the sessions; None without an observation space.
+        frame_stack: as given.
 
     Raises:
-        ValueError: a space is of a kind that has no arrays.
+        ValueError: a space is of a kind that has no arrays, or is to be stacked but is not one array.
         EnvError: actions of this space cannot be handed over.
     """
 
@@ -62,15 +65,22 @@ class RlxEnvPool(EnvPool):
         action_space: gymnasium.Space[Any],
         observation_space: gymnasium.Space[Any] | None = None,
         *,
-        gather_window_s: float = 0.0005,
+        frame_stack: int = 1,
+        gather_window_s: float = 0.0,
         gather_max: int = 1024,
         explore: bool = True,
         record: bool = True,
     ) -> None:
         self.reader = None if observation_space is None else StateReader(observation_space)
-        if observation_space is not None:
-            self.observation_space = observation_space
-        self.obs_spec = ObsSpec((), {"dict": {}}) if self.reader is None else self.reader.spec
+        self.frame_stack = frame_stack
+        self.obs_spec = ObsSpec((), {"dict": {}})
+        if self.reader is not None and observation_space is not None:
+            self.observation_space, self.obs_spec = observation_space, self.reader.spec
+        if frame_stack != 1:
+            if frame_stack < 1 or not self.obs_spec.is_array or observation_space is None:
+                raise ValueError(f"frame_stack is {frame_stack}; it must be >= 1, and observations one array each")
+            self.observation_space = batch_space(observation_space, frame_stack)
+            self.obs_spec = ObsSpec.from_space(self.observation_space)
         self._adapter = ActionAdapter(action_space)
         self.action_space = self._adapter.space
         self._builder = BatchBuilder(

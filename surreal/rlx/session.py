@@ -16,6 +16,7 @@ import numpy as np
 
 from surreal.rlx.errors import RlxRequestError, brief
 from surreal.rlx.events import CutEvent, LastEvent, LiveEvent
+from surreal.rlx.stacking import FrameStacker
 
 if TYPE_CHECKING:
     from surreal.rlx.hub import Hub
@@ -50,7 +51,8 @@ class Session:
     """
 
     __slots__ = (
-        "_hub", "_in_episode", "_is_exploiting", "_is_ready", "_length", "_on_action", "_return", "_slot",
+        "_hub", "_in_episode", "_is_active", "_is_exploiting", "_is_ready", "_length", "_on_action",
+        "_return", "_slot", "_stacker",
         "has_ended", "is_authorized", "is_closed", "is_refused", "is_waiting",
     )  # fmt: skip
 
@@ -58,7 +60,11 @@ class Session:
         self._hub = hub
         self._on_action = on_action
         self._slot = -1
-        self._is_ready = self._is_exploiting = self._in_episode = False
+        pool = hub.pool
+        self._stacker: FrameStacker | None = None
+        if pool.reader is not None and pool.frame_stack > 1:
+            self._stacker = FrameStacker(pool.reader.spec.leaves[0], pool.frame_stack)
+        self._is_ready = self._is_exploiting = self._in_episode = self._is_active = False
         self._return, self._length = 0.0, 0
         self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
         self.is_authorized = hub.settings.token is None
@@ -87,6 +93,7 @@ class Session:
         """Take the action; the connection sends it."""
         if not self.is_closed:
             self.is_waiting = False
+            self._hub.num_waiting -= 1
             self._on_action(self, action)
 
     def close(self) -> None:
@@ -94,6 +101,9 @@ class Session:
         if self.is_closed:
             return
         self.is_closed = True
+        self._hub.num_waiting -= self.is_waiting
+        self._hub.num_active -= self._is_active
+        self.is_waiting = False
         if self._slot >= 0:
             self._hub.put(CutEvent(self._slot, self._in_episode, is_gone=True))
 
@@ -115,12 +125,16 @@ class Session:
         return DONE
 
     def _update(self, request: Mapping[str, Any]) -> Reply | None:
-        self._require_ready()
-        terminal, truncated = _flag(request, "terminal"), _flag(request, "truncated")
-        if terminal or truncated:
-            return self._end(request, is_terminated=not truncated)
+        if not self._is_ready:
+            self._require_ready()
+        if request.get("terminal") is not False or request.get("truncated") is not None:
+            terminal, truncated = _flag(request, "terminal"), _flag(request, "truncated")
+            if terminal or truncated:
+                return self._end(request, is_terminated=not truncated)
         hub = self._hub
-        state = self._read_state(request.get("state"))
+        reader, state = hub.pool.reader, request.get("state")
+        if reader is not None:
+            state = reader.read(state)
         is_first, reward = not self._in_episode, 0.0
         if is_first:
             self._in_episode = True
@@ -129,7 +143,13 @@ class Session:
             reward = self._read_reward(request.get("reward"))
             self._return += reward
             self._length += 1
+        if self._stacker is not None:
+            state = self._stacker.push(state, is_first=is_first)
         self.is_waiting = True
+        hub.num_waiting += 1
+        if not self._is_active:
+            self._is_active = True
+            hub.num_active += 1
         hub.put(LiveEvent(self._slot, self, state, reward, is_first, self._is_exploiting))
         return None
 
@@ -141,6 +161,8 @@ class Session:
             is_missing = is_terminated and reader is not None and state is None
             final = reader.nothing() if is_missing and reader is not None else self._read_state(state)
             self._in_episode = False
+            if self._stacker is not None:
+                final = self._stacker.push(final, is_first=False)
             self._hub.put(
                 LastEvent(
                     self._slot, final, reward, is_terminated, self._is_exploiting,

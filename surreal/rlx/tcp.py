@@ -11,6 +11,7 @@ from surreal.rlx.connection import BaseConnection
 from surreal.rlx.errors import RlxDecodeError, RlxError, RlxFrameError
 from surreal.rlx.framing import FrameReader, frame
 from surreal.rlx.hub import Hub
+from surreal.rlx.layouts import Layouts
 from surreal.rlx.session import Reply, Session, error_reply
 
 #: Longest request of a client that has not shown the token yet, bytes.
@@ -32,6 +33,7 @@ class TcpConnection(BaseConnection):
         super().__init__(hub, transport)
         self._limits = hub.settings.limits
         self._keeps_images = hub.pool.reader is not None
+        self._layouts = Layouts()
         self._reader = FrameReader(self._limits)
         self._session = Session(hub, self._on_action)
         if not self._session.is_authorized:
@@ -57,6 +59,12 @@ class TcpConnection(BaseConnection):
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
             return
+        if not self._session.is_waiting and not self._reader.pending:
+            message = self._layouts.read(data)
+            if message is not None:
+                self.hear()
+                self._handle(message)
+                return
         failure: RlxError | None = None
         try:
             payloads = self._reader.feed(data)
@@ -64,9 +72,6 @@ class TcpConnection(BaseConnection):
             payloads, failure = list(error.frames), error
         if payloads:
             self.hear()
-            if len(payloads) == 1 and not self._session.is_waiting and failure is None:
-                self._process(payloads[0])
-                return
         self._backlog.extend(payloads)
         if failure is not None:
             self._backlog.append(failure)
@@ -86,7 +91,6 @@ class TcpConnection(BaseConnection):
             self.close()
 
     def _process(self, request: bytes | RlxError) -> None:
-        session = self._session
         try:
             if isinstance(request, RlxError):
                 raise request
@@ -97,6 +101,12 @@ class TcpConnection(BaseConnection):
             self._send(error_reply(error))
             self.close()
             return
+        if self._keeps_images:  # without an observation space, the agent gets the state itself, which must be aligned
+            self._layouts.learn(request, message)
+        self._handle(message)
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        session = self._session
         reply = session.handle(message)
         if reply is None:
             return

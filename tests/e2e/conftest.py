@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -16,6 +15,9 @@ from typing import Any, TypeVar
 
 import psutil
 import pytest
+
+from surreal.errors import SurrealError
+from surreal.main.status import find_run, run_status
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -114,17 +116,17 @@ class Workplace:
 
         return wait_for(only, "a run's folder")
 
-    def status(self, *arguments: str) -> dict[str, Any]:
-        """`surreal status --json`."""
-        code, output = self.run("status", "--json", *arguments)
-        assert code == 0, output
-        found: dict[str, Any] = json.loads(output)
-        return found
+    def status(self, run: str | None = None, address: str | None = None) -> dict[str, Any]:
+        """What `surreal status --json` prints, of the only run or of one at an address, without a process for it."""
+        with find_run(run, address=address, run_dir=None if run else self.run_dir()) as client:
+            return run_status(client).to_json()
 
-    def knows(self, *arguments: str) -> bool:
+    def knows(self, run: str | None = None, address: str | None = None) -> bool:
         """Whether the run is there, with a process in it."""
-        code, output = self.run("status", "--json", *arguments)
-        return code == 0 and len(json.loads(output)["processes"]) > 0
+        try:
+            return len(self.status(run, address)["processes"]) > 0
+        except SurrealError:
+            return False
 
     def processes(self) -> list[psutil.Process]:
         """Everything that still runs and was started from here, by whomever."""

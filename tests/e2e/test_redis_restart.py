@@ -1,4 +1,4 @@
-"""Redis dies in the middle of a run and comes back, once empty and once with its data: the run goes on."""
+"""Redis dies in the middle of a run and comes back, once empty and once with its data; the run goes on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def test_run_goes_on_when_redis_comes_back(
     workplace.wait_for(has_gone_on, "going on")
     command.interrupt()
     assert command.wait(60.0) == 0, command.output
-    assert json.loads((run_dir / "result.json").read_text())["restarts"] == 0
+    result = json.loads((run_dir / "result.json").read_text())
+    assert (result["status"], result["restarts"]) == ("interrupted", 0)
+    workplace.assert_nothing_is_left()
     _assert_versions_rise(run_dir)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -23,15 +24,16 @@ def rounds_of(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) -> None:
-    command = workplace.start(
-        "run", "cartpole-dqn", *workplace.fast_eval, "--set", "run.max_env_steps=5000", "--seed", "3"
-    )
+    options = ["--set", "run.max_env_steps=5000", "--set", "eval.record_video_every=1", "--seed", "3"]
+    command = workplace.start("run", "cartpole-dqn", *workplace.fast_eval, *options)
     run_dir = workplace.run_dir()
     workplace.wait_for((run_dir / "redis.address").exists, "the address")
     status = workplace.wait_for(
         lambda: found if len((found := workplace.status())["processes"]) == 5 else None, "all five processes"
     )
     assert status["run"] == run_dir.name
+    code, output = workplace.run("status")
+    assert (code, f"{run_dir.name}: running" in output, "agent-1" in output) == (0, True, True), output
     assert command.wait() == 0, command.output
     assert f"results in {run_dir}" in command.output
     result = result_of(run_dir)
@@ -45,40 +47,18 @@ def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) 
     assert "learner/loss" in (run_dir / "metrics.jsonl").read_text()
     assert len(list((run_dir / "checkpoints").glob("*.safetensors"))) == 1
     assert not (run_dir / "redis.address").exists()
-    workplace.assert_nothing_is_left()
-    code, output = workplace.run("play", str(run_dir / "eval" / "best.safetensors"), "--episodes", "2", "--seed", "1")
-    assert (code, output.count("episode ")) == (0, 2)
-
-
-def test_ctrl_c_drains_and_resume_goes_on(workplace: Workplace) -> None:
-    command = workplace.start("run", "cartpole-dqn", *workplace.fast_eval, *workplace.endless)
-    run_dir = workplace.run_dir()
-    workplace.wait_for(lambda: list(run_dir.glob("eval/best.json")), "the first round")
-    workplace.wait_for(lambda: workplace.status()["updates"] > 100, "learning")
-    command.interrupt()
-    assert command.wait(60.0) == 0, command.output
-    first = result_of(run_dir)
-    assert first["status"] == "interrupted"
+    assert any((run_dir / "tensorboard" / "learner").iterdir())
+    if importlib.util.find_spec("moviepy") is not None:
+        assert (run_dir / "eval" / "videos" / "round-000000-episode-0.mp4").stat().st_size > 1000
     workplace.assert_nothing_is_left()
 
-    code, output = workplace.run("run", "cartpole-dqn", "--run", run_dir.name)
-    assert (code, "holds a run already" in output) == (1, True)
 
-    limit = first["env_steps"] + 3000
-    code, output = workplace.run("run", "--resume", "--run-dir", str(run_dir), "--set", f"run.max_env_steps={limit}")
-    assert code == 0, output
-    second = result_of(run_dir)
-    assert second["updates"] > first["updates"]
-    assert second["version"] > first["version"]
-    assert [line["round"] for line in rounds_of(run_dir)] == list(range(len(rounds_of(run_dir))))
-
-
-def test_every_process_may_be_killed(workplace: Workplace) -> None:
+def test_every_process_may_be_killed_and_the_run_goes_on(workplace: Workplace) -> None:
     command = workplace.start(
         "run", "cartpole-dqn", *workplace.fast_eval, *workplace.endless, "--set", "checkpoint.interval_updates=50"
     )
     run_dir = workplace.run_dir()
-    workplace.wait_for(lambda: list(run_dir.glob("eval/best.json")), "the first round")
+    workplace.wait_for((run_dir / "eval" / "best.json").exists, "the first round")
     for name in ("agent-0", "learner", "eval"):
         before = workplace.status()
         killed = workplace.role_pid(name)
@@ -92,22 +72,27 @@ def test_every_process_may_be_killed(workplace: Workplace) -> None:
             return is_new and now["env_steps"] > before["env_steps"] and now["version"] > before["version"]
 
         workplace.wait_for(has_come_back, f"the return of {name}")
-    command.interrupt()
-    assert command.wait(60.0) == 0, command.output
-    assert result_of(run_dir)["restarts"] == 3
     assert "restored" in (run_dir / "logs" / "learner.log").read_text()
-    versions = [line["version"] for line in rounds_of(run_dir)]
-    assert versions == sorted(versions)
+    first, rounds = workplace.status(), len(rounds_of(run_dir))
+    assert len(first["processes"]) == 5
 
-
-def test_children_end_with_a_launcher_that_is_killed(workplace: Workplace) -> None:
-    command = workplace.start("run", "cartpole-dqn", *workplace.endless)
-    run_dir = workplace.run_dir()
-    workplace.wait_for((run_dir / "redis.address").exists, "the address")
-    workplace.wait_for(lambda: len(workplace.status()["processes"]) == 5, "all five processes")
+    # The launcher last: its children, and the Redis that it started, end with it.
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
     workplace.wait_for(lambda: workplace.processes() == [], "the end of all processes", 40.0)
+
+    limit = first["env_steps"] + 3000
+    code, output = workplace.run("run", "--resume", "--run-dir", str(run_dir), "--set", f"run.max_env_steps={limit}")
+    assert code == 0, output
+    second = result_of(run_dir)
+    assert second["updates"] > first["updates"]
+    assert second["version"] > first["version"]
+    assert limit <= second["env_steps"] < limit + 2000
+    lines = rounds_of(run_dir)
+    assert len(lines) > rounds
+    assert [line["round"] for line in lines] == list(range(len(lines)))
+    assert [line["version"] for line in lines] == sorted(line["version"] for line in lines)
+    assert workplace.processes() == []  # the folder of the killed server is swept by a later start
 
 
 SLOW_TO_CLOSE = """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,17 +33,17 @@ def test_plain_examples_work_in_either_order(
     assert "mean return" in agent.output
 
 
-def test_role_scripts_join_one_run_from_several_folders(
-    workplace: Workplace, start_redis: Callable[..., Any], tmp_path: Path
-) -> None:
-    server = start_redis(port=0, password="our secret/+")
-    environment = {"SURREAL_REDIS": f"redis://:our%20secret%2F%2B@127.0.0.1:{server.port}"}
+def test_role_scripts_join_one_run_from_several_folders(workplace: Workplace, tmp_path: Path) -> None:
+    options = ["--port", "0", "--maxmemory", "256mb", "--appendonly", "data"]
+    server = workplace.start("redis", *options, SURREAL_REDIS_PASSWORD="our secret/+")
+    port = workplace.wait_for(lambda: re.search(r"127\.0\.0\.1:(\d+)", server.output), "the server's address")[1]
+    environment = {"SURREAL_REDIS": f"redis://:our%20secret%2F%2B@127.0.0.1:{port}"}
     limits = ["--set", "run.max_env_steps=4000", "--set", "eval.episodes=2", "--set", "eval.confirm_episodes=0"]
     script = {role: str(SCRIPTS / f"run_{role}.py") for role in ("agent", "learner", "eval")}
     learner = workplace.start_python(
         script["learner"], "cartpole-dqn", "--run", "shared", "--run-dir", "here", *limits, **environment
     )
-    workplace.wait_for(lambda: workplace.run("status", "shared", **environment)[0] == 0, "the run")
+    workplace.wait_for(lambda: workplace.knows("shared", environment["SURREAL_REDIS"]), "the run")
     # The others know nothing but the run's name and its Redis.
     others = [
         workplace.start_python(script[role], "--run", "shared", "--run-dir", "there", "--index", index, **environment)
@@ -55,15 +55,26 @@ def test_role_scripts_join_one_run_from_several_folders(
     logs = {path.name for path in (tmp_path / "here" / "logs").iterdir()}
     assert {"agent-0.log", "agent-1.log", "eval.log", "learner.log"} <= logs
     assert (tmp_path / "there" / "eval" / "best.safetensors").exists()
+    assert (tmp_path / "data" / "appendonlydir").is_dir() or (tmp_path / "data" / "appendonly.aof").is_file()
     code, output = workplace.run("stop", "shared", "--delete", **environment)
-    assert code == 0, output
-    assert [key for key in _keys(server) if "shared" in key] == []
+    assert (code, "removed run shared" in output) == (0, True), output
+    code, output = workplace.run("status", **environment)
+    assert (code, "knows no run" in output) == (1, True), output
+    server.interrupt()
+    assert server.wait(20.0) == 0, server.output
+    assert "our secret" not in server.output
+    assert workplace.processes() == []
+    assert list(workplace.temporary.iterdir()) == []
 
 
 def test_every_script_explains_itself() -> None:
-    for path in SCRIPTS.glob("run_*.py"):
-        shown = subprocess.run([sys.executable, str(path), "--help"], capture_output=True, text=True, check=True)
-        assert shown.stdout.startswith("usage:")
+    commands = [
+        subprocess.Popen([sys.executable, str(path), "--help"], stdout=subprocess.PIPE, text=True)
+        for path in SCRIPTS.glob("run_*.py")
+    ]
+    for command in commands:
+        shown, _ = command.communicate()
+        assert (command.returncode, shown[:6]) == (0, "usage:")
 
 
 def _keys(server: Any) -> list[str]:

@@ -154,7 +154,8 @@ function showNumbers() {
   demo.rate = ((demo.steps - counted.steps) * 1000) / (now - counted.at);
   counted = { steps: demo.steps, at: now };
   const sorted = demo.latencies.slice(-500).sort((a, b) => a - b);
-  const quantile = (part) => (sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))] : NaN);
+  const quantile = (part) =>
+    sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))] : NaN;
   const milliseconds = (value) => (Number.isNaN(value) ? "–" : `${value.toFixed(value < 10 ? 1 : 0)} ms`);
   element("mean").textContent = demo.means.length ? demo.means.at(-1).toFixed(1) : "–";
   element("episodes").textContent = demo.episodes.toLocaleString("en");

@@ -118,7 +118,10 @@ test("a state that cannot be sent costs nothing", async (t) => {
   const { address, seen } = await peer(t, answerAll);
   const agent = proxy(address);
   await agent.connect();
-  await assert.rejects(agent.update(null, () => 1), /cannot be sent/);
+  await assert.rejects(
+    agent.update(null, () => 1),
+    /cannot be sent/,
+  );
   assert.equal(await agent.update(null, [1]), 1);
   assert.equal(seen.length, 1);
   agent.disconnect();
@@ -164,15 +167,24 @@ test("an episode that was cut off is repeated, one that ended is not", async (t)
     { maxEpisodes: 3, onEpisode: (number, reward) => recorded.push([number, reward]) },
   );
   assert.deepEqual(numbers, [0, 1, 1, 2]);
-  assert.deepEqual(recorded, [[0, 0], [1, 1], [2, 2]]);
+  assert.deepEqual(recorded, [
+    [0, 0],
+    [1, 1],
+    [2, 2],
+  ]);
   assert.equal(metrics, 4);
   assert.equal(agent.isConnected, false);
 });
 
 test("an error reply ends the run with it", async (t) => {
-  const { address } = await peer(t, ({ command }) => (command === "init" ? OK.init : { response: "error", message: "no" }));
+  const { address } = await peer(t, ({ command }) =>
+    command === "init" ? OK.init : { response: "error", message: "no" },
+  );
   const agent = proxy(address);
-  await assert.rejects(runEpisodes(agent, () => agent.update()), ReplyError);
+  await assert.rejects(
+    runEpisodes(agent, () => agent.update()),
+    ReplyError,
+  );
 });
 
 test("a run ends when its signal says so, also while it waits for a server", async () => {

@@ -20,7 +20,12 @@ const VALUES = {
   nd_empty: [{ s: new Float64Array(0) }, { s: new NDArray(new Float64Array(0), [0]) }],
   img_L: [
     { s: new RlxImage("L", 3, 2, Uint8Array.of(0, 1, 2, 3, 4, 5)) },
-    { s: new NDArray(Float32Array.from([0, 1, 2, 3, 4, 5], (value) => value / 255), [2, 3]) },
+    {
+      s: new NDArray(
+        Float32Array.from([0, 1, 2, 3, 4, 5], (value) => value / 255),
+        [2, 3],
+      ),
+    },
   ],
   img_1: [
     { s: new RlxImage("1", 8, 1, Uint8Array.of(0xa5)) },
@@ -30,7 +35,10 @@ const VALUES = {
   i64: [{ d: 2 ** 40 }],
   f64: [{ d: 0.5 }],
   error: [{ response: "error", message: "can't reset agent" }],
-  action_i64: [{ response: "action", data: 2n }, { response: "action", data: 2 }],
+  action_i64: [
+    { response: "action", data: 2n },
+    { response: "action", data: 2 },
+  ],
 };
 
 /** Objects of the decoder have no prototype, which deepStrictEqual would mind. */
@@ -105,13 +113,28 @@ test("what has no form is refused, not turned into text", () => {
   class Thing {}
   const endless = [];
   endless.push(endless);
-  for (const value of [() => 1, Symbol("s"), new Thing(), new Date(), new DataView(new ArrayBuffer(1)), endless, "\ud800"]) {
+  for (const value of [
+    () => 1,
+    Symbol("s"),
+    new Thing(),
+    new Date(),
+    new DataView(new ArrayBuffer(1)),
+    endless,
+    "\ud800",
+  ]) {
     assert.throws(() => encode({ value }), RlxCodecError);
   }
 });
 
 test("dangerous keys are only keys", () => {
-  const found = decode(encode(new Map([["__proto__", { polluted: true }], ["a", 1]])));
+  const found = decode(
+    encode(
+      new Map([
+        ["__proto__", { polluted: true }],
+        ["a", 1],
+      ]),
+    ),
+  );
   assert.equal({}.polluted, undefined);
   assert.equal(found.a, 1);
 });
@@ -146,7 +169,10 @@ test("mutated payloads raise nothing but RlxCodecError", () => {
 });
 
 test("limits hold before anything is allocated", () => {
-  const deep = Buffer.concat([Buffer.from("0100000001000000730801000000", "hex"), ...Array(70_000).fill(Buffer.from("0801000000", "hex"))]);
+  const deep = Buffer.concat([
+    Buffer.from("0100000001000000730801000000", "hex"),
+    ...Array(70_000).fill(Buffer.from("0801000000", "hex")),
+  ]);
   assert.throws(() => decode(deep), /nested/);
   assert.throws(() => decode(Buffer.from("01000000010000007308ffffffff", "hex")), /announced/);
   assert.throws(() => decode(encode({ a: new Uint8Array(100) }), { maxBytes: 50 }), /limit/);

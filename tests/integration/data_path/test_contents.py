@@ -11,6 +11,7 @@ import redis
 from naive_replay import NaiveReplay, Pool, Walker, assert_same, contents, make_obs, pump
 
 from surreal.distributed.stream import Stream
+from surreal.replay.observations import MirroredRows
 from surreal.types import Action, StepBatch, StepKind
 
 STEPS = 300
@@ -200,7 +201,8 @@ def test_a_replay_built_anew_is_the_same_in_the_same_order(run: Any) -> None:
     pump(second, steps=STEPS)
     after = second.store
     assert before is not None and after is not None
-    for old, new in ((before.transitions, after.transitions), (before.rows, after.rows)):
+    assert isinstance(before.rows, MirroredRows) and isinstance(after.rows, MirroredRows)
+    for old, new in ((before.transitions, after.transitions), (before.rows.ring, after.rows.ring)):
         assert (old.head, old.tail) == (new.head, new.tail)
         for name, column in old.columns.items():
             np.testing.assert_array_equal(column[: old.head], new.columns[name][: new.head])

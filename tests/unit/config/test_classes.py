@@ -95,12 +95,19 @@ def test_arguments_come_back_by_the_constructors_names() -> None:
         ({"first": 1}, "model.args.first is set by other settings; leave it out"),
         ({}, "model.args.hiddens is missing; Example needs it"),
         ({"hiddens": [1], "hidden_sizes": [1]}, "is given twice"),
+        ({"hiddens": [1], "seed": "one"}, "model.args.seed is 'one'; Example needs a whole number"),
+        ({"hiddens": 64}, "model.args.hiddens is 64; Example needs a list"),
     ],
 )
 def test_wrong_arguments_are_refused(args: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_args(
-            Example, args, "model.args", given=["first"], renamed={"hidden_sizes": "hiddens"}, source="app.yaml line 3"
+            Example,
+            args,
+            "model.args",
+            given=["first"],
+            renamed={"hidden_sizes": "hiddens"},
+            source_of=lambda key: "app.yaml line 3",
         )
     assert message in str(caught.value)
     assert "(app.yaml line 3)" in str(caught.value)

@@ -48,7 +48,7 @@ def test_file_sets_what_it_names_and_leaves_the_rest_at_defaults(write) -> None:
 def test_every_preset_loads_and_has_a_title(name: str) -> None:
     config = load_config(name)
     assert config.name == name
-    assert config.run.stop_at_return is not None
+    assert config.run.stop_at_return is not None or config.run.max_env_steps is not None
     assert preset_title(name).startswith(config.env.id.removeprefix("surreal/").split("-")[0].removesuffix("Dict"))
 
 

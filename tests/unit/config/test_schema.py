@@ -10,7 +10,9 @@ from surreal.config.fields import Section, parse_size
 from surreal.config.problems import all_keys
 from surreal.errors import ConfigError
 
-SECTIONS = {"env", "model", "agent", "learner", "replay", "sender", "broadcast", "redis", "eval", "checkpoint", "run"}
+SECTIONS = {
+    *("env", "model", "agent", "learner", "replay", "sender", "broadcast", "rlx", "redis", "eval", "checkpoint", "run")
+}
 
 
 @pytest.mark.parametrize(

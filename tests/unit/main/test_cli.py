@@ -25,7 +25,10 @@ def test_no_command_and_help_show_the_commands(capsys: pytest.CaptureFixture[str
     assert "status" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["run", "--bad"], ["nonsense"], ["redis", "--port", "99999"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["run", "--bad"], ["nonsense"], ["redis", "--port", "99999"], ["play", "x", "--episodes", "0"], ["agent", "-x"]],
+)
 def test_wrong_arguments_exit_with_2(arguments: list[str]) -> None:
     assert main(arguments) == 2
 
@@ -36,6 +39,15 @@ def test_wrong_arguments_exit_with_2(arguments: list[str]) -> None:
         (["run", "cartpol-dqn"], "did you mean cartpole-dqn?"),
         (["run", "cartpole-dqn", "--set", "learner.batch_sise=3"], "did you mean learner.batch_size?"),
         (["run", "cartpole-dqn", "--set", "learner.batch_size=many"], "learner.batch_size"),
+        (["run", "cartpole-dqn", "--set", "env.id=CartPol-v1"], "did you mean CartPole-v1?"),
+        (["run", "cartpole-dqn", "--set", "eval.env_id=CartPol-v1"], "did you mean CartPole-v1?"),
+        (["run", "cartpole-dqn", "--set", "env.id=nowhere:Mine-v0"], "No module named 'nowhere'"),
+        (["run", "cartpole-dqn", "--set", "learner.class=nowhere.Mine"], "nowhere cannot be imported"),
+        (["run", "cartpole-dqn", "--set", "learner.args.duoble=true"], "did you mean learner.args.double?"),
+        (["run", "cartpole-dqn", "--set", "learner.args.double=very"], "DQNLearner needs true or false (--set)"),
+        (["run", "cartpole-dqn", "--set", "learner.args.device=cpu"], "is set by other settings"),
+        (["run", "cartpole-dqn", "--set", "agent.args.exploration=0.1"], "is set by other settings"),
+        (["run", "cartpole-dqn", "--set", "replay.args.alpha=1"], "is not an argument of UniformReplay"),
         (["run", "cartpole-dqn", "--run", "a/b"], "run id 'a/b' must be"),
         (["run", "cartpole-dqn", "--resume"], "--resume needs the run to go on with"),
         (["run", "cartpole-dqn", "--resume", "--run", "none"], "holds no run to resume"),
@@ -44,6 +56,7 @@ def test_wrong_arguments_exit_with_2(arguments: list[str]) -> None:
         (["stop", "--run-dir", "elsewhere"], "has no redis.address"),
         (["status", "--redis", "ftp://x"], "ftp://x"),
         (["play", "missing.safetensors"], "does not exist"),
+        (["play", "x.safetensors", "--show", "--record", "videos"], "exclude each other"),
         (["redis", "--bind", "0.0.0.0"], "without a password"),
         (["redis", "--maxmemory", "lots"], "--maxmemory is 'lots'"),
     ],

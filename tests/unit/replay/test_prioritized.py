@@ -93,7 +93,7 @@ def test_transitions_are_drawn_as_often_as_their_priorities_say(alpha: float) ->
     replay.take(20, 17)
     errors = np.random.default_rng(0).random(37) * 3
     replay.tell(np.arange(37), errors)
-    draws = 4000
+    draws = 2500
     counts = np.zeros(37)
     for _ in range(draws):
         np.add.at(counts, replay.draw().sample_info.generation, 1)
@@ -230,7 +230,7 @@ def test_priorities_wait_in_a_bounded_queue() -> None:
     assert not replay._pending
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), capacity=st.sampled_from([1, 7, 64]), start_size=st.sampled_from([1, 7]))
 def test_the_tree_follows_insertions_evictions_and_growth(data: st.DataObject, capacity: int, start_size: int) -> None:
     replay = Fed(capacity=max(capacity, start_size), start_size=start_size)

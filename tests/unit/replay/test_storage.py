@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surreal.distributed.codec import Contract, decode, encode
-from surreal.replay.storage import Ring, StoredChunk, TransitionStore
+from surreal.replay.observations import MirroredRows
+from surreal.replay.ring import Ring
+from surreal.replay.storage import StoredChunk, TransitionStore
 from surreal.specs import ArraySpec, ObsSpec
 
 GAMMA = 0.5
@@ -104,7 +106,7 @@ def make_chunk(segments: list[tuple[list[int], int, bool]]) -> Any:
 @given(data=st.data(), n=st.integers(1, 3), capacity=st.sampled_from([1, 16]))
 def test_gathered_transitions_are_those_of_plain_lists(data: st.DataObject, n: int, capacity: int) -> None:
     store, naive = TransitionStore(CONTRACT, capacity=capacity, n_step=n, gamma=GAMMA), NaiveStore(n)
-    store.rows = Ring({name: (column.shape[1:], column.dtype) for name, column in store.rows.columns.items()}, capacity)
+    store.rows = MirroredRows(CONTRACT, capacity)
     store.transitions = Ring(
         {name: (column.shape[1:], column.dtype) for name, column in store.transitions.columns.items()}, capacity
     )

@@ -30,7 +30,7 @@ def naive_find(leaves: list[float], prefix_sum: float) -> int:
 exact_values = st.integers(0, 40).map(lambda number: number / 8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data(), capacity=st.one_of(st.integers(1, 100), st.sampled_from([64, 65, 1000, 1024, 1025, 5000])))
 def test_a_tree_finds_what_a_list_finds(data: st.DataObject, capacity: int) -> None:
     tree, naive = SumTree(capacity), [0.0] * capacity

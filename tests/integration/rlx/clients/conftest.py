@@ -1,6 +1,7 @@
 """A real server with a policy of a test's own, and what the tests of clients in other languages need.
 
 serve            starts a server in this process; `.address`, `.episodes` (what the agent's side saw), `.restart()`
+certificate      files of a certificate for localhost, and of its key
 require_tool     a program of the system; missing, it fails in CI, and skips with a reason elsewhere
 """
 
@@ -8,10 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -142,6 +145,17 @@ def serve() -> Iterator[Callable[..., Served]]:
     yield start
     for served in running:
         served.stop()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for localhost that signs itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names)
+    files = folder / "cert.pem", folder / "key.pem"
+    subprocess.run([*command, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True, timeout=60)
+    return files
 
 
 @pytest.fixture

@@ -10,21 +10,23 @@ from typing import Any
 
 import gymnasium
 
+from surreal.rlx.settings import load_tls
+
 ROOT = Path(__file__).parents[4]
 TESTS = sorted((ROOT / "clients" / "js" / "test").glob("*.test.mjs"))
 CART = gymnasium.make("CartPole-v1").observation_space
 
 
-def test_the_tests_of_the_javascript_client_pass_and_none_is_skipped(require_tool: Any, serve: Any) -> None:
+def test_the_tests_of_the_javascript_client_pass_and_none_is_skipped(
+    require_tool: Any, serve: Any, certificate: tuple[Path, Path]
+) -> None:
     node = require_tool("node", "nodejs")
     served = serve(observation_space=CART)
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    assert int(version.lstrip("v").partition(".")[0]) >= 20, f"the client needs Node 20, this is {version}"
-    # From version 22 on there is a WebSocket without asking.
-    flags = ["--experimental-websocket"] if version.startswith(("v20.", "v21.")) else []
+    secure = serve(observation_space=CART, tls=load_tls(*certificate))
+    addresses = {"RLX_SERVER": served.address, "RLX_TLS_SERVER": f"localhost:{secure.server.port}"}
     done = subprocess.run(
-        [node, *flags, "--test", "--test-reporter=tap", *map(str, TESTS)],
-        env={**os.environ, "RLX_SERVER": served.address},
+        [node, "--test", "--test-reporter=tap", *map(str, TESTS)],
+        env={**os.environ, **addresses, "RLX_CA": str(certificate[0])},
         capture_output=True,
         text=True,
         timeout=100,
@@ -34,12 +36,13 @@ def test_the_tests_of_the_javascript_client_pass_and_none_is_skipped(require_too
     assert counts["fail"] == counts["skipped"] == counts["cancelled"] == "0", done.stdout[-3000:]
     assert int(counts["pass"]) > 40
 
-    # What arrived is what was sent: three kinds of connections, twenty episodes each, cut by a limit.
-    served.wait(lambda: len(served.ended("truncated")) >= 60)
+    # What arrived is what was sent: twenty episodes over each kind of connection, cut by a limit.
+    kinds = {
+        name for method, name, y, x in served.metrics if name.startswith("js/") and (method, y, x) == ("scalar", 2.5, 3)
+    }
+    assert {"js/TCP", "js/JSON WebSocket", "js/binary WebSocket"} <= kinds
+    served.wait(lambda: len(served.ended("truncated")) >= 20 * len(kinds))
     assert all(episode.rewards == [1.0] * 9 for episode in served.ended("truncated"))
     ended = [episode for episode in served.ended("terminated") if len(episode.rewards) == 3]
-    assert [episode.rewards for episode in ended] == [[1.0, 1.0, 0.5]] * 3
-    scalars = {name: (y, x) for method, name, y, x in served.metrics if method == "scalar" and name.startswith("js/")}
-    assert set(scalars.values()) == {(2.5, 3)}
-    assert len(scalars) == 3
-    assert sum(episode.is_exploiting for episode in served.episodes) == 3
+    assert [episode.rewards for episode in ended] == [[1.0, 1.0, 0.5]] * len(kinds)
+    assert sum(episode.is_exploiting for episode in served.episodes) == len(kinds)

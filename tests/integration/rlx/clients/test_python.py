@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -126,16 +127,6 @@ def test_a_token_opens_the_door(serve: Any) -> None:
         assert agent.update(state=[0.0] * 4) == 0
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-    command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names)
-    files = folder / "cert.pem", folder / "key.pem"
-    subprocess.run([*command, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True, timeout=60)
-    return files
-
-
 @pytest.mark.parametrize("scheme", ["rlxs", "wss"])
 def test_tls_with_a_certificate_of_our_own(serve: Any, certificate: tuple[Path, Path], scheme: str) -> None:
     from surreal.rlx.settings import load_tls
@@ -149,6 +140,24 @@ def test_tls_with_a_certificate_of_our_own(serve: Any, certificate: tuple[Path, 
     with pytest.raises(AgentProxyException, match="certificate") as caught:
         AgentProxy(url).connect()
     assert not isinstance(caught.value, AgentProxyConnectionError)
+
+
+def test_the_example_in_the_documents_runs(serve: Any, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "rlx.md").read_text()
+    program = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class Bandit" in block)
+    (tmp_path / "bandit.py").write_text(program)
+    served = serve(spaces.Discrete(3), None, lambda _, count: np.full(count, 2))
+    done = subprocess.run(
+        [sys.executable, "bandit.py", "--rlx-server", served.address, "--max-episodes", "5"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    served.wait(lambda: len(served.ended()) == 5)
+    assert [episode.rewards for episode in served.ended()] == [[1.0]] * 5
+    assert [name for _, name, _, _ in served.metrics] == ["episode_reward", "game_score"] * 5
 
 
 # -- the driver --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,144 @@
+"""Training from an archive: `surreal run PRESET --offline PATH` and `surreal learner PRESET --offline PATH`.
+
+The archive is imported into the run's own stream before the learner begins, and there are no agents. So everything else
+is as in any run: replay, sampling, evaluation, checkpoints, and a learner that is killed finds its replay again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from surreal.config import Config, load_config
+from surreal.distributed.contract import describe_difference
+from surreal.distributed.server import EmbeddedRedis
+from surreal.errors import ConfigError, ContractError, SurrealError
+from surreal.main import build
+from surreal.main.arguments import RoleArguments
+from surreal.main.process import EXIT_ERROR, RoleProcess
+from surreal.main.reports import print_error
+from surreal.replay.archive import Manifest, ReplayArchive, import_replay
+from surreal.specs import action_spec
+from surreal.utils.memory import largest_replay_bytes
+
+logger = logging.getLogger(__name__)
+
+#: Room beside the archive's bytes, and steps by which memory is raised until it holds them.
+_SPARE_SHARE = 1.1
+_MEMORY_STEP = 64 << 20
+
+
+def load_offline_config(source: str | Path, overrides: Sequence[str], path: Path) -> Config:
+    """Load a configuration and make it one for training from an archive.
+
+    Raises:
+        CodecError: there is no whole manifest.
+        ConfigError: the configuration is wrong, or nothing would end the training.
+    """
+    manifest = ReplayArchive(path).manifest
+    return load_config(source, [*overrides, *offline_overrides(load_config(source, overrides), manifest)])
+
+
+def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
+    """What a run changes in its configuration when it has an archive in place of agents.
+
+    No agents, no limiter, no end by env steps; a replay, and memory, that hold the whole archive; and an end: where
+    neither `learner.max_updates` nor `run.max_time_s` says so, the number of updates that a run with agents would make.
+
+    Raises:
+        ConfigError: there is nothing that such a number could be made of.
+    """
+    replay, stored = config.replay, math.ceil(_SPARE_SHARE * manifest.stored_bytes)
+    memory = config.redis.maxmemory
+    max_bytes = max(replay.max_bytes, stored)
+    while largest_replay_bytes(memory) < max_bytes:
+        memory += _MEMORY_STEP
+    changes: dict[str, Any] = {
+        "agent.count": 0,
+        "replay.samples_per_insert": "null",
+        "replay.samples_per_insert_tolerance": "null",
+        "replay.capacity": max(replay.capacity, manifest.steps),
+        "replay.start_size": min(replay.start_size, manifest.steps),
+        "replay.max_bytes": max_bytes,
+        "redis.maxmemory": memory,
+        "run.max_env_steps": "null",
+    }
+    if config.learner.max_updates is None and config.run.max_time_s is None:
+        changes["learner.max_updates"] = _usual_updates(config)
+    if config.learner.args.get("use_linear_schedule"):
+        changes["learner.args.use_linear_schedule"] = "false"  # it follows env steps, and there are none
+    return [f"{key}={value}" for key, value in changes.items()]
+
+
+def fill_replay(process: RoleProcess, path: Path) -> None:
+    """Bring an archive into the run's stream: all of it, or what an earlier attempt left out.
+
+    Raises:
+        CodecError, ContractError: the archive is not whole, or not of the run's environment.
+        ReplayFullError: it does not fit.
+    """
+    archive = ReplayArchive(path)
+    _check_spaces(process.config, archive)
+    result = import_replay(process.replay_client, path, stop=process.stop)
+    logger.info(
+        "the replay has %d steps of %s, exported from run %s (%d of %d chunks were there already)",
+        archive.manifest.steps, path, archive.manifest.run, result.known_chunks, archive.manifest.chunks,
+    )  # fmt: skip
+
+
+def run_offline_learner(arguments: RoleArguments, argv: Sequence[str], run: Callable[[list[str]], int]) -> int:
+    """Run a learner that no launcher started: with the settings of offline training, and a Redis if none is named.
+
+    Args:
+        arguments: parsed from argv; `offline` is set.
+        argv: of the learner.
+        run: runs the learner with an argv; returns its exit code.
+    """
+    extra: list[str] = []
+    try:
+        if arguments.offline is None or arguments.config is None:
+            raise ConfigError("offline training needs a configuration: name a preset or a file", key="--offline")
+        manifest = ReplayArchive(arguments.offline).manifest
+        config = load_config(arguments.config, arguments.overrides)
+        for override in offline_overrides(config, manifest):
+            extra += ["--set", override]
+        config = load_config(arguments.config, [*arguments.overrides, *extra[1::2]])
+        with ExitStack() as stack:
+            if arguments.redis is None and config.redis.address is None:
+                server = EmbeddedRedis(maxmemory_bytes=config.redis.maxmemory)
+                stack.callback(server.stop)
+                extra += ["--redis", server.start().address]
+            return run([*argv, *extra])
+    except SurrealError as error:
+        if arguments.debug:
+            raise
+        print_error(error)
+        return EXIT_ERROR
+
+
+def _usual_updates(config: Config) -> int:
+    steps, per_step = config.run.max_env_steps, config.replay.samples_per_insert
+    if steps is None or per_step is None:
+        raise ConfigError(
+            "offline training has no end: --set learner.max_updates=N, or run.max_time_s", key="learner.max_updates"
+        )
+    return max(1, int(steps * per_step / config.learner.batch_size))
+
+
+def _check_spaces(config: Config, archive: ReplayArchive) -> None:
+    """Compare the archive with the environment the model is made for."""
+    spaces = build.build_spaces(config)
+    contract = archive.contract
+    theirs, ours = {"action": contract.action.to_json()}, {"action": action_spec(spaces.action_space).to_json()}
+    if spaces.obs_spec is not None:
+        theirs["obs"], ours["obs"] = contract.stacked_obs.to_json(), spaces.obs_spec.to_json()
+    diff = describe_difference(theirs, ours)
+    if diff:
+        raise ContractError(
+            f"{archive.path} holds experience of another environment than {config.env.id} ({'; '.join(diff[:3])})",
+            diff=diff,
+        )

@@ -1,0 +1,108 @@
+"""From configuration to the objects of an RLX server; beside `build`, under the same rules."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import surreal
+from surreal.config import Config
+from surreal.errors import ConfigError
+from surreal.main import build
+from surreal.main.spaces import EnvSpaces, explicit_spaces
+from surreal.rlx.admission import Admission
+from surreal.rlx.limits import Limits
+from surreal.rlx.pool import RlxEnvPool
+from surreal.rlx.rewards import RewardReader
+from surreal.rlx.settings import MetricSink, ServerSettings, load_tls
+from surreal.rlx.training import TOKEN_VARIABLE
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What one process was told beside the configuration."""
+
+    is_exploiting: bool = False
+    reuses_port: bool = False
+
+
+def client_spaces(config: Config) -> EnvSpaces:
+    """Give the spaces as clients know them: wrappers included, frames not stacked."""
+    given = explicit_spaces(config.env)
+    if given is not None:
+        return given
+    plain = config.model_copy(update={"env": config.env.model_copy(update={"frame_stack": 1})})
+    env = build.build_env(plain, training=True)
+    try:
+        return EnvSpaces(env.observation_space, env.action_space)
+    finally:
+        env.close()
+
+
+def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
+    """Make the pool whose environments are sessions."""
+    spaces, learns = client_spaces(config), not options.is_exploiting
+    return RlxEnvPool(
+        spaces.action,
+        spaces.observation,
+        frame_stack=config.env.frame_stack,
+        gather_window_s=config.rlx.gather_window_s,
+        gather_max=config.rlx.gather_max,
+        explore=learns,
+        record=learns,
+    )
+
+
+def build_server_settings(config: Config, options: ServerOptions, on_metric: MetricSink | None) -> ServerSettings:
+    """Collect what the server is told.
+
+    Raises:
+        ConfigError: a file that is named is missing or empty.
+        RlxServerError: certificate and key are no such things.
+    """
+    rlx = config.rlx
+    return ServerSettings(
+        host=rlx.host,
+        port=rlx.port,
+        reuses_port=options.reuses_port or rlx.servers > 1,
+        timeout_s=rlx.timeout_s,
+        idle_timeout_s=rlx.idle_timeout_s,
+        token=_token(config),
+        origins=tuple(rlx.origins),
+        limits=Limits(rlx.max_message, rlx.max_items, rlx.max_depth),
+        admission=Admission(rlx.max_sessions, rlx.memory_reserve),
+        rewards=RewardReader(rlx.reward_weights),
+        is_exploiting=options.is_exploiting,
+        tls=None if rlx.tls_cert is None else load_tls(Path(rlx.tls_cert), Path(rlx.tls_key or rlx.tls_cert)),
+        static_dir=demo_folder() if rlx.demo else None,
+        on_metric=on_metric,
+    )
+
+
+def demo_folder() -> Path:
+    """Find the JavaScript client and its example: inside the package, or beside it in a checkout.
+
+    Raises:
+        ConfigError: they were not installed.
+    """
+    package = Path(surreal.__file__).resolve().parent
+    for folder in (package / "rlx" / "demo", package.parent / "clients" / "js"):
+        if (folder / "example" / "index.html").exists():
+            return folder
+    raise ConfigError("the example page was not installed; it is in clients/js of the source", key="rlx.demo")
+
+
+def _token(config: Config) -> str | None:
+    """Read the token; a file that is named must have one, so that no server is open by mistake."""
+    path = config.rlx.token_file
+    if path is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    source = config.source_of("rlx.token_file")
+    try:
+        token = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"rlx.token_file cannot be read: {error}", key="rlx.token_file", source=source) from error
+    if not token:
+        raise ConfigError(f"rlx.token_file {path} is empty", key="rlx.token_file", source=source)
+    return token

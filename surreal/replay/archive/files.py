@@ -1,0 +1,268 @@
+"""An archive is a folder: `manifest.json` and `steps-00000.arrow`, ... (or `.parquet`), written whole or not at all.
+
+The writer works in a hidden folder beside the place, and renames it when everything is on the disk: an export that was
+cut off is never taken for an archive. The reader believes nothing that the manifest's checksums do not cover.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from surreal.distributed.codec import Chunk
+from surreal.distributed.data_contract import Contract
+from surreal.errors import CodecError, ConfigError
+from surreal.replay.archive.columns import (
+    ArchivedChunk,
+    Rows,
+    archive_schema,
+    chunks_of,
+    rows_of,
+    to_record_batch,
+)
+from surreal.replay.archive.manifest import FILE_FORMATS, MANIFEST_NAME, ArchiveFile, Manifest
+
+#: Uncompressed bytes of a file, after which the next one begins; a chunk is never split.
+FILE_BYTES = 256 << 20
+#: Uncompressed bytes that are compressed, and later read, at once.
+_BATCH_BYTES = 8 << 20
+_MAX_MANIFEST_BYTES = 64 << 20
+_COMPRESSION = "zstd"
+
+
+class ArchiveWriter:
+    """Writes chunks into a new archive: `with ArchiveWriter(...) as writer: writer.add(...); writer.finish(...)`.
+
+    Args:
+        path: the archive's folder; it must not exist.
+        contract: of the stream.
+        file_format: arrow (fast, any tool that reads Arrow IPC, also known as Feather) or parquet.
+        file_bytes: uncompressed bytes after which the next file begins, >= 1.
+
+    Raises:
+        ConfigError: there is something at the path, or its parent cannot be written to.
+    """
+
+    def __init__(
+        self, path: Path, contract: Contract, *, file_format: str = "arrow", file_bytes: int = FILE_BYTES
+    ) -> None:
+        if file_format not in FILE_FORMATS:
+            raise ConfigError(f"{file_format!r} is no file format; use {' or '.join(FILE_FORMATS)}", key="--format")
+        if path.exists() or path.is_symlink():
+            raise ConfigError(f"{path} exists already; name a new folder", key="PATH")
+        self.path = path.absolute()
+        self.contract = contract
+        self._format, self._file_bytes = file_format, file_bytes
+        self._schema = archive_schema(contract)
+        self._folder = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.partial")
+        try:
+            self._folder.mkdir(parents=True)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error}", key="PATH") from error
+        self._files: list[ArchiveFile] = []
+        self._senders: dict[str, int] = {}
+        self._waiting: list[Rows] = []
+        self._waiting_bytes = self._written_bytes = self._stored_bytes = 0
+        self._counts = [0, 0, 0]  # chunks, steps, rows of the file that is being written
+        self._chunks = 0
+        self._writer: Any = None
+
+    def add(self, chunk: Chunk, *, sender: str, sequence: int) -> None:
+        """Write one chunk of the archive's contract."""
+        index = self._senders.setdefault(sender, len(self._senders))
+        rows = rows_of(self.contract, chunk, number=self._chunks, sender=index, sequence=sequence)
+        self._chunks += 1
+        self._waiting.append(rows)
+        self._waiting_bytes += sum(column.nbytes for column in rows.values())
+        self._stored_bytes += chunk.stored_bytes
+        for i, count in enumerate((1, chunk.own_steps, chunk.num_rows)):
+            self._counts[i] += count
+        if self._waiting_bytes >= min(_BATCH_BYTES, self._file_bytes):
+            self._write_batch()
+        if self._written_bytes >= self._file_bytes:
+            self._close_file()
+
+    def finish(self, **facts: Any) -> Manifest:
+        """Write the manifest and put the archive into its place.
+
+        Args:
+            facts: fields of `Manifest` that the writer does not know: run, created, surreal_version, and the counts.
+
+        Raises:
+            ConfigError: something came to be at the path meanwhile.
+        """
+        self._close_file()
+        manifest = Manifest(
+            contract=self.contract,
+            file_format=self._format,
+            senders=tuple(self._senders),
+            files=tuple(self._files),
+            chunks=sum(file.chunks for file in self._files),
+            steps=sum(file.steps for file in self._files),
+            rows=sum(file.rows for file in self._files),
+            stored_bytes=self._stored_bytes,
+            **facts,
+        )
+        with (self._folder / MANIFEST_NAME).open("wb") as file:
+            file.write(manifest.to_bytes())
+        for path in (*self._folder.iterdir(), self._folder):
+            _sync(path)
+        try:
+            self._folder.rename(self.path)
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be made: {error}", key="PATH") from error
+        _sync(self.path.parent)
+        return manifest
+
+    def close(self) -> None:
+        """Remove what was not finished."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> ArchiveWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write_batch(self) -> None:
+        if not self._waiting:
+            return
+        if self._writer is None:
+            path = self._folder / self._name
+            if self._format == "parquet":
+                self._writer = pq.ParquetWriter(path, self._schema, compression=_COMPRESSION)
+            else:
+                options = pa.ipc.IpcWriteOptions(compression=_COMPRESSION)
+                self._writer = pa.ipc.new_file(path, self._schema, options=options)
+        self._writer.write_batch(to_record_batch(self.contract, self._schema, self._waiting))
+        self._written_bytes += self._waiting_bytes
+        self._waiting, self._waiting_bytes = [], 0
+
+    def _close_file(self) -> None:
+        self._write_batch()
+        if self._writer is None:
+            return
+        self._writer.close()
+        self._writer = None
+        path = self._folder / self._name
+        self._files.append(ArchiveFile(self._name, path.stat().st_size, _sha256(path), *self._counts))
+        self._counts = [0, 0, 0]
+        self._written_bytes = 0
+
+    @property
+    def _name(self) -> str:
+        return f"steps-{len(self._files):05d}.{self._format}"
+
+
+class ReplayArchive:
+    """An archive that is there, for reading.
+
+    Args:
+        path: its folder.
+
+    Raises:
+        CodecError: there is no archive, or its manifest is cut off, changed, or of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            size = (path / MANIFEST_NAME).stat().st_size
+            text = b"" if size > _MAX_MANIFEST_BYTES else (path / MANIFEST_NAME).read_bytes()
+        except OSError as error:
+            raise self._broken(f"it has no {MANIFEST_NAME} that can be read ({error.strerror})") from error
+        try:
+            self.manifest = Manifest.from_bytes(text)
+        except CodecError as error:
+            raise self._broken(str(error)) from error
+        self.contract = self.manifest.contract
+
+    def verify(self) -> None:
+        """Read every file once and compare its size and SHA-256 with the manifest.
+
+        Raises:
+            CodecError: a file is missing, cut off or changed.
+        """
+        for file in self.manifest.files:
+            path = self.path / file.name
+            try:
+                size = path.stat().st_size
+                if size != file.bytes:
+                    raise self._broken(f"{file.name} was cut off or changed: {size} bytes in place of {file.bytes}")
+                if _sha256(path) != file.sha256:
+                    raise self._broken(f"{file.name} was changed: its SHA-256 differs")
+            except OSError as error:
+                raise self._broken(f"{file.name} cannot be read ({error.strerror})") from error
+
+    def chunks(self) -> Iterator[ArchivedChunk]:
+        """All chunks in order, a few MB in memory at a time; call `verify` first.
+
+        Raises:
+            CodecError: a file does not hold what the manifest says.
+        """
+        number = 0
+        for file in self.manifest.files:
+            counts = [0, 0, 0]
+            try:
+                for batch in self._batches(file):
+                    for chunk in chunks_of(self.contract, batch):
+                        if chunk.number != number or not 0 <= chunk.sender < len(self.manifest.senders):
+                            raise CodecError(f"chunk {chunk.number} stands where chunk {number} belongs")
+                        number += 1
+                        size = (1, int(chunk.segments[:, 1].sum()), int(chunk.segments[:, 0].sum()))
+                        counts = [before + more for before, more in zip(counts, size, strict=True)]
+                        yield chunk
+            except (pa.ArrowException, OSError) as error:
+                raise self._broken(f"{file.name} cannot be read: {error}") from error
+            except CodecError as error:
+                raise self._broken(f"{file.name}: {error}") from error
+            if counts != [file.chunks, file.steps, file.rows]:
+                raise self._broken(f"{file.name} does not hold as much as the manifest says")
+
+    def _batches(self, file: ArchiveFile) -> Iterator[pa.RecordBatch]:
+        path, expected = self.path / file.name, archive_schema(self.contract)
+        if self.manifest.file_format == "parquet":
+            with pq.ParquetFile(path) as parquet:
+                _check_schema(parquet.schema_arrow, expected)
+                for group in range(parquet.num_row_groups):
+                    yield from parquet.read_row_group(group).combine_chunks().to_batches()
+            return
+        with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+            _check_schema(reader.schema, expected)
+            for index in range(reader.num_record_batches):
+                yield reader.get_batch(index)
+
+    def _broken(self, what: str) -> CodecError:
+        return CodecError(f"{self.path} is not a whole replay archive: {what}")
+
+
+def _check_schema(found: pa.Schema, expected: pa.Schema) -> None:
+    if not found.equals(expected):
+        raise CodecError("its columns are not those of the manifest's contract")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

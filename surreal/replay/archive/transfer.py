@@ -1,0 +1,286 @@
+"""From a stream into an archive, and back: what `surreal replay export` and `surreal replay import` do.
+
+An export only reads; the run may go on, and its owner may evict. An import appends through the append script under
+senders of its own, derived from the archive's id, with the sequence numbers the chunks had: repeated after an
+interruption, it goes on where it was, and nothing is stored twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import surreal
+from surreal.distributed.client import RedisClient
+from surreal.distributed.codec import Chunk, EncodedChunk, encode
+from surreal.distributed.contract import describe_difference
+from surreal.distributed.data_contract import Contract
+from surreal.distributed.pointer_queue import PointerQueue
+from surreal.distributed.stream import Appended, AppendOptions, Stream
+from surreal.errors import ContractError, ReplayFullError, StoppedError, SurrealError
+from surreal.replay.archive.columns import ArchivedChunk
+from surreal.replay.archive.files import FILE_BYTES, ArchiveWriter, ReplayArchive
+from surreal.replay.archive.manifest import Manifest
+from surreal.utils.memory import stream_bound_bytes
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT_BOUND_BYTES = 2 << 30
+_LOOK_AHEAD = 64
+_MIN_WAIT_S, _MAX_WAIT_S = 0.01, 0.2
+
+
+class ImportResult(NamedTuple):
+    """What an import did."""
+
+    manifest: Manifest
+    chunks: int  #: appended now
+    steps: int  #: own steps of these
+    known_chunks: int  #: were there already, from an earlier import of the same archive
+
+
+def export_replay(
+    client: RedisClient,
+    path: Path,
+    *,
+    shard: int = 0,
+    file_format: str = "arrow",
+    file_bytes: int = FILE_BYTES,
+    stop: threading.Event | None = None,
+) -> Manifest:
+    """Write what is in a stream now into a new archive; nothing in Redis is changed.
+
+    Args:
+        client: of the run, where its replay is.
+        path: the archive's folder; it must not exist.
+        shard: number of the shard.
+        file_format: arrow or parquet.
+        file_bytes: uncompressed bytes after which the next file begins, >= 1.
+        stop: ends it; nothing is left at the path then.
+
+    Raises:
+        ConfigError: the path cannot be written.
+        SurrealError: the stream is empty, or Redis was emptied meanwhile.
+    """
+    stream = Stream(client, shard)
+    length, last_id, global_step = client.retry(lambda: _extent(stream), what="look at the stream", stop=stop)
+    text = client.retry(stream.contract, what="read the stream's contract", stop=stop)
+    if not length or text is None:
+        raise SurrealError(f"the replay of run {client.run} at {client.address} is empty: there is nothing to export")
+    queue = PointerQueue(stream, stop=stop)
+    with ArchiveWriter(path, Contract.from_bytes(text), file_format=file_format, file_bytes=file_bytes) as writer:
+        chunks = 0
+        for chunk in _follow(queue, last_id, stop):
+            if chunk.contract is None or chunk.contract.id != writer.contract.id:
+                raise SurrealError(f"the stream of run {client.run} changed its contract while it was exported")
+            sender, _, sequence = chunk.chunk_id.rpartition("-")
+            writer.add(chunk, sender=sender, sequence=int(sequence))
+            chunks += 1
+        if not chunks:
+            raise SurrealError(f"all chunks of run {client.run} were evicted before they were exported; try again")
+        return writer.finish(
+            run=client.run,
+            created=time.time(),
+            surreal_version=surreal.__version__,
+            evicted_chunks=max(0, length - chunks - queue.refused_chunks),
+            refused_chunks=queue.refused_chunks,
+            global_step=global_step,
+        )
+
+
+def import_replay(
+    client: RedisClient,
+    path: Path,
+    *,
+    shard: int = 0,
+    timeout_s: float = 60.0,
+    stop: threading.Event | None = None,
+) -> ImportResult:
+    """Append an archive's chunks to a stream, each once, in their order; all of it is verified before the first.
+
+    Imported steps count as env steps of the run. The samples-per-insert limiter is not asked.
+
+    Args:
+        client: of the run, where its replay is.
+        path: the archive's folder.
+        shard: number of the shard.
+        timeout_s: how long to wait for room in a full stream, whose owner evicts, s.
+        stop: ends it with `StoppedError`; a later import goes on from there.
+
+    Raises:
+        CodecError: the archive is cut off, was changed, or is none.
+        ContractError: the stream holds experience of another kind.
+        ReplayFullError: the stream has no room.
+        SurrealError: Redis was emptied meanwhile.
+    """
+    archive = ReplayArchive(path)
+    archive.verify()
+    stream = Stream(client, shard)
+    importer = _Importer(stream, archive, timeout_s, stop or threading.Event())
+    client.retry(importer.prepare, what="look at the stream", stop=stop)
+    steps = chunks = known = 0
+    for group in _groups(archive.chunks()):
+        missing = client.retry(partial(importer.missing, group), what="find known chunks", stop=stop)
+        known += len(group) - len(missing)
+        for chunk in missing:
+            encoded = encode(archive.contract, chunk.segments, chunk.columns, chunk.leaves)
+            importer.append(chunk, encoded)
+            steps, chunks = steps + encoded.own_steps, chunks + 1
+    client.retry(importer.remember, what="note the import", stop=stop)
+    return ImportResult(archive.manifest, chunks, steps, known)
+
+
+class _Importer:
+    """The chunks of one archive on their way into one stream."""
+
+    def __init__(self, stream: Stream, archive: ReplayArchive, timeout_s: float, stop: threading.Event) -> None:
+        self._stream, self._archive = stream, archive
+        self._timeout_s, self._stop = timeout_s, stop
+        # The archive's id and the sender's place make an incarnation that no sender has, the same in every attempt.
+        self._senders = [f"{archive.manifest.id[:16]}{place:04x}" for place in range(len(archive.manifest.senders))]
+        self._run = stream.client.run
+        self._last: list[int] = []
+        self._bound_bytes = 0
+        self._epoch = ""
+        self._sends_contract = False
+
+    def prepare(self) -> None:
+        """Look at the stream, and refuse what can be known to fail."""
+        stream, keys, redis = self._stream, self._stream.keys, self._stream.client.redis
+        stored = stream.contract()
+        if stored is not None and redis.xlen(keys.stream):
+            self._compare(stored)
+        self._epoch = stream.epoch()
+        values: Any = redis.mget([keys.seq(sender) for sender in self._senders])
+        self._last = [int(value) if value else 0 for value in values]
+        memory = stream.maxmemory_bytes()
+        self._bound_bytes = stream_bound_bytes(memory) or _DEFAULT_BOUND_BYTES
+        if any(self._last) or redis.exists(keys.lease):
+            return  # part of it is there already, or an owner makes room
+        bound, live = redis.hmget(keys.meta, "max_bytes", "live_bytes")
+        room = int(bound or self._bound_bytes) - int(live or 0)
+        if self._archive.manifest.stored_bytes > room:
+            raise ReplayFullError(
+                f"the archive takes about {self._archive.manifest.stored_bytes} bytes in Redis, and the replay of run "
+                f"{self._run} has room for {max(room, 0)}: raise Redis' maxmemory, or start a learner, which evicts"
+            )
+
+    def missing(self, group: list[ArchivedChunk]) -> list[ArchivedChunk]:
+        """Those that an earlier import did not store. Sequence numbers are forgotten after an hour, blocks are not."""
+        pipeline = self._stream.client.redis.pipeline(transaction=False)
+        for chunk in group:
+            pipeline.exists(self._stream.keys.block(f"{self._senders[chunk.sender]}-{chunk.sequence}"))
+        stored = pipeline.execute()
+        return [
+            chunk
+            for chunk, is_there in zip(group, stored, strict=True)
+            if not is_there and chunk.sequence > self._last[chunk.sender]
+        ]
+
+    def append(self, chunk: ArchivedChunk, encoded: EncodedChunk) -> None:
+        """Store one chunk, waiting for room."""
+        deadline_s, pause_s = time.monotonic() + self._timeout_s, _MIN_WAIT_S
+        while True:
+            if self._stop.is_set():
+                raise StoppedError(f"the import stopped before chunk {chunk.number}; repeat it to go on")
+            answer = self._stream.client.retry(
+                lambda: self._append_once(chunk, encoded), what="import a chunk", stop=self._stop
+            )
+            if answer.status == "mismatch":
+                self._compare(answer.detail)
+            elif answer.status == "contract":
+                self._sends_contract = True
+            elif answer.status in ("ok", "duplicate"):
+                break
+            else:
+                if time.monotonic() > deadline_s:
+                    raise ReplayFullError(
+                        f"the replay of run {self._run} was full for {self._timeout_s:.0f} s at chunk {chunk.number} "
+                        f"of {self._archive.manifest.chunks}: raise Redis' maxmemory, or start a learner, which "
+                        "evicts; then repeat the import to go on",
+                        waited_s=self._timeout_s,
+                    )
+                self._stop.wait(pause_s)
+                pause_s = min(2 * pause_s, _MAX_WAIT_S)
+        self._sends_contract = False
+        if self._epoch not in ("", answer.epoch):
+            self._forget()
+        self._epoch = answer.epoch
+
+    def remember(self) -> None:
+        """Keep the sequence numbers of a whole import for as long as the run."""
+        for sender in self._senders:
+            self._stream.client.redis.persist(self._stream.keys.seq(sender))
+
+    def _append_once(self, chunk: ArchivedChunk, encoded: EncodedChunk) -> Appended:
+        options = AppendOptions(
+            sender=self._senders[chunk.sender],
+            sequence=chunk.sequence,
+            contract=self._archive.contract,
+            sends_contract=self._sends_contract,
+            is_limited=False,
+            default_bound_bytes=self._bound_bytes,
+        )
+        return self._stream.append(encoded, options)
+
+    def _forget(self) -> None:
+        """Redis was emptied: by its sequence number, the chunk just stored would hide those before it."""
+        self._stream.client.redis.unlink(*(self._stream.keys.seq(sender) for sender in self._senders))
+        raise SurrealError("Redis was emptied during the import; repeat it")
+
+    def _compare(self, stored: bytes) -> None:
+        ours = self._archive.contract
+        theirs = Contract.from_bytes(stored)
+        if theirs.id != ours.id:
+            diff = describe_difference(theirs.to_json(), ours.to_json())
+            raise ContractError(
+                f"the replay of run {self._run} holds experience of another kind than {self._archive.path} "
+                f"({'; '.join(diff[:3])}); import it into another run",
+                diff=diff,
+            )
+
+
+def _follow(queue: PointerQueue, last_id: bytes, stop: threading.Event | None) -> Iterator[Chunk]:
+    """The chunks of a stream up to an entry."""
+    end, epoch = _entry_number(last_id), ""
+    while True:
+        queue.enqueue_step()
+        if epoch not in ("", queue.epoch):
+            raise SurrealError("Redis was emptied during the export; repeat it")
+        epoch = queue.epoch
+        reached = queue.has_caught_up.is_set()
+        while (chunk := queue.dequeue()) is not None:
+            if _entry_number(chunk.entry_id) > end:
+                return
+            yield chunk
+        if reached:
+            return
+        if stop is not None and stop.is_set():
+            raise StoppedError("the export was stopped")
+
+
+def _extent(stream: Stream) -> tuple[int, bytes, int]:
+    """Entries of a stream, the id of its last one, and the run's env steps."""
+    redis = stream.client.redis
+    if not redis.exists(stream.keys.stream):
+        return 0, b"0-0", 0
+    info: Any = redis.xinfo_stream(stream.keys.stream)
+    steps: Any = redis.hget(stream.keys.meta, "steps")
+    last = info["last-generated-id"]
+    return int(info["length"]), last if isinstance(last, bytes) else str(last).encode(), int(steps or 0)
+
+
+def _entry_number(entry_id: bytes) -> tuple[int, int]:
+    milliseconds, _, number = entry_id.partition(b"-")
+    return int(milliseconds), int(number)
+
+
+def _groups(chunks: Iterator[ArchivedChunk]) -> Iterator[list[ArchivedChunk]]:
+    while group := list(islice(chunks, _LOOK_AHEAD)):
+        yield group

@@ -1,0 +1,301 @@
+"""FIFOReplay: on-policy trajectories, each step handed out once, in order.
+
+The stream is of mode `consume`: nothing leaves Redis before it was consumed and committed. The learner's loop:
+
+    replay.start_threads()
+    for i, batch in replay.batch_iterator():
+        learner.optimize(i, batch)
+        broadcaster.broadcast(model)
+        replay.commit(broadcaster.version)
+
+`commit` says that parameters which came of all batches handed out so far were broadcast; what these batches held is
+then removed from Redis. A learner that dies takes nothing along: whatever was not committed is read again by the next
+one, and steps of which a part of their chunk was committed are not, for the stream remembers which these are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.distributed.client import RedisClient
+from surreal.distributed.codec import Chunk
+from surreal.replay.cutting import Cut, Cutter
+from surreal.replay.ledger import Ledger, from_mark
+from surreal.replay.owner import StreamOwner
+from surreal.replay.trajectory_replay import TrajectoryReplay
+from surreal.types import TrajectoryBatch
+
+logger = logging.getLogger(__name__)
+
+#: How long the stream may be full, and no batch complete, before open trajectories are given up, s; and before it is
+#: said that nothing was committed.
+_FULL_TIMEOUT_S = 2.0
+_COMMIT_TIMEOUT_S = 30.0
+
+
+class _Used(NamedTuple):
+    """A batch that was made and not committed."""
+
+    serial: int
+    numbers: list[NDArray[np.int64]]  #: of its steps, and of steps dropped after it
+
+
+class FIFOReplay(TrajectoryReplay):
+    """On-policy trajectories of fixed length, in the order in which they were completed.
+
+    Args:
+        client: the replay server.
+        batch_size: trajectories of a batch, >= 1.
+        trajectory_steps: T, rows of a trajectory, >= 1: its steps, and a row for each end of an episode inside it.
+            Raising it bootstraps later, and makes steps older when they are used.
+        gamma: discount factor of one step, 0..1.
+        max_version_lag: a trajectory is dropped (and counted) when the newest parameter version is ahead of one that
+            acted in it by more than this, >= 0; None keeps all. One batch is made ahead, so the lag of what is
+            learned from can be one broadcast more.
+        piece_timeout_s: a lane of which nothing came for so long leaves its open trajectory, filled up, s; None waits
+            for ever, for agents that are gone too.
+        max_bytes: bytes kept in Redis; agents wait when they are used up. None: as Redis' memory limit lets us.
+        pin_memory: make batches in page-locked memory, for a learner on a GPU.
+        lease_s: how long the stream stays ours after a sign of life, s.
+        shard: number of the shard to follow.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    stream_mode = "consume"
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        batch_size: int = 16,
+        trajectory_steps: int = 128,
+        gamma: float = 0.99,
+        max_version_lag: int | None = None,
+        piece_timeout_s: float | None = 60.0,
+        max_bytes: int | None = None,
+        pin_memory: bool = False,
+        lease_s: float = 5.0,
+        shard: int = 0,
+    ) -> None:
+        if trajectory_steps < 1:
+            raise ValueError(f"trajectory_steps is {trajectory_steps}; it must be >= 1")
+        if max_version_lag is not None and max_version_lag < 0:
+            raise ValueError(f"max_version_lag is {max_version_lag}; it must be >= 0, or None")
+        super().__init__(
+            client,
+            batch_size=batch_size,
+            capacity=4 * batch_size * trajectory_steps,  # a first size of the store, no bound
+            max_bytes=max_bytes,
+            start_size=1,
+            gamma=gamma,
+            prefetch=1,
+            observations="mirrored",
+            pin_memory=pin_memory,
+            lease_s=lease_s,
+            shard=shard,
+        )
+        self.trajectory_steps = trajectory_steps
+        self.max_version_lag = max_version_lag
+        self._piece_timeout_s = piece_timeout_s
+        self._cutter = Cutter(trajectory_steps)
+        self._ledger = Ledger()
+        self._marks: dict[bytes, bytes] | None = None  # what was consumed before this replay began
+        self._arrived: deque[NDArray[np.bool_]] = deque()  # of each chunk just inserted: which steps were consumed
+        self._new_cuts: list[Cut] = []
+        self._ready: deque[Cut] = deque()
+        self._used: deque[_Used] = deque()
+        self._version = -1
+        self._made = 0
+        self._full_since_s: float | None = None
+        self._has_warned = False
+        self._stale = self._filled = 0
+        # Written by the learner's thread.
+        self._handed = 0
+        self._committed = 0
+        self._told_version = -1
+
+    # -- what the learner calls ------------------------------------------------------------------------------------
+
+    def dequeue(self, timeout_s: float) -> TrajectoryBatch | None:  # type: ignore[override]
+        """The next batch; None if none was ready in time."""
+        batch = super().dequeue(timeout_s)
+        if batch is not None:
+            self._handed += 1
+        return batch
+
+    def commit(self, version: int | None = None) -> None:
+        """Let everything go that was handed out so far: parameters that came of it were broadcast. Never waits.
+
+        Args:
+            version: of these parameters; without it, only what agents send tells which versions there are.
+        """
+        if version is not None:
+            self._told_version = version
+        self._committed = self._handed
+        self._wake.set()
+
+    def join(self, timeout_s: float = 5.0) -> bool:
+        """Wait for the threads, remove what was committed, and give the lease back; returns whether all ended."""
+        if self._supervisor.join(timeout_s) and self.store is not None:
+            self._settle()
+        return super().join(timeout_s)
+
+    def step(self, timeout_s: float = 0.05) -> bool:
+        """One turn of the replay's thread."""
+        if self.store is not None:
+            self._settle()
+            self._break_off_idle()
+            self._look_after_fullness()
+        return super().step(timeout_s)
+
+    def metrics(self) -> dict[str, float]:
+        return super().metrics() | {
+            "replay/ready_trajectories": len(self._ready),
+            "replay/open_trajectories": len(self._cutter),
+            "replay/stale_trajectories": self._stale,
+            "replay/filled_trajectories": self._filled,
+            "replay/uncommitted_batches": len(self._used),
+        }
+
+    # -- hooks: on the replay's thread -------------------------------------------------------------------------------
+
+    def start_sample_condition(self) -> bool:
+        """Whether a batch of trajectories is complete."""
+        return len(self._ready) >= self.batch_size
+
+    def _insert(self, table: Chunk) -> range:
+        if self._marks is None:
+            self._marks = self.client.retry(
+                self._stream.marks, what="read which steps were consumed", stop=self._supervisor.stop_event
+            )
+        store = self.trajectories
+        is_repeated = store.lanes.is_repeated(table.chunk_id)
+        numbers = super()._insert(table)
+        if is_repeated:  # the first copy is, or was, here
+            self._arrived.append(np.ones(len(numbers), np.bool_))
+            return numbers
+        is_consumed = from_mark(self._marks.pop(table.entry_id, None), len(numbers))
+        self._arrived.append(is_consumed)
+        version = table.columns["version"][table.own].astype(np.int64)
+        self._version = max(self._version, int(version.max(initial=-1)))
+        now_s = time.monotonic()
+        for run in store.runs:
+            offset = run.begin - numbers.start
+            already = is_consumed[offset : run.end - numbers.start]
+            if already[0]:
+                # Lanes are consumed in order, so what was is the beginning.
+                skipped = len(already) if already.all() else int(already.argmin())
+                run, offset = run._replace(begin=run.begin + skipped, previous=-1), offset + skipped
+                if run.begin == run.end:
+                    continue
+            part = slice(offset, run.end - numbers.start)
+            self._new_cuts += self._cutter.add(
+                run, store.has_ended(run.begin, run.end), version[part], now_s=now_s
+            )
+        return numbers
+
+    def _sample(self, batch_size: int) -> NDArray[np.int64]:
+        """First steps [B] of the trajectories that come next; they are not offered again."""
+        return np.array([self._ready.popleft().start for _ in range(batch_size)], np.int64)
+
+    def _next_batch(self) -> TrajectoryBatch | None:  # type: ignore[override]
+        unrolled = self.trajectories.unroll(self._sample(self.batch_size), self.trajectory_steps)
+        numbers = unrolled.number[unrolled.is_step]
+        self._made += 1
+        self._used.append(_Used(self._made, [numbers]))
+        self.owner.count_samples(len(numbers))
+        return self._gather(unrolled, np.ones(self.batch_size))
+
+    def _let_go(self) -> None:
+        while self._chunks:
+            self._ledger.add(self._chunks.popleft(), self._arrived.popleft())
+        self._settle()
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Sort out what is new, take note of commits, and let go what all of that allows."""
+        is_newer = self._told_version > self._version
+        self._version = max(self._version, self._told_version)
+        if is_newer or self._new_cuts:
+            candidates = [*self._ready, *self._new_cuts]
+            self._filled += sum(cut.is_filled for cut in self._new_cuts)
+            self._new_cuts.clear()
+            self._ready = deque(cut for cut in candidates if not self._is_stale(cut))
+            for cut in candidates:
+                if self._is_stale(cut):
+                    self._drop(cut)
+        while self._used and self._used[0].serial <= self._committed:
+            self._ledger.consume(np.concatenate(self._used.popleft().numbers))
+        settled = self._ledger.settle()
+        for chunk in settled.gone:
+            self.owner.evict(chunk)
+            self._stored_bytes -= chunk.stored_bytes
+            self._evicted_chunks += 1
+        for chunk, mark in settled.marks:
+            self.owner.mark(chunk, mark)
+        last = self._ledger.free()
+        if last is not None:
+            self.trajectories.evict(last)
+
+    def _is_stale(self, cut: Cut) -> bool:
+        if self.max_version_lag is None or cut.oldest_version < 0:
+            return False
+        return self._version - cut.oldest_version > self.max_version_lag
+
+    def _drop(self, cut: Cut) -> None:
+        self._stale += 1
+        unrolled = self.trajectories.unroll(np.array([cut.start]), self.trajectory_steps)
+        numbers = unrolled.number[unrolled.is_step]
+        if self._used:  # a lane's steps are consumed in order: after those in use
+            self._used[-1].numbers.append(numbers)
+        else:
+            self._ledger.consume(numbers)
+
+    def _break_off_idle(self) -> None:
+        if self._piece_timeout_s is not None:
+            self._break_off(time.monotonic() - self._piece_timeout_s)
+
+    def _break_off(self, before_s: float) -> None:
+        for lane, cut in self._cutter.break_off(before_s):
+            self.trajectories.lanes.break_off(lane)
+            self._new_cuts.append(cut)
+
+    def _look_after_fullness(self) -> None:
+        """Agents may wait for room while a batch waits for their steps: find out, and end it.
+
+        Raises:
+            ValueError: the byte bound cannot hold a batch.
+        """
+        if not self._is_full() or len(self._ready) >= self.batch_size or len(self.fetcher_queue):
+            self._full_since_s = None
+            return
+        now_s = time.monotonic()
+        if self._full_since_s is None:
+            self._full_since_s = now_s
+        elif self._used:
+            if now_s - self._full_since_s >= _COMMIT_TIMEOUT_S and not self._has_warned:
+                self._has_warned = True
+                logger.warning(
+                    "the stream is full, and %d batches were handed out and not committed: call commit() after each"
+                    " broadcast, broadcast more often, or raise max_bytes", len(self._used),
+                )  # fmt: skip
+        elif now_s - self._full_since_s >= _FULL_TIMEOUT_S:
+            if not len(self._cutter):
+                raise ValueError(
+                    f"the replay's max_bytes is {self.owner.max_bytes}, which {len(self)} steps fill, but a batch takes"
+                    f" {self.batch_size} trajectories of {self.trajectory_steps} steps: raise max_bytes (and Redis'"
+                    " maxmemory), or lower batch_size or trajectory_steps"
+                )
+            self._break_off(np.inf)
+
+    def _is_full(self) -> bool:
+        return isinstance(self.owner, StreamOwner) and self.owner.is_full

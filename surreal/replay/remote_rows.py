@@ -1,0 +1,253 @@
+"""RemoteRows: observations stay in Redis, and a batch's rows are fetched by pointer when it is drawn.
+
+A pointer is (block, row); as a block holds leaf after leaf, a row's bytes have a known place in it. The rows of a batch
+are sorted, equal ones fetched once, adjacent ones (an observation and the next, the frames of a stack) as one range,
+and all ranges in one round trip. A range that comes back empty was evicted by the stream's owner, or lost: the chunk is
+marked, so is everything older than the oldest entry of the stream, and the replay draws again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.distributed.codec import Chunk, Contract
+from surreal.distributed.ranges import RangeReader, RangeReply, RangeRequest, bulk, getrange_prefix
+from surreal.distributed.stream import Stream
+from surreal.replay.observations import Leaves, Observations, Wanted, leaf_rows
+from surreal.specs import ArraySpec
+
+logger = logging.getLogger(__name__)
+
+_FIRST_CHUNKS = 256
+
+
+class _Plan(NamedTuple):
+    """How a batch's rows lie in the reply."""
+
+    unique: NDArray[np.int64]  #: [U] rows fetched, rising
+    inverse: NDArray[np.int64]  #: where each wanted row stands in `unique`
+    range_of: NDArray[np.int64]  #: [U] number of the range that holds the row
+    within: NDArray[np.int64]  #: [U] rows of the same range before it
+    num_ranges: int  #: ranges of each leaf
+
+
+class RemoteRows(Observations):
+    """Rows fetched from one shard.
+
+    Args:
+        contract: what the stream holds; it must not be compressed.
+        stream: the shard.
+        stop: ends waits for Redis.
+    """
+
+    asks_ahead = 1
+
+    def __init__(self, contract: Contract, stream: Stream, stop: threading.Event) -> None:
+        super().__init__(contract)
+        self._stream = stream
+        self._stop = stop
+        self._reader = RangeReader(stream.client)
+        self._plans: deque[_Plan] = deque()
+        self._chunks = _Chunks()
+        self._head = 0
+        # Where each leaf's rows begin, in bytes per row of the chunk: leaf after leaf. Empty leaves are not fetched.
+        sizes = np.array([leaf.nbytes for leaf in contract.obs.leaves])
+        self._begin_per_row: list[int] = (np.cumsum(sizes) - sizes).tolist()
+        self._fetched = [i for i, leaf in enumerate(contract.obs.leaves) if leaf.nbytes]
+        # Texts of the first leaf's offsets, which are the same in every chunk, by row: of its first byte, and of the
+        # last byte before it.
+        self._first_texts = self._last_texts = np.empty(0, np.object_)
+
+    @property
+    def head(self) -> int:
+        return self._head
+
+    @property
+    def nbytes(self) -> int:
+        return 0
+
+    def insert(self, chunk: Chunk) -> int:
+        first, rows = self._head, chunk.num_rows
+        prefix = getrange_prefix(self._stream.keys.block(chunk.chunk_id))
+        self._chunks.append(first, rows, prefix, (chunk.epoch, _parse_id(chunk.entry_id)))
+        self._head += rows
+        if rows >= len(self._first_texts):
+            self._write_texts(2 * rows)
+        return first
+
+    def free_until(self, sequence: int) -> None:
+        self._chunks.free_until(sequence)
+
+    def ask(self, wanted: Wanted) -> None:
+        plan, request = self._plan(wanted)
+        self._plans.append(plan)
+        self._reader.ask(request)
+
+    def collect(self, wanted: Wanted) -> list[Leaves] | None:
+        plan = self._plans[0]
+        reply = self._stream.client.retry(self._reader.answer, what="read observations", stop=self._stop)
+        self._plans.popleft()
+        if reply.is_whole is not None and not reply.is_whole.all():
+            self._note_gone(plan, reply.is_whole)
+            return None
+        ends = np.cumsum([rows.size for rows in wanted])
+        found: list[Leaves] = [[] for _ in wanted]
+        for i, leaf in enumerate(self.contract.obs.leaves):
+            parts = np.split(self._places(i, leaf, plan, reply), ends[:-1])
+            for leaves, rows, places in zip(found, wanted, parts, strict=True):
+                leaves.append(_gather(leaf, reply.buffer, places.reshape(rows.shape)))
+        return found
+
+    def forget(self) -> None:
+        self._plans.clear()
+        self._reader.forget()
+
+    def are_gone(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        chunks = self._chunks
+        return chunks.is_gone[chunks.find(rows)] if chunks.num_gone else None
+
+    @property
+    def gone_until(self) -> int:
+        return self._chunks.gone_until
+
+    def close(self) -> None:
+        self.forget()
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _plan(self, wanted: Wanted) -> tuple[_Plan, RangeRequest]:
+        chunks = self._chunks
+        rows = np.concatenate([rows.ravel() for rows in wanted])
+        unique, inverse = np.unique(rows, return_inverse=True)
+        chunk = chunks.find(unique)
+        is_start = np.empty(len(unique), np.bool_)
+        is_start[0] = True
+        is_start[1:] = (unique[1:] != unique[:-1] + 1) | (chunk[1:] != chunk[:-1])
+        starts = np.flatnonzero(is_start)
+        counts = np.diff(starts, append=len(unique))
+        range_of = np.repeat(np.arange(len(starts)), counts)
+        plan = _Plan(unique, inverse.ravel(), range_of, np.arange(len(unique)) - starts[range_of], len(starts))
+
+        chunk = chunk[starts]
+        first_row, num_rows = unique[starts] - chunks.first[chunk], chunks.rows[chunk]
+        commands = np.empty((len(self._fetched), len(starts), 3), np.object_)
+        commands[:, :, 0] = chunks.prefix[chunk]
+        lengths = np.empty((len(self._fetched), len(starts)), np.int64)
+        for j, i in enumerate(self._fetched):
+            size = self.contract.obs.leaves[i].nbytes
+            lengths[j] = counts * size
+            if self._begin_per_row[i] == 0:
+                commands[j, :, 1] = self._first_texts[first_row]
+                commands[j, :, 2] = self._last_texts[first_row + counts]
+            else:
+                begin = num_rows * self._begin_per_row[i] + first_row * size
+                commands[j, :, 1] = [bulk(number) for number in begin.tolist()]
+                commands[j, :, 2] = [bulk(number) for number in (begin + lengths[j] - 1).tolist()]
+        return plan, RangeRequest(b"".join(commands.ravel().tolist()), lengths.ravel())
+
+    def _places(self, i: int, leaf: ArraySpec, plan: _Plan, reply: RangeReply) -> NDArray[np.int64]:
+        """Where the rows of leaf `i` that are wanted begin in the buffer."""
+        if not leaf.nbytes:
+            return plan.inverse
+        begin = self._fetched.index(i) * plan.num_ranges
+        offsets = reply.offsets[begin : begin + plan.num_ranges]
+        return (offsets[plan.range_of] + plan.within * leaf.nbytes)[plan.inverse]
+
+    def _write_texts(self, rows: int) -> None:
+        size = self.contract.obs.leaves[self._fetched[0]].nbytes if self._fetched else 0
+        self._first_texts, self._last_texts = np.empty(rows + 1, np.object_), np.empty(rows + 1, np.object_)
+        self._first_texts[:] = [bulk(row * size) for row in range(rows + 1)]
+        self._last_texts[:] = [bulk(row * size - 1) for row in range(rows + 1)]
+
+    def _note_gone(self, plan: _Plan, is_whole: NDArray[np.bool_]) -> None:
+        """Mark the chunks that were asked for in vain, and all that are older than the stream is now."""
+        is_gone = (~is_whole).reshape(-1, plan.num_ranges).sum(axis=0) > 0
+        rows = plan.unique[is_gone[plan.range_of]]
+        self.gone_rows += len(rows)
+        epoch, oldest = self._stream.client.retry(self._stream.oldest, what="find the oldest entry", stop=self._stop)
+        # Rows of chunks that the replay let go meanwhile need no mark.
+        self._chunks.mark_gone(rows[rows >= self._chunks.begin_row], epoch, _parse_id(oldest) if oldest else None)
+        logger.debug("%d rows are gone; everything before row %d is", len(rows), self._chunks.gone_until)
+
+
+class _Chunks:
+    """The living chunks, oldest first: arrays with a gap at both ends, indexed from their beginning."""
+
+    def __init__(self) -> None:
+        self.first = np.zeros(_FIRST_CHUNKS, np.int64)  # sequence number of the first row
+        self.rows = np.zeros(_FIRST_CHUNKS, np.int64)
+        self.prefix = np.zeros(_FIRST_CHUNKS, np.object_)  # of the command that reads the block
+        self.origin = np.zeros(_FIRST_CHUNKS, np.object_)  # (epoch, entry id)
+        self.is_gone = np.zeros(_FIRST_CHUNKS, np.bool_)
+        self.num_gone = 0
+        self._begin = self._end = 0
+
+    @property
+    def begin_row(self) -> int:
+        return int(self.first[self._begin]) if self._begin < self._end else 1 << 62
+
+    @property
+    def gone_until(self) -> int:
+        """Row behind the last of the chunks at the beginning that are gone."""
+        place = self._begin
+        if self.num_gone:
+            while place < self._end and self.is_gone[place]:
+                place += 1
+        return int(self.first[place - 1] + self.rows[place - 1]) if place > self._begin else 0
+
+    def find(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places of the chunks that hold these rows."""
+        first = self.first[self._begin : self._end]
+        return np.searchsorted(first, rows, side="right") + (self._begin - 1)
+
+    def append(self, first: int, rows: int, prefix: bytes, origin: tuple[str, tuple[int, int]]) -> None:
+        if self._end == len(self.first):
+            self._move()
+        place = self._end
+        self.first[place], self.rows[place], self.prefix[place], self.is_gone[place] = first, rows, prefix, False
+        self.origin[place] = origin
+        self._end += 1
+
+    def free_until(self, sequence: int) -> None:
+        while self._begin < self._end and self.first[self._begin] + self.rows[self._begin] <= sequence:
+            self.num_gone -= int(self.is_gone[self._begin])
+            self._begin += 1
+
+    def mark_gone(self, rows: NDArray[np.int64], epoch: str, oldest: tuple[int, int] | None) -> None:
+        self.is_gone[np.unique(self.find(rows))] = True
+        for place in range(self._begin, self._end):
+            chunk_epoch, entry_id = self.origin[place]
+            if chunk_epoch == epoch and oldest is not None and entry_id >= oldest:
+                break
+            self.is_gone[place] = True
+        self.num_gone = int(np.count_nonzero(self.is_gone[self._begin : self._end]))
+
+    def _move(self) -> None:
+        """Move the living to the front of arrays that they fill at most half."""
+        living = self._end - self._begin
+        size = max(_FIRST_CHUNKS, 2 * living)
+        for name in ("first", "rows", "prefix", "origin", "is_gone"):
+            old = getattr(self, name)
+            new = np.zeros(size, old.dtype)
+            new[:living] = old[self._begin : self._end]
+            setattr(self, name, new)
+        self._begin, self._end = 0, living
+
+
+def _gather(leaf: ArraySpec, buffer: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[Any]:
+    """Copy the rows that begin at some places of a buffer: the one copy between the socket and the batch."""
+    if not leaf.nbytes:
+        return np.empty((*places.shape, *leaf.shape), leaf.dtype)
+    every: NDArray[np.uint8] = np.ndarray((len(buffer) - leaf.nbytes + 1, leaf.nbytes), np.uint8, buffer, 0, (1, 1))
+    return leaf_rows(leaf, every[places])
+
+
+def _parse_id(entry_id: bytes) -> tuple[int, int]:
+    milliseconds, _, sequence = entry_id.partition(b"-")
+    return int(milliseconds), int(sequence or 0)

@@ -1,0 +1,22 @@
+"""How Redis' memory is divided: one formula for the check of a configuration and for the owner of a stream."""
+
+from __future__ import annotations
+
+#: Share of maxmemory that the stream may take; the rest is for parameters, heartbeats and metrics.
+STREAM_SHARE = 0.85
+#: What the owner leaves free below the stream's bound is room for appends while it evicts: a share of the bound, and at
+#: least some large chunks, but never more than half.
+FILL_SHARE = 0.9
+ROOM_BYTES = 4 << 20
+
+
+def stream_bound_bytes(maxmemory_bytes: int) -> int:
+    """Bytes at which a stream takes nothing more."""
+    return int(STREAM_SHARE * maxmemory_bytes)
+
+
+def largest_replay_bytes(maxmemory_bytes: int) -> int:
+    """Most bytes of experience that the owner of a stream may keep."""
+    bound = stream_bound_bytes(maxmemory_bytes)
+    room = max((1 - FILL_SHARE) * bound, ROOM_BYTES)
+    return max(int(bound - room), bound // 2)

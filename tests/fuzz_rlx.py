@@ -1,0 +1,169 @@
+"""Feeds the RLX codec with frames mutated from valid ones: `python -m tests.fuzz_rlx 1000000 [SEED]`.
+
+What must hold for every input: the only exception is `RlxError`, and nothing larger than the limits allow is allocated.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from surreal.rlx.codec import decode, encode
+from surreal.rlx.errors import RlxError
+from surreal.rlx.framing import FrameReader, frame
+from surreal.rlx.json_form import dump_json, parse_json
+from surreal.rlx.layouts import Layouts
+from surreal.rlx.limits import Limits
+
+LIMITS = Limits(max_bytes=4096, max_items=500, max_depth=8)
+#: A decoded message of 4096 bytes is never larger: images grow by 4, lists of small values most of all.
+MAX_ALLOCATED = 64 * LIMITS.max_bytes
+
+#: Numbers that break sums, signs and allocations.
+_NUMBERS = [0, 1, 2, 3, 7, 8, 255, 256, 4095, 4096, 65_535, 2**24, 10**9, 2**31 - 1, 2**31, 2**32 - 1]
+
+
+def _image(mode: bytes, width: int, height: int, raw: bytes) -> bytes:
+    head = encode({}) + b"\x05\0\0\0state\x06" + len(mode).to_bytes(4, "little") + mode
+    return head + b"".join(size.to_bytes(4, "little") for size in (width, height, len(raw))) + raw
+
+
+def seeds() -> list[bytes]:
+    """Valid payloads of every kind."""
+    rng = np.random.default_rng(0)
+    values: list[Any] = [
+        None, True, -5, 2**40, 0.25, "text", [], [1, [2.5, ["x"]]], {"a": {"b": [None, True]}}, [0.5] * 20, [7] * 20,
+        np.zeros((3, 4), np.float32), np.array(5), np.arange(6, dtype=">f4"), np.array(["ab", "c"]), np.zeros((0, 3)),
+        rng.integers(0, 255, (8, 8), np.uint8), np.array([True, False]), [np.arange(3), {"x": np.zeros(2)}],
+    ]  # fmt: skip
+    messages = [{"command": "update", "reward": 1.0, "state": value, "terminal": False} for value in values]
+    messages += [{"command": "init", "exploit": True}, {"command": "reset"}, {"response": "error", "message": "no"}]
+    messages.append({"command": "update_metrics", "data": [{"method": "scalar", "name": "n", "y": 1.5, "x": None}]})
+    images = [_image(b"RGB", 2, 2, bytes(12)), _image(b"1", 9, 2, b"\xff\0\x80\0"), _image(b"F", 1, 2, bytes(8))]
+    return [*(encode(message) for message in messages), *images]
+
+
+def mutate(data: bytes, rng: np.random.Generator, others: list[bytes]) -> bytes:
+    """Change a payload in one to four ways."""
+    out = bytearray(data)
+    for _ in range(int(rng.integers(1, 5))):
+        position = int(rng.integers(0, len(out) + 1))
+        kind = int(rng.integers(0, 8))
+        if kind == 0 and out:
+            out[position % len(out)] ^= 1 << int(rng.integers(0, 8))
+        elif kind == 1 and out:
+            out[position % len(out)] = int(rng.integers(0, 13))
+        elif kind == 2:
+            out[position : position + 4] = _NUMBERS[int(rng.integers(0, len(_NUMBERS)))].to_bytes(4, "little")
+        elif kind == 3:
+            del out[position:]
+        elif kind == 4:
+            del out[position : position + int(rng.integers(1, 9))]
+        elif kind == 5:
+            out[position:position] = rng.bytes(int(rng.integers(1, 9)))
+        elif kind == 6:
+            other = others[int(rng.integers(0, len(others)))]
+            start = int(rng.integers(0, len(other)))
+            out[position:position] = other[start : start + int(rng.integers(1, 60))]
+        else:
+            start = int(rng.integers(0, len(out) + 1))
+            out[position:position] = out[start : start + 40] * int(rng.integers(1, 30))
+        del out[2 * LIMITS.max_bytes :]
+    return bytes(out)
+
+
+def try_payload(payload: bytes) -> bool:
+    """Decode it, and encode again what came of it; returns whether it was valid."""
+    try:
+        message = decode(payload, LIMITS)
+    except RlxError:
+        return False
+    again = decode(encode(message), Limits())
+    if repr(again) != repr(message):
+        raise AssertionError(f"{payload.hex()} decodes to {message!r}, which comes back as {again!r}")
+    return True
+
+
+def try_frames(data: bytes, rng: np.random.Generator) -> None:
+    """Feed a byte stream in random pieces, as a server does."""
+    reader, layouts = FrameReader(LIMITS), Layouts()
+    position = 0
+    while position < len(data):
+        size = int(rng.integers(1, 64))
+        try:
+            for payload in reader.feed(data[position : position + size]):
+                message = decode(payload, LIMITS)
+                layouts.learn(payload, message)
+                quick = layouts.read(frame(payload))
+                if quick is not None and repr(quick) != repr({**quick, **message}):
+                    raise AssertionError(f"{payload.hex()} is read as {quick!r}, and decoded as {message!r}")
+        except RlxError:
+            return
+        if reader.pending > LIMITS.max_bytes + 64:
+            raise AssertionError(f"the reader holds {reader.pending} bytes")
+        position += size
+
+
+def try_json(text: bytes) -> None:
+    """Parse it, and write it again."""
+    try:
+        dump_json(parse_json(text, LIMITS))
+    except RlxError:
+        return
+
+
+def run(count: int, seed: int = 0) -> int:
+    """Try so many inputs; returns how many of the payloads were valid."""
+    rng, valid = np.random.default_rng(seed), 0
+    payloads = seeds()
+    texts = [b'{"sid": "a", "command": "update", "state": [1, 2.5, [true, null]]}', b'{"a": {"b": [{}]}}', b"[[[[1e999]]]]"]
+    for number in range(count):
+        valid += try_payload(mutate(payloads[number % len(payloads)], rng, payloads))
+        if number % 8 == 0:
+            stream = b"".join(frame(payloads[int(index)]) for index in rng.integers(0, len(payloads), 4))
+            try_frames(mutate(stream, rng, payloads), rng)
+            try_json(mutate(texts[number // 8 % len(texts)], rng, texts))
+    return valid
+
+
+def largest_allocation(payloads: Iterator[bytes], act: Callable[[bytes], object]) -> int:
+    """Peak of the memory that a call takes, over all of these payloads, in bytes."""
+    worst = 0
+    tracemalloc.start()
+    try:
+        for payload in payloads:
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            act(payload)
+            worst = max(worst, tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+    return worst
+
+
+def mutations(count: int, seed: int = 0) -> Iterator[bytes]:
+    """So many mutated payloads."""
+    rng, payloads = np.random.default_rng(seed), seeds()
+    for number in range(count):
+        yield mutate(payloads[number % len(payloads)], rng, payloads)
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    started_s = time.monotonic()
+    valid = run(count, seed)
+    worst = largest_allocation(mutations(min(count, 100_000), seed + 1), try_payload)
+    if worst > MAX_ALLOCATED:
+        raise AssertionError(f"a message of at most {LIMITS.max_bytes} bytes took {worst} bytes")
+    elapsed_s = time.monotonic() - started_s
+    sys.stdout.write(f"{count} frames, {valid} of them valid, at most {worst} bytes allocated, {elapsed_s:.0f} s\n")
+
+
+if __name__ == "__main__":
+    main()

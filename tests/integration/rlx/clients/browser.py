@@ -1,0 +1,137 @@
+"""Headless Chromium, driven through its DevTools protocol."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import time
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from websockets.sync.client import connect
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-port=0",
+    "--window-size=1160,900",
+)
+_START_TIMEOUT_S = 60.0
+_CALL_TIMEOUT_S = 30.0
+
+
+class Browser:
+    """A browser with one page.
+
+    Args:
+        program: Chromium.
+        folder: for its profile; must not exist.
+
+    Attributes:
+        complaints: errors of the page: exceptions, console errors, what could not be loaded.
+    """
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self.complaints: list[str] = []
+        self._folder = folder
+        self._calls = 0
+        self._open = ExitStack()
+        self._log = (folder.parent / f"{folder.name}.log").open("wb")
+        self._process = subprocess.Popen(
+            [program, *FLAGS, f"--user-data-dir={folder}", "about:blank"],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+        try:
+            self._socket = self._open.enter_context(connect(self._page_url(), max_size=64 << 20, compression=None))
+            for domain in ("Page", "Runtime", "Log"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call the protocol, noting what the page complains of meanwhile."""
+        self._calls += 1
+        self._socket.send(json.dumps({"id": self._calls, "method": method, "params": params}))
+        deadline = time.monotonic() + _CALL_TIMEOUT_S
+        while True:
+            message = json.loads(self._socket.recv(timeout=max(0.01, deadline - time.monotonic())))
+            if message.get("id") == self._calls:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return dict(message["result"])
+            self._note(message.get("method"), message.get("params", {}))
+
+    def open(self, url: str) -> None:
+        """Go to a page; does not wait for it."""
+        self.call("Page.navigate", url=url)
+
+    def evaluate(self, expression: str) -> Any:
+        """Evaluate JavaScript in the page, awaiting promises; gives its JSON value."""
+        result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(f"{expression[:200]}: {json.dumps(result['exceptionDetails'])[:2000]}")
+        return result["result"].get("value")
+
+    def wait(self, expression: str, timeout_s: float = 40.0) -> None:
+        """Wait until an expression is true."""
+        deadline = time.monotonic() + timeout_s
+        while not self.evaluate(f"Boolean({expression})"):
+            assert time.monotonic() < deadline, f"not within {timeout_s} s: {expression}; {self.complaints}"
+            time.sleep(0.05)
+
+    def screenshot(self, path: Path) -> None:
+        """Save what the page looks like."""
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def close(self) -> None:
+        """End the browser."""
+        self._open.close()
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(10)
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _page_url(self) -> str:
+        """Find where the DevTools of its page listen."""
+        ready = self._folder / "DevToolsActivePort"
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            assert self._process.poll() is None, f"{self._process.args[0]} ended; see {self._log.name}"  # type: ignore[index]
+            assert time.monotonic() < deadline, f"no DevTools within {_START_TIMEOUT_S} s; see {self._log.name}"
+            lines = ready.read_text().splitlines() if ready.exists() else []
+            if len(lines) >= 2:
+                break
+            time.sleep(0.05)
+        with urllib.request.urlopen(f"http://127.0.0.1:{lines[0]}/json/list", timeout=10) as answer:
+            targets = json.load(answer)
+        return str(next(target["webSocketDebuggerUrl"] for target in targets if target["type"] == "page"))
+
+    def _note(self, method: str | None, params: dict[str, Any]) -> None:
+        if method == "Runtime.exceptionThrown":
+            self.complaints.append(json.dumps(params["exceptionDetails"])[:1000])
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "assert"):
+            self.complaints.append(json.dumps(params["args"])[:1000])
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")

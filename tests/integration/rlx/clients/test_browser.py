@@ -1,0 +1,136 @@
+"""The JavaScript client and its example page in a real browser: headless Chromium."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+ROOT = Path(__file__).parents[4]
+PAGES = ROOT / "clients" / "js"
+VECTORS = ROOT / "tests" / "golden" / "rlx_vectors.json"
+
+COUNT_COLOURS = """(canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const seen = new Set();
+    for (let i = 0; i < data.length; i += 4) seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+    return seen.size;
+}"""
+
+#: The names of the golden vectors that are written in another way than RELAAX's encoder did.
+FIND_DIFFERENCES = """async (vectors) => {
+    const { encode, decode, RlxImage } = await import("/codec.mjs");
+    const payload = (hex) => {
+        const bytes = Uint8Array.from(hex.match(/../g), (pair) => parseInt(pair, 16));
+        return bytes.subarray(bytes.indexOf(58) + 1, bytes.length - 1);
+    };
+    const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    const own = {
+        img_L: { s: new RlxImage("L", 3, 2, Uint8Array.of(0, 1, 2, 3, 4, 5)) },
+        img_1: { s: new RlxImage("1", 8, 1, Uint8Array.of(0xa5)) },
+        action_i64: { response: "action", data: 2n },
+    };
+    return Object.entries(vectors).filter(([name, text]) => {
+        const bytes = payload(text);
+        return hex(encode(own[name] ?? decode(bytes))) !== hex(bytes);
+    }).map(([name]) => name);
+}"""
+
+#: A picture on a canvas, written and read.
+SEND_PICTURE = """(async () => {
+    const { encode, decode } = await import("/codec.mjs");
+    const canvas = document.createElement("canvas");
+    canvas.width = 3;
+    canvas.height = 2;
+    const context = canvas.getContext("2d");
+    context.fillStyle = "rgb(255, 0, 51)";
+    context.fillRect(0, 0, 3, 2);
+    const array = decode(encode({ s: context.getImageData(0, 0, 3, 2) })).s;
+    return [array.shape, array.dtype, Array.from(array.data.subarray(0, 4))];
+})()"""
+
+
+def _load_browser() -> Any:
+    spec = importlib.util.spec_from_file_location("rlx_browser", Path(__file__).with_name("browser.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["rlx_browser"] = module
+    spec.loader.exec_module(module)
+    return module.Browser
+
+
+def follow(obs: Any, _: int) -> Any:
+    """Move the paddle below the ball."""
+    return np.sign(np.round((obs[:, 0] - obs[:, 4]) / 0.12)).astype(np.int64) + 1
+
+
+@pytest.fixture
+def browser(require_tool: Any, tmp_path: Path) -> Iterator[Any]:
+    program = require_tool("chromium", "chromium-browser", "google-chrome")
+    with _load_browser()(program, tmp_path / "profile") as started:
+        yield started
+
+
+@pytest.mark.parametrize("form", ["binary", "json"])
+def test_the_example_page_plays_learns_and_shows_it(browser: Any, serve: Any, tmp_path: Path, form: str) -> None:
+    served = serve(spaces.Discrete(3), spaces.Box(-2, 2, (5,), np.float32), follow, static_dir=PAGES)
+    browser.open(f"http://{served.address}/?never=mind")
+    browser.wait("location.pathname === '/example/'")  # the first page leads there
+    browser.open(f"http://{served.address}/example/?form={form}&games=4")
+    browser.wait("window.demo && demo.connected === 5")
+    browser.wait("demo.episodes >= 8 && demo.exploited + (demo.steps > 2000) >= 1")
+    shown = browser.evaluate("JSON.parse(JSON.stringify(demo))")
+    assert shown["error"] is None
+    # A policy that follows the ball catches it: return 20, and the limit ends the game.
+    assert np.mean(shown["returns"]) > 15
+    assert len(served.ended("truncated")) >= 5
+    assert any(episode.is_exploiting for episode in served.episodes)
+    assert sum(not episode.is_exploiting for episode in served.episodes) >= 8
+    for episode in served.ended("truncated"):
+        assert sum(episode.rewards) == 20
+        assert len(episode.states) == len(episode.rewards) + 1
+    served.wait(lambda: [name for _, name, _, _ in served.metrics].count("episode_reward") >= 8)
+
+    # The numbers and the pictures are there.
+    browser.wait("document.getElementById('median').textContent.endsWith('ms')")
+    assert f"5 sessions with ws://{served.address}/" in browser.evaluate(
+        "document.getElementById('status').textContent"
+    )
+    for name in ("main-game", "returns", "latency"):
+        colours = browser.evaluate(f"({COUNT_COLOURS})(document.getElementById('{name}'))")
+        assert colours > 3, f"nothing is drawn in {name}"
+    browser.screenshot(tmp_path / "page.png")
+
+    # A pause stops all games, and they go on.
+    browser.evaluate("document.getElementById('pause').click()")
+    browser.wait("demo.isPaused")
+    browser.wait("(demo.last === demo.steps) || void (demo.last = demo.steps)")
+    browser.evaluate("document.getElementById('pause').click()")
+    browser.wait("demo.steps > demo.last + 20")
+
+    # The server goes away and comes back: the page takes it up again by itself.
+    served.restart()
+    browser.wait("demo.connected < 5 || demo.error === null")
+    before = browser.evaluate("demo.episodes")
+    browser.wait(f"demo.connected === 5 && demo.episodes > {before} + 4", timeout_s=60)
+    expected = ("ERR_CONNECTION_REFUSED", "WebSocket connection to")
+    assert [text for text in browser.complaints if not any(known in text for known in expected)] == []
+
+
+def test_the_codec_in_a_browser_makes_the_golden_vectors(browser: Any, serve: Any) -> None:
+    served = serve(spaces.Discrete(3), spaces.Box(-1, 1, (5,), np.float32), static_dir=PAGES)
+    browser.open(f"http://{served.address}/codec.mjs")
+    browser.wait("document.readyState === 'complete'")
+    vectors = {name: vector["frame_hex"] for name, vector in json.loads(VECTORS.read_text()).items()}
+    assert browser.evaluate(f"({FIND_DIFFERENCES})({json.dumps(vectors)})") == []
+    picture = browser.evaluate(SEND_PICTURE)
+    assert picture[:2] == [[2, 3, 4], "float32"]
+    np.testing.assert_allclose(picture[2], [1.0, 0.0, 0.2, 1.0], rtol=1e-6)

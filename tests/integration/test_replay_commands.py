@@ -1,0 +1,152 @@
+"""`surreal replay info | export | import`, and what offline training checks before it learns."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from surreal.cli import main
+from surreal.config import load_config
+from surreal.distributed.client import RedisClient
+from surreal.distributed.sender import ExpSender
+from surreal.errors import CodecError, ConfigError, ContractError
+from surreal.main.offline import fill_replay, load_offline_config, offline_overrides
+from surreal.replay import UniformReplay
+from surreal.replay.archive import ReplayArchive, export_replay
+from surreal.replay.info import replay_info
+
+STEPS = 200
+
+
+@pytest.fixture
+def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
+    """A run whose replay looks like one of CartPole."""
+    with RedisClient(redis_server.address, run=run_id) as made:
+        sender = ExpSender(made, chunk_steps=50, lookahead=2)
+        obs = np.zeros(4, np.float32)
+        for i in range(STEPS):
+            new_obs = np.full(4, i + 1, np.float32)
+            sender.send([obs, new_obs], i % 2, 1.0, False)
+            obs = new_obs
+        assert sender.close()
+        yield made
+        made.delete_run()
+
+
+@pytest.fixture
+def archive(client: RedisClient, tmp_path: Path) -> Path:
+    export_replay(client, tmp_path / "archive")
+    return tmp_path / "archive"
+
+
+def test_info_shows_what_is_there_and_who_owns_it(client: RedisClient, capsys: pytest.CaptureFixture[str]) -> None:
+    info = replay_info(client)
+    assert (info.steps, info.live_steps, info.owner, info.max_bytes) == (STEPS, STEPS, None, None)
+    assert (info.mode, len(info.epoch), info.chunks) == ("window", 16, client.redis.xlen(client.shard_keys().stream))
+    assert info.bytes_per_transition == info.live_bytes / STEPS > 16
+    assert info.oldest_age_s is not None
+    assert info.newest_age_s is not None
+    assert 0 <= info.newest_age_s <= info.oldest_age_s < 100
+    assert info.contract is not None
+    assert info.contract["lookahead"] == 2
+    replay = UniformReplay(client, batch_size=4, capacity=1000, start_size=1)
+    replay.step(timeout_s=0)
+    owned = replay_info(client)
+    assert owned.owner is not None
+    assert owned.max_bytes is not None
+    replay.join()
+    address = f"unix://{client.redis.connection_pool.connection_kwargs['path']}"
+    assert main(["replay", "info", client.run, "--redis", address, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["live_steps"] == STEPS
+    assert main(["replay", "info", client.run, "--redis", address]) == 0
+    assert f"{STEPS} there" in capsys.readouterr().out
+
+
+def test_export_and_import_from_the_command_line(
+    client: RedisClient, tmp_path: Path, redis_server: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, path, target = ["--redis", redis_server.address], str(tmp_path / "here"), f"{client.run}-copy"
+    assert main(["replay", "export", client.run, path, *address, "--format", "parquet"]) == 0
+    assert capsys.readouterr().out.startswith(f"{STEPS} steps in ")
+    assert main(["replay", "import", path, target, *address]) == 0
+    assert capsys.readouterr().out.startswith(f"{STEPS} steps in ")
+    assert main(["replay", "import", path, target, *address]) == 0
+    assert "were there already" in capsys.readouterr().out
+    with RedisClient(redis_server.address, run=target) as copy:
+        assert replay_info(copy).live_steps == STEPS
+        copy.delete_run()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "nobody"], "holds no replay of run 'nobody'"),
+        (["export", "nobody", "there"], "is empty"),
+        (["export", "RUN", "."], "exists already"),
+        (["export", "RUN", "there", "--format", "csv"], "use arrow or parquet"),
+        (["import", "missing", "RUN"], "missing is not a whole replay archive"),
+        (["import", "missing", "a/b"], "run id 'a/b' must be"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    arguments: list[str],
+    message: str,
+    client: RedisClient,
+    redis_server: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = [client.run if argument == "RUN" else argument for argument in arguments]
+    assert main(["replay", *named, "--redis", redis_server.address]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert message in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_offline_settings_hold_the_archive_and_have_an_end(archive: Path) -> None:
+    config = load_offline_config("cartpole-dqn", [], archive)
+    assert (config.agent.count, config.replay.samples_per_insert, config.run.max_env_steps) == (0, None, None)
+    assert config.replay.start_size == STEPS
+    assert config.learner.max_updates == 60_000 * 32 // 128  # as many as with agents
+    large = replace(ReplayArchive(archive).manifest, steps=10**6, stored_bytes=1 << 30)
+    overrides = offline_overrides(load_config("cartpole-dqn"), large)
+    config = load_config("cartpole-dqn", overrides)
+    assert (config.replay.capacity, config.replay.start_size) == (10**6, 1000)
+    assert config.replay.max_bytes >= 1 << 30
+    given = load_offline_config("cartpole-dqn", ["learner.max_updates=7"], archive)
+    assert given.learner.max_updates == 7
+    with pytest.raises(ConfigError, match="no end"):
+        load_offline_config("cartpole-dqn", ["run.max_env_steps=null"], archive)
+
+
+def test_an_archive_of_another_environment_or_not_whole_is_refused(
+    archive: Path, client: RedisClient, redis_server: Any
+) -> None:
+    with RedisClient(redis_server.address, run=f"{client.run}-offline") as target:
+        process: Any = SimpleNamespace(replay_client=target, stop=threading.Event(), config=load_config("acrobot-dqn"))
+        with pytest.raises(ContractError, match="another environment than Acrobot-v1"):
+            fill_replay(process, archive)
+        process.config = load_config("cartpole-dqn")
+        with (archive / "steps-00000.arrow").open("r+b") as file:
+            whole = file.read()
+            file.truncate(500)
+        with pytest.raises(CodecError, match=r"steps-00000.arrow was cut off"):
+            fill_replay(process, archive)
+        assert not target.redis.exists(target.shard_keys().stream)
+        (archive / "steps-00000.arrow").write_bytes(whole)
+        fill_replay(process, archive)
+        fill_replay(process, archive)  # as a learner does that was started again
+        assert replay_info(target).live_steps == STEPS
+        target.delete_run()

@@ -3,6 +3,7 @@
 #   make demo [SEED=n]   train CartPole with two agents, a learner and an evaluation process, then prove the result
 #   make test            all tests                        make check   lint, format, types, layers
 #   make bench           every performance claim          make learn   the demo with several seeds: 4 of 5 must solve it
+#   make docs            write the pages that come from the code
 #   make clean           remove what the others made, but for runs/
 
 PYTHON ?= python3
@@ -17,7 +18,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test check bench learn clean
+.PHONY: demo test check bench learn docs clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -54,6 +55,9 @@ learn: $(STAMP)
 	done; \
 	echo "$(PRESET): $$solved of $$total seeds solved"; \
 	test $$((solved * 5)) -ge $$((total * 4))
+
+docs: $(STAMP)
+	$(BIN)/python -m surreal.config.reference > docs/configuration.md
 
 clean:
 	rm -rf .venv .cache build dist surreal.egg-info

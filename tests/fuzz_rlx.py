@@ -5,24 +5,31 @@ What must hold for every input: the only exception is `RlxError`, and nothing la
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import gymnasium
 import numpy as np
 
+from surreal.rlx.admission import Admission
 from surreal.rlx.codec import decode, encode
 from surreal.rlx.errors import RlxError
 from surreal.rlx.framing import FrameReader, frame
+from surreal.rlx.hub import Hub
 from surreal.rlx.json_form import dump_json, parse_json
 from surreal.rlx.layouts import Layouts
 from surreal.rlx.limits import Limits
+from surreal.rlx.pool import RlxEnvPool
+from surreal.rlx.settings import ServerSettings
+from surreal.rlx.tcp import TcpConnection
 
 LIMITS = Limits(max_bytes=4096, max_items=500, max_depth=8)
 #: A decoded message of 4096 bytes is never larger: images grow by 4, lists of small values most of all.
-MAX_ALLOCATED = 64 * LIMITS.max_bytes
+MAX_ALLOCATED = 16 * LIMITS.max_bytes
 
 #: Numbers that break sums, signs and allocations.
 _NUMBERS = [0, 1, 2, 3, 7, 8, 255, 256, 4095, 4096, 65_535, 2**24, 10**9, 2**31 - 1, 2**31, 2**32 - 1]
@@ -41,7 +48,10 @@ def seeds() -> list[bytes]:
         np.zeros((3, 4), np.float32), np.array(5), np.arange(6, dtype=">f4"), np.array(["ab", "c"]), np.zeros((0, 3)),
         rng.integers(0, 255, (8, 8), np.uint8), np.array([True, False]), [np.arange(3), {"x": np.zeros(2)}],
     ]  # fmt: skip
+    nested = {"a": [0.5, 1.0, 2.0, -1.0], "b": np.zeros(4, np.float32)}
     messages = [{"command": "update", "reward": 1.0, "state": value, "terminal": False} for value in values]
+    messages += [{"command": "update", "reward": None, "state": nested, "terminal": end} for end in (False, True)]
+    messages += [{"command": "update", "reward": [1, 2.0], "state": nested, "terminal": end} for end in (False, True)]
     messages += [{"command": "init", "exploit": True}, {"command": "reset"}, {"response": "error", "message": "no"}]
     messages.append({"command": "update_metrics", "data": [{"method": "scalar", "name": "n", "y": 1.5, "x": None}]})
     images = [_image(b"RGB", 2, 2, bytes(12)), _image(b"1", 9, 2, b"\xff\0\x80\0"), _image(b"F", 1, 2, bytes(8))]
@@ -109,6 +119,56 @@ def try_frames(data: bytes, rng: np.random.Generator) -> None:
         position += size
 
 
+class _Nowhere:
+    """A transport whose peer has gone."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        for payload in FrameReader().feed(data):
+            if decode(payload)["response"] not in ("ready", "action", "done", "error"):
+                raise AssertionError(f"the server answers {data!r}")
+
+    def get_extra_info(self, _: str) -> None:
+        return None
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Server:
+    """All of a server but its sockets and threads: what reaches a connection, and what the pool makes of it."""
+
+    def __init__(self) -> None:
+        box = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+        self.loop = asyncio.new_event_loop()
+        self.pool = RlxEnvPool(gymnasium.spaces.Discrete(2), gymnasium.spaces.Dict({"a": box, "b": box}))
+        self.hub = Hub(self.pool, ServerSettings(limits=LIMITS, admission=Admission(None, 0)), self.loop)
+
+    def try_session(self, messages: list[bytes], rng: np.random.Generator) -> None:
+        """Let one client send these payloads."""
+        connection = TcpConnection(self.hub, _Nowhere())  # type: ignore[arg-type]
+        for payload in (encode({"command": "init"}), *messages):
+            connection.data_received(frame(payload))
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+            batch = self.pool.recv(0.0)
+            ids = batch.env_ids[batch.num_last :]
+            if len(ids):
+                if not np.isfinite(batch.reward).all():
+                    raise AssertionError(f"{payload.hex()} gives a reward of {batch.reward}")
+                self.pool.send(rng.integers(0, 2, len(ids)), ids)
+        connection.connection_lost(None)
+
+
 def try_json(text: bytes) -> None:
     """Parse it, and write it again."""
     try:
@@ -120,14 +180,21 @@ def try_json(text: bytes) -> None:
 def run(count: int, seed: int = 0) -> int:
     """Try so many inputs; returns how many of the payloads were valid."""
     rng, valid = np.random.default_rng(seed), 0
-    payloads = seeds()
-    texts = [b'{"sid": "a", "command": "update", "state": [1, 2.5, [true, null]]}', b'{"a": {"b": [{}]}}', b"[[[[1e999]]]]"]
+    payloads, server = seeds(), Server()
+    texts = [
+        b'{"sid": "a", "command": "update", "state": [1, 2.5, [true, null]]}',
+        b'{"a": {"b": [{}]}}',
+        b"[[[1e999]]]",
+    ]
     for number in range(count):
         valid += try_payload(mutate(payloads[number % len(payloads)], rng, payloads))
         if number % 8 == 0:
             stream = b"".join(frame(payloads[int(index)]) for index in rng.integers(0, len(payloads), 4))
             try_frames(mutate(stream, rng, payloads), rng)
             try_json(mutate(texts[number // 8 % len(texts)], rng, texts))
+            chosen = [payloads[int(index)] for index in rng.integers(0, len(payloads), 4)]
+            server.try_session([mutate(payload, rng, payloads) for payload in chosen], rng)
+    server.loop.close()
     return valid
 
 

@@ -104,7 +104,7 @@ class Config(Section):
             "version": plain["version"],
             "env": {key: value for key, value in env.items() if value is not None},
             "model": plain["model"],
-            "sender": {"lookahead": self.lookahead},
+            "sender": {"lookahead": self.lookahead, "compression": self.sender.compression},
             "rlx": {"reward_weights": self.rlx.reward_weights},
         }
 
@@ -165,6 +165,12 @@ def _replay_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             "sender.lookahead",
             f"is {config.lookahead}, but learner.n_step is {learner.n_step} and needs {learner.n_step - 1}; "
             "leave lookahead out or raise it",
+        )
+    if config.sender.compression is not None and replay.observations == "remote":
+        yield (
+            "sender.compression",
+            f"is {config.sender.compression}, but replay.observations is remote, which fetches single rows; "
+            "leave compression out, or set observations to mirrored or auto",
         )
     limit = config.run.max_env_steps
     if limit is not None and limit <= replay.start_size:

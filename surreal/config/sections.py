@@ -145,6 +145,21 @@ class ReplayConfig(ClassSection):
     prefetch: int = Field(4, ge=1, le=1024)
     """Batches made ahead of the learner; more hides the network better, from a replay that much older."""
 
+    observations: Literal["mirrored", "remote", "auto"] = "auto"
+    """Where the learner has observations: `mirrored` downloads each once and keeps it, the fastest; `remote` leaves them
+    in Redis and fetches those of a batch when it is drawn; `auto` mirrors what fits into `mirror_max_bytes`."""
+
+    mirror_max_bytes: Size = 4 * 2**30
+    """Memory of the learner that `auto` takes for observations, "4gb" may be written; more mirrors larger replays."""
+
+    follow: bool = False
+    """Whether this learner only follows the experience of a run that another one owns: it evicts nothing and holds no
+    agent back. It needs a `broadcast.policy` and a run folder of its own; `max_bytes` does not concern it."""
+
+    pin_memory: bool | None = None
+    """Whether batches are made in page-locked memory, from which a GPU copies while it computes; unset: if the learner
+    is on a GPU."""
+
 
 class SenderConfig(Section):
     """How an agent ships its experience."""
@@ -167,6 +182,10 @@ class SenderConfig(Section):
 
     wait_timeout_s: float = Field(300.0, gt=0)
     """How long in s an agent waits for room before it gives up with an error."""
+
+    compression: Literal["lz4", "zstd"] | None = None
+    """How observations are compressed: `lz4` is fast, `zstd` smaller; costs agents and learner time. Only for mirrored
+    observations. Unset: not at all."""
 
 
 class BroadcastConfig(Section):

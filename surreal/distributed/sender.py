@@ -50,7 +50,8 @@ class ExpSender:
         max_stream_bytes: bound of the stream as long as no learner has set one and the server has no memory limit.
         obs_spec, action_spec: what is sent; without them, the first step tells.
         frame_stack: frames of an observation [frame_stack, ...]; if more than one, only the newest frame of each is
-            stored, and readers stack the rows again. The stack after a reset must repeat the first frame.
+            stored, and readers stack the rows again. The stack after a reset must repeat the first frame. `send` finds
+            it in `info["frames"]` as well.
         compression: of the observations: None, "lz4" (fast) or "zstd" (smaller). It costs this process time for each
             chunk; readers must mirror the observations.
         shard: number of the shard to send to.
@@ -165,7 +166,8 @@ class ExpSender:
             reward: what came of it.
             done: whether the episode ended.
             info: `info["truncated"]` says that the end was a time limit; `info["phantom"]`, that this was no step but
-                the reset that `Env.step` makes after an end, and nothing is recorded.
+                the reset that `Env.step` makes after an end, and nothing is recorded. `info["frames"]` in the first
+                call, a tuple, says that observations are stacks of so many frames, as `FrameStack` makes them.
             truncated: the same, in place of info.
             extras: columns recorded with the step, the same keys in each.
             version: parameter version that acted, -1 if it is not known.
@@ -176,7 +178,7 @@ class ExpSender:
         """
         if info and info.get("phantom"):
             return
-        log = self._log or self._open_single(obs[0], action, extras)
+        log = self._log or self._open_single(obs[0], action, extras, info)
         position = log.length
         if position + 2 > log.capacity:
             log.reserve(2)
@@ -248,9 +250,12 @@ class ExpSender:
                 raise ValueError(f"an observation of shape {leaf.shape} where {column.shape[1:]} was agreed on")
             column[position] = leaf
 
-    def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any]) -> RowLog:
+    def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any], info: Mapping[str, Any] | None) -> RowLog:
         if self._obs_spec is None:
             self._obs_spec = ObsSpec.from_obs(obs)
+        frames = info.get("frames") if info else None
+        if self._frame_stack == 1 and isinstance(frames, tuple) and 1 < len(frames) <= MAX_STACK:
+            self._frame_stack = len(frames)
         if self._action_spec is None:
             array = np.asarray(action)
             dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype

@@ -15,9 +15,13 @@ import redis
 from surreal.distributed.channel import ScriptChannel
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Contract, EncodedChunk
+from surreal.errors import ContractError
 
 #: How long a sender's last sequence number is kept after its last chunk, s.
 SEQUENCE_TTL_S = 3600
+
+
+_DONE = b"done:"
 
 
 class Appended(NamedTuple):
@@ -80,6 +84,14 @@ class Eviction(NamedTuple):
     chunk_id: str
     steps: int
     stored_bytes: int
+    epoch: str  #: in which it was stored
+
+
+class Mark(NamedTuple):
+    """What of a chunk was consumed, in a stream of mode `consume`."""
+
+    entry_id: bytes
+    done: bytes  #: one bit for each step it owns
     epoch: str  #: in which it was stored
 
 
@@ -184,6 +196,11 @@ class Stream:
         value: Any = self.client.redis.hget(self.keys.meta, "contract")
         return bytes(value) if value else None
 
+    def marks(self) -> dict[bytes, bytes]:
+        """Which steps were consumed of the chunks that are there: entry id -> one bit a step."""
+        answer: Any = self.client.redis.hgetall(self.keys.meta)
+        return {bytes(key)[len(_DONE) :]: bytes(done) for key, done in answer.items() if key.startswith(_DONE)}
+
     def last_entry_id(self) -> bytes:
         """Id of the newest entry, b"0-0" if there is none."""
         newest: Any = self.client.redis.xrevrange(self.keys.stream, count=1)
@@ -203,9 +220,15 @@ class Stream:
         credit_steps: int | None = None,
         samples: int | None = None,
         recount_steps: int = 0,
+        mode: str = "window",
+        marks: Sequence[Mark] = (),
         evict: Sequence[Eviction] = (),
     ) -> OwnerState:
-        """Renew the lease, grant credit and remove chunks (all of one epoch), atomically; safe to repeat."""
+        """Renew the lease, grant credit, mark and remove chunks (all of one epoch), atomically; safe to repeat.
+
+        Raises:
+            ContractError: the stream's first owner has fixed another mode.
+        """
         keys = self.keys
         args: list[Any] = [
             token,
@@ -216,12 +239,21 @@ class Stream:
             max_bytes,
             "" if samples is None else samples,
             recount_steps,
-            evict[0].epoch if evict else "",
+            evict[0].epoch if evict else marks[0].epoch if marks else "",
+            mode,
+            len(marks),
         ]
+        for mark in marks:
+            args += [mark.entry_id, mark.done]
         for chunk in evict:
             args += [chunk.entry_id, chunk.steps, chunk.stored_bytes]
         names = [keys.stream, keys.meta, keys.lease, keys.credit, *(keys.block(chunk.chunk_id) for chunk in evict)]
         answer = self.client.run_script("evict", names, args)
+        if answer[0] == b"mode":
+            raise ContractError(
+                f"the replay of run {self.client.run} is of mode {answer[1].decode()}, not {mode}: replays that consume"
+                " (FIFO) and those that keep a window cannot own the same stream; use another run"
+            )
         return OwnerState(answer[0] == b"ok", answer[1].decode(), *(int(value) for value in answer[2:]))
 
 

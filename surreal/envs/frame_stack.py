@@ -14,8 +14,8 @@ from surreal.types import Obs
 class FrameStack(Wrapper):
     """Observations are the last frames, oldest first; an episode begins with its first frame repeated.
 
-    The frames themselves are in `info["frames"]`, the same objects step after step: a sender that is told of the stack,
-    `ExpSender(client, frame_stack=4)`, stores each of them once.
+    The frames themselves are in `info["frames"]`, the same objects step after step, which tells the sender that
+    observations are stacks: it stores each frame once.
 
     Args:
         env: gives single frames.

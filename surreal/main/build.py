@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium.vector.utils import batch_space
 
 from surreal.agent import Agent
@@ -53,6 +54,7 @@ REPLAY = Recipe(
         {
             *("batch_size", "capacity", "max_bytes", "start_size", "gamma", "n_step", "prefetch", "seed"),
             *("samples_per_insert", "samples_per_insert_tolerance"),
+            *("observations", "mirror_max_bytes", "is_owner", "pin_memory"),
         }
     ),
 )
@@ -202,6 +204,7 @@ def build_sender(
         max_delay_s=config.sender.max_delay_s,
         lookahead=config.lookahead,
         on_full=on_full or config.sender.on_full,
+        compression=config.sender.compression,
         wait_timeout_s=config.sender.wait_timeout_s,
         is_limited=config.replay.samples_per_insert is not None,
         obs_spec=pool.obs_spec,
@@ -213,16 +216,21 @@ def build_sender(
 
 def build_replay(config: Config, client: RedisClient, *, seed: int) -> Replay:
     """Make the learner's replay."""
+    pin_memory = config.replay.pin_memory
     offered = {
         "batch_size": config.learner.batch_size,
         "capacity": config.replay.capacity,
-        "max_bytes": config.replay.max_bytes,
+        "max_bytes": None if config.replay.follow else config.replay.max_bytes,
         "start_size": config.replay.start_size,
         "gamma": config.learner.gamma,
         "n_step": config.learner.n_step,
         "samples_per_insert": config.replay.samples_per_insert,
         "samples_per_insert_tolerance": config.samples_tolerance,
         "prefetch": config.replay.prefetch,
+        "observations": config.replay.observations,
+        "mirror_max_bytes": config.replay.mirror_max_bytes,
+        "is_owner": not config.replay.follow,
+        "pin_memory": _has_gpu(config) if pin_memory is None else pin_memory,
         "seed": seed,
     }
     return construct(config, REPLAY, (client,), offered)
@@ -249,6 +257,10 @@ def build_listener(config: Config, client: RedisClient, model: Model) -> TorchLi
 def build_checkpoints(config: Config, run_dir: Path) -> CheckpointStore:
     """Make the learner's store of whole checkpoints."""
     return CheckpointStore(run_dir / "checkpoints", keep=config.checkpoint.checkpoints_to_keep)
+
+
+def _has_gpu(config: Config) -> bool:
+    return config.device != "cpu" and torch.cuda.is_available()
 
 
 def _wrappers(config: Config) -> Sequence[WrapperSpec]:

@@ -128,7 +128,7 @@ def _print_info(info: ReplayInfo, console: Console) -> None:
         ("samples", f"{info.samples:,}"),
         ("owner", info.owner or "none"),
         ("epoch", info.epoch),
-        ("mode", info.mode),
+        ("mode", info.mode or "not fixed yet"),
     ]
     contract = info.contract or {}
     for leaf in contract.get("obs", {}).get("leaves", []):

@@ -36,7 +36,7 @@ from surreal.replay.drawing import BatchDrawer
 from surreal.replay.fetcher import ExpFetcherQueue, to_batch
 from surreal.replay.follower import StreamFollower
 from surreal.replay.limiter import SamplesPerInsert
-from surreal.replay.observations import MODES, Mode, choose
+from surreal.replay.observations import MODES, Mode, Observations, choose
 from surreal.replay.owner import StreamOwner
 from surreal.replay.remote_rows import RemoteRows
 from surreal.replay.storage import Rows, StoredChunk, TransitionStore
@@ -85,6 +85,10 @@ class Replay(ABC):
 
     #: Whether `update_priorities` does something.
     wants_priorities = False
+    #: Mode of the stream that this replay owns: "window" lets go what is oldest, "consume" what was used.
+    stream_mode = "window"
+    #: Transitions that the limiter counts for each row of a batch.
+    steps_per_sample = 1
 
     def __init__(
         self,
@@ -126,7 +130,10 @@ class Replay(ABC):
         self.mirror_max_bytes = mirror_max_bytes
         self.pin_memory = pin_memory
         self.limiter = SamplesPerInsert.for_batches(
-            samples_per_insert, start_size=start_size, tolerance=samples_per_insert_tolerance, batch_size=batch_size
+            samples_per_insert,
+            start_size=start_size,
+            tolerance=samples_per_insert_tolerance,
+            batch_size=batch_size * self.steps_per_sample,
         )
         self.store: TransitionStore | None = None
         self._chunks: deque[StoredChunk] = deque()
@@ -137,7 +144,9 @@ class Replay(ABC):
         self._stream = stream
         self.owner: StreamOwner | StreamFollower
         if is_owner:
-            self.owner = StreamOwner(stream, self.limiter, max_bytes=max_bytes, lease_s=lease_s, stop=stop)
+            self.owner = StreamOwner(
+                stream, self.limiter, max_bytes=max_bytes, lease_s=lease_s, stop=stop, mode=self.stream_mode
+            )
         else:
             self.owner = StreamFollower(stream, self.limiter, max_bytes=max_bytes, stop=stop)
         self.pointer_queue = PointerQueue(stream, stop=stop, needs_blocks=self._is_mirrored, on_ready=self._wake.set)
@@ -201,6 +210,15 @@ class Replay(ABC):
 
     def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
         """Take the learner's new priorities [B] for a batch it has used; replays without priorities ignore them."""
+
+    def commit(self, version: int | None = None) -> None:
+        """Take note that parameters were broadcast that came of all batches handed out so far; never waits.
+
+        Replays of a stream that is consumed let these batches' steps go; the others ignore it.
+
+        Args:
+            version: of these parameters, if known.
+        """
 
     # -- what the learner calls ------------------------------------------------------------------------------------
 
@@ -374,10 +392,13 @@ class Replay(ABC):
                 f"{contract.lookahead}; send with lookahead >= {self.n_step - 1}"
             )
         rows = None if self._is_mirrored(contract) else RemoteRows(contract, self._stream, self._supervisor.stop_event)
-        self.store = TransitionStore(
-            contract, capacity=self.capacity, n_step=self.n_step, gamma=self.gamma, observations=rows
-        )
+        self.store = self._make_store(contract, rows)
         self._drawer = BatchDrawer(self.store, self.batch_size, sample=self._sample, after_loss=self._after_loss)
+
+    def _make_store(self, contract: Contract, observations: Observations | None) -> TransitionStore:
+        return TransitionStore(
+            contract, capacity=self.capacity, n_step=self.n_step, gamma=self.gamma, observations=observations
+        )
 
     def _is_mirrored(self, contract: Contract) -> bool:
         """Where the observations of a contract are; asked by both threads, and decided by the first."""

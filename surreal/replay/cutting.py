@@ -1,7 +1,7 @@
 """Cutting lanes into trajectories of T rows, each step in exactly one, in order.
 
-A trajectory begins with the step behind the last one's. An episode's end takes a row of its own (its final observation),
-unless it would be the first row of a trajectory. A lane that breaks off leaves a trajectory that is filled up.
+A trajectory begins with the step behind the last one's. An episode's end takes a row of its own (its final
+observation), unless it would be the first row of a trajectory. A lane that breaks off leaves one that is filled up.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Cutter:
         # Rows of the run: each step has one, and one more if it ended its episode.
         behind = np.cumsum(1 + has_ended.astype(np.int64))
         row = behind - 1 - has_ended
-        known = np.where(version < 0, _UNKNOWN, version)
+        known = np.where(version < 0, _UNKNOWN, version.astype(np.int64))
         begin, rows = 0, 0  # of what is left: step, row
         while begin < len(row):
             piece = piece or _Piece(run.begin + begin)

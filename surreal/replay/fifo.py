@@ -197,9 +197,7 @@ class FIFOReplay(TrajectoryReplay):
                 if run.begin == run.end:
                     continue
             part = slice(offset, run.end - numbers.start)
-            self._new_cuts += self._cutter.add(
-                run, store.has_ended(run.begin, run.end), version[part], now_s=now_s
-            )
+            self._new_cuts += self._cutter.add(run, store.has_ended(run.begin, run.end), version[part], now_s=now_s)
         return numbers
 
     def _sample(self, batch_size: int) -> NDArray[np.int64]:
@@ -241,7 +239,7 @@ class FIFOReplay(TrajectoryReplay):
             self._stored_bytes -= chunk.stored_bytes
             self._evicted_chunks += 1
         for chunk, mark in settled.marks:
-            self.owner.mark(chunk, mark)
+            self._books.mark(chunk, mark)
         last = self._ledger.free()
         if last is not None:
             self.trajectories.evict(last)
@@ -275,7 +273,7 @@ class FIFOReplay(TrajectoryReplay):
         Raises:
             ValueError: the byte bound cannot hold a batch.
         """
-        if not self._is_full() or len(self._ready) >= self.batch_size or len(self.fetcher_queue):
+        if not self._books.is_full or len(self._ready) >= self.batch_size or len(self.fetcher_queue):
             self._full_since_s = None
             return
         now_s = time.monotonic()
@@ -297,5 +295,8 @@ class FIFOReplay(TrajectoryReplay):
                 )
             self._break_off(np.inf)
 
-    def _is_full(self) -> bool:
-        return isinstance(self.owner, StreamOwner) and self.owner.is_full
+    @property
+    def _books(self) -> StreamOwner:
+        if not isinstance(self.owner, StreamOwner):
+            raise ValueError("a FIFO replay owns its stream")
+        return self.owner

@@ -18,7 +18,7 @@ class ReplayInfo:
     run: str
     shard: int
     epoch: str  #: changes when Redis was emptied
-    mode: str
+    mode: str  #: window or consume; "" until the first owner fixes it
     steps: int  #: env steps of the run so far, on this shard
     live_steps: int  #: of the chunks that are there
     chunks: int

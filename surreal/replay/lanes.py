@@ -1,10 +1,10 @@
 """Lanes: which step of which chunk follows which, so that trajectories can be read across chunks.
 
 A *lane* is one environment of one sender (its slot), whose steps come in order, spread over chunks. Within a chunk the
-steps that it owns stand lane after lane, so a lane's share of a chunk is a few *runs* of consecutive step numbers. A run
-continues its lane if it is certain that nothing lies between:
+steps that it owns stand lane after lane, so a lane's share of a chunk is a few *runs* of consecutive step numbers. A
+run continues its lane if it is certain that nothing lies between:
 
-* the sender's chunks came without a gap in their sequence numbers (a chunk that was dropped, refused or lost leaves one);
+* the sender's chunks came without a gap in their sequence numbers (one that was dropped or lost leaves one);
 * the run begins one step after the lane's last step, or at the first step of an episode, if that step ended one.
 
 Otherwise the lane begins anew, in the middle of an episode if need be.

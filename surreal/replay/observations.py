@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from surreal.distributed.codec import Chunk, Contract
 from surreal.errors import ContractError
 from surreal.replay.ring import Ring
-from surreal.specs import ArraySpec
 
 logger = logging.getLogger(__name__)
 
@@ -166,8 +165,3 @@ def choose(mode: Mode, contract: Contract, *, capacity: int, mirror_max_bytes: i
         chosen, mode, capacity, needed / 2**20, mirror_max_bytes / 2**20,
     )  # fmt: skip
     return chosen
-
-
-def leaf_rows(leaf: ArraySpec, raw: NDArray[np.uint8]) -> NDArray[Any]:
-    """Rows [..., nbytes] of bytes as rows of a leaf."""
-    return raw.view(leaf.dtype).reshape(*raw.shape[:-1], *leaf.shape)

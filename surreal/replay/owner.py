@@ -13,7 +13,7 @@ import time
 
 import redis
 
-from surreal.distributed.stream import Eviction, OwnerState, Stream
+from surreal.distributed.stream import Eviction, Mark, OwnerState, Stream
 from surreal.errors import LeaseError, StoppedError
 from surreal.replay.limiter import SamplesPerInsert
 from surreal.replay.storage import StoredChunk
@@ -38,6 +38,7 @@ class StreamOwner:
         max_bytes: accounted bytes to keep; None: what fits under Redis' memory limit (2 GiB if it has none).
         lease_s: life of the lease, s.
         stop: ends waits.
+        mode: of the stream: "window", or "consume"; its first owner fixes it.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class StreamOwner:
         max_bytes: int | None,
         lease_s: float,
         stop: threading.Event,
+        mode: str = "window",
     ) -> None:
         self.stream = stream
+        self.mode = mode
         self.limiter = limiter
         self.max_bytes = max_bytes or 0
         self.epoch = ""
@@ -60,6 +63,7 @@ class StreamOwner:
         self._stop = stop
         self._bound_bytes = 0
         self._pending: list[Eviction] = []
+        self._marks: dict[bytes, Mark] = {}
         self._past_epochs: set[str] = set()
         self._has_warned = False
         self._base_steps = self._base_samples = 0
@@ -113,7 +117,7 @@ class StreamOwner:
         elif not is_waiting and self._waiting_since_s is not None:
             self._waits_s += now_s - self._waiting_since_s
             self._waiting_since_s = None
-        if self._pending or is_waiting:
+        if self._pending or self._marks or is_waiting:
             interval_s = _URGENT_INTERVAL_S
         elif self._credit() != self._last_credit:
             interval_s = _CREDIT_INTERVAL_S
@@ -123,11 +127,23 @@ class StreamOwner:
             raise LeaseError(f"another learner took over the replay of run {self.stream.client.run}")
 
     def release(self) -> None:
-        """Give the lease back, so that the next owner need not wait; quietly, if Redis is gone."""
+        """Remove what is still to go, and give the lease back; quietly, if Redis is gone."""
         if not self.is_owner:
             return
         try:
-            self.stream.tick(self._token, lease_ms=0, max_bytes=self._bound_bytes, samples=self.samples)
+            is_last = False
+            while not is_last:
+                evictions, marks = self._next_changes()
+                is_last = not evictions
+                self.stream.tick(
+                    self._token,
+                    lease_ms=0 if is_last else int(self._lease_s * 1000),
+                    max_bytes=self._bound_bytes,
+                    samples=self.samples,
+                    mode=self.mode,
+                    marks=marks,
+                    evict=evictions,
+                )
         except (redis.exceptions.RedisError, OSError) as error:
             logger.debug("the stream's lease was not given back: %s", error)
         self.epoch = ""
@@ -139,6 +155,16 @@ class StreamOwner:
         """
         if chunk.epoch not in self._past_epochs:
             self._pending.append(Eviction(chunk.entry_id, chunk.chunk_id, chunk.steps, chunk.stored_bytes, chunk.epoch))
+
+    def mark(self, chunk: StoredChunk, done: bytes) -> None:
+        """Have it stored with the next tick which steps of a chunk were consumed, one bit a step."""
+        if chunk.epoch not in self._past_epochs:
+            self._marks[chunk.entry_id] = Mark(chunk.entry_id, done, chunk.epoch)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the stream held as much as it may, when it was looked at last."""
+        return self.is_owner and self._live_bytes >= self.max_bytes
 
     def make_room_for(self, chunk: StoredChunk) -> None:
         """Keep a few chunks of this size free below the stream's bound, or a sender would wait for ever."""
@@ -201,9 +227,7 @@ class StreamOwner:
         return self._base_steps + self.limiter.credit_steps(self.samples - self._base_samples)
 
     def _tick(self, samples: int | None) -> bool:
-        known = [chunk for chunk in self._pending if chunk.epoch == self.epoch]
-        unknown = [chunk for chunk in self._pending if chunk.epoch != self.epoch]
-        evictions, self._pending = known[:_MAX_EVICTIONS], known[_MAX_EVICTIONS:] + unknown
+        evictions, marks = self._next_changes()
         credit = self._credit()
 
         def tick() -> OwnerState:
@@ -214,6 +238,8 @@ class StreamOwner:
                 credit_steps=credit,
                 samples=samples,
                 recount_steps=self.global_step,
+                mode=self.mode,
+                marks=marks,
                 evict=evictions,
             )
 
@@ -228,8 +254,20 @@ class StreamOwner:
             logger.warning("the stream has a new epoch: Redis was emptied; the mirrored experience stays in use")
             self._past_epochs.add(self.epoch)
             self._pending = [chunk for chunk in self._pending if chunk.epoch not in self._past_epochs]
+            self._marks = {key: mark for key, mark in self._marks.items() if mark.epoch not in self._past_epochs}
         self._last_credit = credit
         self.epoch = state.epoch
         self.global_step = state.steps
         self._live_steps, self._live_bytes = state.live_steps, state.live_bytes
         return True
+
+    def _next_changes(self) -> tuple[list[Eviction], list[Mark]]:
+        """Take the chunks that the next tick removes, and the marks of those that stay: no step may be in neither."""
+        known = [chunk for chunk in self._pending if chunk.epoch == self.epoch]
+        unknown = [chunk for chunk in self._pending if chunk.epoch != self.epoch]
+        evictions, self._pending = known[:_MAX_EVICTIONS], known[_MAX_EVICTIONS:] + unknown
+        for chunk in evictions:
+            self._marks.pop(chunk.entry_id, None)
+        marks = [mark for mark in self._marks.values() if mark.epoch == self.epoch]
+        self._marks = {key: mark for key, mark in self._marks.items() if mark.epoch != self.epoch}
+        return evictions, marks

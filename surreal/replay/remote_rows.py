@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from surreal.distributed.codec import Chunk, Contract
 from surreal.distributed.ranges import RangeReader, RangeReply, RangeRequest, bulk, getrange_prefix
 from surreal.distributed.stream import Stream
-from surreal.replay.observations import Leaves, Observations, Wanted, leaf_rows
+from surreal.replay.observations import Leaves, Observations, Wanted
 from surreal.specs import ArraySpec
 
 logger = logging.getLogger(__name__)
@@ -28,12 +28,12 @@ _FIRST_CHUNKS = 256
 
 
 class _Plan(NamedTuple):
-    """How a batch's rows lie in the reply."""
+    """How the rows of a batch lie in the reply."""
 
-    unique: NDArray[np.int64]  #: [U] rows fetched, rising
-    inverse: NDArray[np.int64]  #: where each wanted row stands in `unique`
-    range_of: NDArray[np.int64]  #: [U] number of the range that holds the row
-    within: NDArray[np.int64]  #: [U] rows of the same range before it
+    rows: NDArray[np.int64]  #: [N] wanted rows, rising
+    order: NDArray[np.int64]  #: [N] where each of them stands in what was wanted
+    range_of: NDArray[np.int64]  #: [N] number of the range that holds the row
+    within: NDArray[np.int64]  #: [N] rows of the same range before it
     num_ranges: int  #: ranges of each leaf
 
 
@@ -57,9 +57,9 @@ class RemoteRows(Observations):
         self._chunks = _Chunks()
         self._head = 0
         # Where each leaf's rows begin, in bytes per row of the chunk: leaf after leaf. Empty leaves are not fetched.
-        sizes = np.array([leaf.nbytes for leaf in contract.obs.leaves])
-        self._begin_per_row: list[int] = (np.cumsum(sizes) - sizes).tolist()
-        self._fetched = [i for i, leaf in enumerate(contract.obs.leaves) if leaf.nbytes]
+        self._sizes = [leaf.nbytes for leaf in contract.obs.leaves]
+        self._begin_per_row = [sum(self._sizes[:i]) for i in range(len(self._sizes))]
+        self._fetched = [i for i, size in enumerate(self._sizes) if size]
         # Texts of the first leaf's offsets, which are the same in every chunk, by row: of its first byte, and of the
         # last byte before it.
         self._first_texts = self._last_texts = np.empty(0, np.object_)
@@ -96,12 +96,13 @@ class RemoteRows(Observations):
         if reply.is_whole is not None and not reply.is_whole.all():
             self._note_gone(plan, reply.is_whole)
             return None
-        ends = np.cumsum([rows.size for rows in wanted])
         found: list[Leaves] = [[] for _ in wanted]
         for i, leaf in enumerate(self.contract.obs.leaves):
-            parts = np.split(self._places(i, leaf, plan, reply), ends[:-1])
-            for leaves, rows, places in zip(found, wanted, parts, strict=True):
-                leaves.append(_gather(leaf, reply.buffer, places.reshape(rows.shape)))
+            places, begin = self._places(i, plan, reply), 0
+            for leaves, rows in zip(found, wanted, strict=True):
+                part = places[begin : begin + rows.size].reshape(rows.shape)
+                leaves.append(_gather(leaf, self._sizes[i], reply.buffer, part))
+                begin += rows.size
         return found
 
     def forget(self) -> None:
@@ -124,43 +125,47 @@ class RemoteRows(Observations):
     def _plan(self, wanted: Wanted) -> tuple[_Plan, RangeRequest]:
         chunks = self._chunks
         rows = np.concatenate([rows.ravel() for rows in wanted])
-        unique, inverse = np.unique(rows, return_inverse=True)
-        chunk = chunks.find(unique)
-        is_start = np.empty(len(unique), np.bool_)
+        order = rows.argsort()
+        rows = rows[order]
+        chunk = chunks.find(rows)
+        is_start = np.empty(len(rows), np.bool_)
         is_start[0] = True
-        is_start[1:] = (unique[1:] != unique[:-1] + 1) | (chunk[1:] != chunk[:-1])
-        starts = np.flatnonzero(is_start)
-        counts = np.diff(starts, append=len(unique))
-        range_of = np.repeat(np.arange(len(starts)), counts)
-        plan = _Plan(unique, inverse.ravel(), range_of, np.arange(len(unique)) - starts[range_of], len(starts))
+        np.greater(rows[1:], rows[:-1] + 1, out=is_start[1:])
+        is_start[1:] |= chunk[1:] != chunk[:-1]
+        starts = is_start.nonzero()[0]
+        range_of = is_start.cumsum() - 1
+        first, chunk = rows[starts], chunk[starts]
+        plan = _Plan(rows, order, range_of, rows - first[range_of], len(starts))
 
-        chunk = chunk[starts]
-        first_row, num_rows = unique[starts] - chunks.first[chunk], chunks.rows[chunk]
+        ends = np.empty_like(starts)  # the last row of each range
+        ends[:-1], ends[-1] = starts[1:] - 1, len(rows) - 1
+        counts = plan.within[ends] + 1
+        first = first - chunks.first[chunk]
         commands = np.empty((len(self._fetched), len(starts), 3), np.object_)
         commands[:, :, 0] = chunks.prefix[chunk]
         lengths = np.empty((len(self._fetched), len(starts)), np.int64)
         for j, i in enumerate(self._fetched):
-            size = self.contract.obs.leaves[i].nbytes
-            lengths[j] = counts * size
+            np.multiply(counts, self._sizes[i], out=lengths[j])
             if self._begin_per_row[i] == 0:
-                commands[j, :, 1] = self._first_texts[first_row]
-                commands[j, :, 2] = self._last_texts[first_row + counts]
+                commands[j, :, 1] = self._first_texts[first]
+                commands[j, :, 2] = self._last_texts[first + counts]
             else:
-                begin = num_rows * self._begin_per_row[i] + first_row * size
+                begin = chunks.rows[chunk] * self._begin_per_row[i] + first * self._sizes[i]
                 commands[j, :, 1] = [bulk(number) for number in begin.tolist()]
                 commands[j, :, 2] = [bulk(number) for number in (begin + lengths[j] - 1).tolist()]
         return plan, RangeRequest(b"".join(commands.ravel().tolist()), lengths.ravel())
 
-    def _places(self, i: int, leaf: ArraySpec, plan: _Plan, reply: RangeReply) -> NDArray[np.int64]:
-        """Where the rows of leaf `i` that are wanted begin in the buffer."""
-        if not leaf.nbytes:
-            return plan.inverse
-        begin = self._fetched.index(i) * plan.num_ranges
-        offsets = reply.offsets[begin : begin + plan.num_ranges]
-        return (offsets[plan.range_of] + plan.within * leaf.nbytes)[plan.inverse]
+    def _places(self, i: int, plan: _Plan, reply: RangeReply) -> NDArray[np.int64]:
+        """Where the wanted rows of leaf `i` begin in the buffer."""
+        places = np.empty(len(plan.rows), np.int64)
+        if self._sizes[i]:
+            begin = self._fetched.index(i) * plan.num_ranges
+            offsets = reply.offsets[begin : begin + plan.num_ranges]
+            places[plan.order] = offsets[plan.range_of] + plan.within * self._sizes[i]
+        return places
 
     def _write_texts(self, rows: int) -> None:
-        size = self.contract.obs.leaves[self._fetched[0]].nbytes if self._fetched else 0
+        size = self._sizes[self._fetched[0]]
         self._first_texts, self._last_texts = np.empty(rows + 1, np.object_), np.empty(rows + 1, np.object_)
         self._first_texts[:] = [bulk(row * size) for row in range(rows + 1)]
         self._last_texts[:] = [bulk(row * size - 1) for row in range(rows + 1)]
@@ -168,7 +173,7 @@ class RemoteRows(Observations):
     def _note_gone(self, plan: _Plan, is_whole: NDArray[np.bool_]) -> None:
         """Mark the chunks that were asked for in vain, and all that are older than the stream is now."""
         is_gone = (~is_whole).reshape(-1, plan.num_ranges).sum(axis=0) > 0
-        rows = plan.unique[is_gone[plan.range_of]]
+        rows = np.unique(plan.rows[is_gone[plan.range_of]])
         self.gone_rows += len(rows)
         epoch, oldest = self._stream.client.retry(self._stream.oldest, what="find the oldest entry", stop=self._stop)
         # Rows of chunks that the replay let go meanwhile need no mark.
@@ -240,12 +245,12 @@ class _Chunks:
         self._begin, self._end = 0, living
 
 
-def _gather(leaf: ArraySpec, buffer: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[Any]:
+def _gather(leaf: ArraySpec, size: int, buffer: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[Any]:
     """Copy the rows that begin at some places of a buffer: the one copy between the socket and the batch."""
-    if not leaf.nbytes:
+    if not size:
         return np.empty((*places.shape, *leaf.shape), leaf.dtype)
-    every: NDArray[np.uint8] = np.ndarray((len(buffer) - leaf.nbytes + 1, leaf.nbytes), np.uint8, buffer, 0, (1, 1))
-    return leaf_rows(leaf, every[places])
+    every: NDArray[np.uint8] = np.ndarray((len(buffer) - size + 1, size), np.uint8, buffer, 0, (1, 1))
+    return every[places].view(leaf.dtype).reshape(*places.shape, *leaf.shape)
 
 
 def _parse_id(entry_id: bytes) -> tuple[int, int]:

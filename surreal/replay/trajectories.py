@@ -22,7 +22,7 @@ With mask in it, every recursion over time is right at these rows by itself. Del
     A_t     = delta_t + lambda * discount_t * A_{t+1}           is 0 at such a row: traces end there
     R_t     = mask_t * (r_t + discount_t * R_{t+1}) + (1 - mask_t) * V(obs[t]),     R_T = V(obs[T])
 
-Such a row never stands first, and takes action, extras and version from the step before it, so they are possible values.
+Such a row never stands first; it has action, extras and version of the step before it, so they are possible values.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class TrajectoryStore(TransitionStore):
 
     def has_ended(self, begin: int, end: int) -> NDArray[np.bool_]:
         """[end - begin] whether an episode ended with each of these steps."""
-        return self.links.take("flags", np.arange(begin, end)) != 0
+        flags = self.links.take("flags", np.arange(begin, end))
+        return flags.astype(np.bool_)
 
     def unroll(self, starts: NDArray[np.int64], length: int) -> Unrolled:
         """Follow the links from these steps [B] for `length` rows."""

@@ -75,8 +75,8 @@ def array_at(payload: bytes, start: int, dtype: np.dtype[Any], shape: tuple[int,
     if not all(shape):
         return np.zeros(shape, dtype)
     if dtype.kind == "b":
-        truth: NDArray[np.bool_] = np.ndarray(shape, np.uint8, payload, start) == 1
-        return truth
+        # Compared with 1, an array without axes would become a scalar.
+        return np.asarray(np.ndarray(shape, np.uint8, payload, start) == 1)
     if dtype.kind == "U":
         count = math.prod(shape) * dtype.itemsize // 4
         codes: NDArray[np.uint32] = np.ndarray(count, f"{dtype.byteorder}u4", payload, start)

@@ -40,7 +40,8 @@ class Layouts:
 
     def learn(self, payload: bytes, message: dict[str, Any]) -> None:
         """Remember the layout of a payload, which was decoded to `message`, if it is an update of the usual kind."""
-        if len(self._layouts) < _MAX_LAYOUTS and message.get("command") == "update":
+        command = message.get("command")
+        if len(self._layouts) < _MAX_LAYOUTS and isinstance(command, str) and command == "update":
             data = frame(payload)
             if len(data) not in self._layouts:
                 self._layouts[len(data)] = _find_layout(data, len(data) - 1 - len(payload), message)

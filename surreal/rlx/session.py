@@ -79,11 +79,10 @@ class Session:
         hub.requests += 1
         command = request.get("command")
         try:
-            if command == "update":
-                return self._update(request)
+            # What a client sends may be anything; arrays, for one, compare element by element.
             handler = _HANDLERS.get(command) if isinstance(command, str) else None
             if handler is None:
-                raise RlxRequestError(f"command {brief(command)} is not one of update, {', '.join(_HANDLERS)}")
+                raise RlxRequestError(f"command {brief(command)} is not one of {', '.join(_HANDLERS)}")
             return handler(self, request)
         except RlxRequestError as error:
             hub.errors += 1
@@ -132,7 +131,8 @@ class Session:
             if terminal or truncated:
                 return self._end(request, is_terminated=not truncated)
         hub = self._hub
-        reader, state = hub.pool.reader, request.get("state")
+        reader = hub.pool.reader
+        state: Any = request.get("state")
         if reader is not None:
             state = reader.read(state)
         is_first, reward = not self._in_episode, 0.0
@@ -223,7 +223,7 @@ class Session:
         if not isinstance(record, dict):
             raise RlxRequestError(f"a metric must be a dict with method, name, y and x, got {type(record).__name__}")
         method, name, x = record.get("method", "scalar"), record.get("name"), record.get("x")
-        if method not in ("scalar", "histogram"):
+        if not isinstance(method, str) or method not in ("scalar", "histogram"):
             raise RlxRequestError(f"the method of a metric must be scalar or histogram, got {brief(method)}")
         if not isinstance(name, str) or not 1 <= len(name) <= _MAX_NAME_CHARS:
             raise RlxRequestError(f"the name of a metric must be 1 to {_MAX_NAME_CHARS} characters")
@@ -241,8 +241,9 @@ class Session:
                 raise RlxRequestError(f"metric {name}: {error}") from error
 
 
-_HANDLERS: dict[str, Callable[[Session, Mapping[str, Any]], Reply]] = {
+_HANDLERS: dict[str, Callable[[Session, Mapping[str, Any]], Reply | None]] = {
     "init": Session._init,
+    "update": Session._update,
     "reset": Session._reset,
     "update_metrics": Session._update_metrics,
 }

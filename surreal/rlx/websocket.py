@@ -192,13 +192,13 @@ class WebSocketConnection(BaseConnection):
         sid = request.get("sid")
         if not _is_sid(sid):
             raise RlxRequestError(f"sid must be a str or an int, got {brief(sid)}")
-        client = self._clients.get(sid)
-        if request.get("command") == "disconnect":
+        client, command = self._clients.get(sid), request.get("command")
+        if isinstance(command, str) and command == "disconnect":
             if client is not None:
                 self._end(client)
             return None
         if client is None:
-            if request.get("command") != "init":
+            if not isinstance(command, str) or command != "init":
                 raise RlxRequestError("init comes first")
             if self._clients and not self.hub.admits():
                 raise RlxRequestError("this server has no room for another session")

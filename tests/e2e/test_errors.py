@@ -60,7 +60,7 @@ def test_process_that_differs_from_its_run_is_refused_with_the_difference(
         workplace.start("agent", "cartpole-dqn", *common, *other), "model.args.hidden_sizes: [128, 128] -> [7]"
     )
     learner.interrupt()
-    assert learner.wait(30.0) == 0, learner.output
+    assert learner.wait() == 0, learner.output
     assert_one_sentence(workplace.start("agent", "cartpole-dqn", *common), "exists already in Redis")
     # Nobody is left to disagree with.
     other += ["--set", "run.max_env_steps=1100", "--set", "replay.samples_per_insert=null"]

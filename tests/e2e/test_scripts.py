@@ -25,8 +25,8 @@ def test_plain_examples_work_in_either_order(
     # Not at once: the first one has to find out that it is alone.
     workplace.wait_for(lambda: any(run_id in key for key in _keys(redis_server)), "its first key")
     second = workplace.start_python(str(SCRIPTS / f"run_cartpole_{order[1]}.py"), *arguments)
-    assert first.wait(90.0) == 0, first.output
-    assert second.wait(90.0) == 0, second.output
+    assert first.wait() == 0, first.output
+    assert second.wait() == 0, second.output
     learner = first if order[0] == "learner" else second
     agent = first if order[0] == "agent" else second
     assert "update 0: version 1" in learner.output
@@ -50,7 +50,7 @@ def test_role_scripts_join_one_run_from_several_folders(workplace: Workplace, tm
         for role, index in (("agent", "0"), ("agent", "1"), ("eval", "0"))
     ]
     for command in (learner, *others):
-        assert command.wait(90.0) == 0, command.output
+        assert command.wait() == 0, command.output
         assert "our secret" not in command.output
     logs = {path.name for path in (tmp_path / "here" / "logs").iterdir()}
     assert {"agent-0.log", "agent-1.log", "eval.log", "learner.log"} <= logs
@@ -61,7 +61,7 @@ def test_role_scripts_join_one_run_from_several_folders(workplace: Workplace, tm
     code, output = workplace.run("status", **environment)
     assert (code, "knows no run" in output) == (1, True), output
     server.interrupt()
-    assert server.wait(20.0) == 0, server.output
+    assert server.wait() == 0, server.output
     assert "our secret" not in server.output
     assert workplace.processes() == []
     assert list(workplace.temporary.iterdir()) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from surreal.config.reference import render
 from surreal.distributed import keys
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +19,12 @@ def test_the_page_of_redis_keys_is_the_table_in_keys_py() -> None:
     assert keys.__doc__ is not None
     text = keys.__doc__.partition("\n\n")[2].strip()
     assert text in page, "docs/redis-keys.md is not what the docstring of surreal/distributed/keys.py says"
+
+
+def test_the_page_of_settings_is_what_the_schema_says() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    assert page == render(), "docs/configuration.md is not what the schema says; run: make docs"
+    assert "| `batch_size` | whole number >= 1, <= 1000000 | `64` | Transitions of one update" in page
 
 
 def test_every_name_that_keys_py_makes_is_in_its_table() -> None:

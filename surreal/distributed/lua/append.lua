@@ -37,7 +37,7 @@ end
 redis.call('SET', KEYS[3], ARGV[13])
 if not epoch then
   epoch = ARGV[1]
-  redis.call('HSET', KEYS[2], 'epoch', epoch, 'mode', 'window')
+  redis.call('HSET', KEYS[2], 'epoch', epoch)
 end
 if meta[5] ~= ARGV[6] then
   redis.call('HSET', KEYS[2], 'contract_id', ARGV[6], 'contract', ARGV[7])

@@ -7,14 +7,21 @@
 --       6 bound of the stream, bytes                          7 samples drawn so far
 --       8 env steps to add if this shard was never counted up (after Redis was emptied)
 --       9 epoch in which the chunks to remove were stored: in another one, their names may be those of new chunks
+--      10 mode of the stream, fixed by its first owner      11 number of marks
+--       then for each mark: entry id, which of the chunk's steps were consumed (of the epoch in 9, as the chunks)
 --       then for each block: entry id, own steps, accounted bytes
--- Returns {status, epoch, env steps, live steps, live bytes, removed chunks, samples stored before}; status 'ok' or 'held'.
+-- Returns {status, epoch, env steps, live steps, live bytes, removed chunks, samples stored before}; status is
+--   'ok', 'held' (epoch: the token of the other owner), 'mode' (epoch: the mode that the stream has).
 --
 -- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script go on at maxmemory.
 redis.call('PERSIST', KEYS[2])
 local holder = redis.call('GET', KEYS[3])
 if holder and holder ~= ARGV[1] then
   return {'held', holder, 0, 0, 0, 0, 0}
+end
+local mode = redis.call('HGET', KEYS[2], 'mode')
+if mode and mode ~= ARGV[10] then
+  return {'mode', mode, 0, 0, 0, 0, 0}
 end
 if tonumber(ARGV[2]) > 0 then
   redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
@@ -23,10 +30,16 @@ else
 end
 
 local removed, steps, bytes = 0, 0, 0
-if #KEYS > 4 and redis.call('HGET', KEYS[2], 'epoch') == ARGV[9] then
-  local arg = 10
+local arg = 12 + 2 * tonumber(ARGV[11])
+if #ARGV > 11 and redis.call('HGET', KEYS[2], 'epoch') == ARGV[9] then
+  for mark = 12, arg - 2, 2 do
+    redis.call('HSET', KEYS[2], 'done:' .. ARGV[mark], ARGV[mark + 1])
+  end
   for key = 5, #KEYS do
     redis.call('UNLINK', KEYS[key])
+    if mode == 'consume' then
+      redis.call('HDEL', KEYS[2], 'done:' .. ARGV[arg])
+    end
     if redis.call('XDEL', KEYS[1], ARGV[arg]) == 1 then
       removed = removed + 1
       steps = steps + tonumber(ARGV[arg + 1])
@@ -44,7 +57,10 @@ local meta = redis.call('HMGET', KEYS[2], 'epoch', 'counted', 'samples')
 local epoch = meta[1]
 if not epoch then
   epoch = ARGV[3]
-  redis.call('HSET', KEYS[2], 'epoch', epoch, 'mode', 'window')
+  redis.call('HSET', KEYS[2], 'epoch', epoch)
+end
+if not mode then
+  redis.call('HSET', KEYS[2], 'mode', ARGV[10])
 end
 if not meta[2] then
   redis.call('HINCRBY', KEYS[2], 'steps', ARGV[8])

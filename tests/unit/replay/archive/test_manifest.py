@@ -13,6 +13,11 @@ from surreal.errors import CodecError
 from surreal.replay.archive.manifest import ArchiveFile, Manifest, _checksum
 from surreal.specs import ArraySpec, ObsSpec
 
+FILES = (
+    ArchiveFile("steps-00000.arrow", 10, "0" * 64, 2, 5, 6),
+    ArchiveFile("steps-00001.arrow", 9, "1" * 64, 1, 2, 3),
+)
+ELSEWHERE = {"name": "../x.arrow", "bytes": 1, "sha256": "0" * 64, "chunks": 3, "steps": 7, "rows": 9}
 MANIFEST = Manifest(
     Contract(ObsSpec((ArraySpec("", (4,), np.dtype(np.float32)),)), ArraySpec("action", (), np.dtype(np.int64))),
     run="run",
@@ -20,12 +25,12 @@ MANIFEST = Manifest(
     surreal_version="1",
     file_format="arrow",
     senders=("a", "b"),
-    files=(ArchiveFile("steps-00000.arrow", 10, "0" * 64, 2, 5, 6), ArchiveFile("steps-00001.arrow", 9, "1" * 64, 1, 2, 3)),
+    files=FILES,
     chunks=3,
     steps=7,
     rows=9,
     stored_bytes=1000,
-)  # fmt: skip
+)
 
 
 def signed(**changes: Any) -> bytes:
@@ -65,12 +70,12 @@ def test_a_changed_value_is_refused(change: dict[str, Any]) -> None:
         ({"rows": -1}, "rows is -1"),
         ({"chunks": True}, "chunks is True"),
         ({"file_format": "csv"}, "file_format"),
-        ({"files": [{"name": "../x.arrow", "bytes": 1, "sha256": "0" * 64, "chunks": 3, "steps": 7, "rows": 9}]}, "x.arrow"),
+        ({"files": [ELSEWHERE]}, "x.arrow"),
         ({"files": [{"name": "steps-00000.arrow"}]}, "cannot be read"),
         ({"contract": {}}, "contract"),
         ({"contract": 3}, "cannot be read"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused_though_its_checksum_fits(change: dict[str, Any], message: str) -> None:
     with pytest.raises(CodecError, match=message):
         Manifest.from_bytes(signed(**change))

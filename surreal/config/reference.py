@@ -1,0 +1,154 @@
+"""The page of all settings, written from the schema: `python -m surreal.config.reference > docs/configuration.md`.
+
+A test compares the page with what this module writes, so that it cannot go stale.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+import annotated_types
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from surreal.config.fields import Section, parse_size
+from surreal.config.schema import Config
+
+_INTRODUCTION = """# Settings
+
+This page is written by `make docs` from the schema in `surreal/config`; a test compares them.
+
+A configuration is a YAML file or a preset (`surreal presets`), and `--set section.setting=value` on the command line
+wins over it. Whatever is left out has its default. Unknown settings, wrong types and conflicts are refused before
+anything starts, with file, line and the nearest valid name.
+
+- *unset* is written `null` in YAML. Sizes are bytes, or texts such as `64mb` and `2gb` (`mb` is 1024 x 1024).
+- `class` is the import path of a class, ours or yours: the folder of the YAML file is searched as well. `args` are
+  checked against its constructor; what ours take, `python -m pydoc surreal.learner.DQNLearner` tells.
+- All processes of a run must agree on what decides the meaning of its data: the environment, the model, the lookahead.
+  One that differs is refused with the difference. Everything else may differ from machine to machine.
+"""
+
+_KINDS = {int: "whole number", float: "number", str: "text", bool: "`true` or `false`", Any: "anything"}
+_UNITS = (("gb", 2**30), ("mb", 2**20), ("kb", 2**10))
+
+
+def render() -> str:
+    """Write the whole page."""
+    parts = [_INTRODUCTION, "## The file itself\n", _table(_own_fields(Config))]
+    nested: dict[type[Section], str] = {}
+    for name, field in Config.model_fields.items():
+        for section in _sections(field.annotation):
+            parts += [f"## {name}\n", f"{_text(section.__doc__)}\n", _table(_own_fields(section))]
+            for key, inner in _own_fields(section):
+                _collect(f"{name}.{key}", inner.annotation, nested)
+    for section, key in nested.items():
+        tag = _tag(section)
+        title = f"{key}: `type: {tag}`" if tag else f"an entry of {key}"
+        parts += [f"### {title}\n", f"{_text(section.__doc__)}\n"]
+        fields = [(name, field) for name, field in _own_fields(section) if not tag or name != "type"]
+        parts += [_table(fields)] if fields else []
+    return "\n".join(parts)
+
+
+def _own_fields(section: type[Section]) -> list[tuple[str, FieldInfo]]:
+    """Settings of a section that are no sections themselves, by their names in YAML."""
+    return [
+        (field.alias or name, field)
+        for name, field in section.model_fields.items()
+        if section is not Config or not list(_sections(field.annotation))
+    ]
+
+
+def _table(fields: Sequence[tuple[str, FieldInfo]]) -> str:
+    lines = ["| setting | kind | default | meaning |", "|---|---|---|---|"]
+    for name, field in fields:
+        kind = _kind(field.annotation, field.metadata)
+        default = _default(field, is_size=kind == "size")
+        lines.append(f"| `{name}` | {kind} | {default} | {_text(field.description)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    """Put an annotation and its limits into words."""
+    if typing.get_origin(annotation) is Annotated:
+        inner, *more = typing.get_args(annotation)
+        limits = [limit for item in more for limit in (item.metadata if isinstance(item, FieldInfo) else [item])]
+        return _kind(inner, [*limits, *metadata])
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Literal:
+        return ", ".join(f"`{argument}`" for argument in arguments)
+    if origin in (typing.Union, types.UnionType):
+        tags = [tag for section in _sections(annotation) if (tag := _tag(section))]
+        others = [argument for argument in arguments if argument is not type(None) and not list(_sections(argument))]
+        if tags:
+            return " or ".join([f"mapping, see below ({', '.join(tags)})", *map(_kind, others)])
+        return " or ".join(_kind(argument, metadata) for argument in others)
+    if origin in (list, tuple):
+        return "list" if origin is tuple or arguments[0] is Any else f"list of: {_kind(arguments[0])}"
+    if origin is dict or annotation is dict:
+        return "mapping"
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        tag = _tag(annotation)
+        return f"mapping, see below ({tag})" if tag else "mapping, see below"
+    if any(getattr(item, "func", None) is parse_size for item in metadata):
+        return "size"
+    return _KINDS.get(annotation, "text") + _limits(metadata)
+
+
+def _limits(metadata: Sequence[Any]) -> str:
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    kinds = (annotated_types.Ge, annotated_types.Gt, annotated_types.Le, annotated_types.Lt)
+    found = [
+        f"{sign} {getattr(item, name)}"
+        for item in metadata
+        if isinstance(item, kinds)
+        for name, sign in signs.items()
+        if hasattr(item, name)
+    ]
+    return "".join(f" {limit}" if index == 0 else f", {limit}" for index, limit in enumerate(found))
+
+
+def _default(field: FieldInfo, *, is_size: bool) -> str:
+    value = field.default
+    if value is PydanticUndefined:
+        return "required"
+    if value is None:
+        return "unset"
+    if is_size and isinstance(value, int):
+        return next((f"`{value // size}{unit}`" for unit, size in _UNITS if value % size == 0), f"`{value}`")
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
+
+
+def _collect(key: str, annotation: Any, nested: dict[type[Section], str]) -> None:
+    for section in _sections(annotation):
+        if section not in nested:
+            nested[section] = key
+            for field in section.model_fields.values():
+                _collect(key, field.annotation, nested)
+
+
+def _sections(annotation: Any) -> Iterator[type[Section]]:
+    """Find the sections that an annotation can hold."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from _sections(argument)
+
+
+def _tag(section: type[Section]) -> str:
+    field = section.model_fields.get("type")
+    return str(typing.get_args(field.annotation)[0]) if field is not None else ""
+
+
+def _text(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,163 @@
+"""SequenceReplay: sequences of fixed length for recurrent networks, as in R2D2 (Kapturowski et al. 2019).
+
+A sequence is a trajectory (`surreal.replay.trajectories`) that may begin at any step: the recurrent state that the
+agent recorded there comes with it, and its first rows may only serve to bring that state up to date (burn-in). It goes
+on over the end of an episode, marked by `is_first` and the row of the final observation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.distributed.client import RedisClient
+from surreal.distributed.codec import Chunk
+from surreal.replay.lanes import Run
+from surreal.replay.ring import Ring
+from surreal.replay.trajectory_replay import TrajectoryReplay
+from surreal.types import TrajectoryBatch
+
+#: Draws per row before all starts are listed.
+_MAX_TRIES = 8
+
+
+class SequenceReplay(TrajectoryReplay):
+    """Uniform over the steps after which a whole sequence was seen; with replacement.
+
+    A step too few rows before its lane's newest one, or before a gap in its lane, begins no sequence, but is in those
+    that begin before it.
+
+    Args:
+        client: the replay server.
+        sequence_length: L, rows of a sequence, burn-in included, >= 1.
+        burn_in: rows at the start that are not to be learned from, 0 .. L - 1; more of them make up for recorded states
+            that are out of date.
+        options: as in `Replay`, without `n_step`. `batch_size` counts sequences, `samples_per_insert` (L - burn_in)
+            transitions for each of them; `start_size` counts transitions.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    def __init__(self, client: RedisClient, *, sequence_length: int = 80, burn_in: int = 40, **options: Any) -> None:
+        if sequence_length < 1 or not 0 <= burn_in < sequence_length:
+            raise ValueError(
+                f"sequence_length is {sequence_length} and burn_in {burn_in}; they must be >= 1 and 0 .. length - 1"
+            )
+        if options.pop("n_step", 1) != 1:
+            raise ValueError("sequences hold single steps: n_step must be 1, n-step targets are the learner's")
+        self.steps_per_sample = sequence_length - burn_in
+        super().__init__(client, **options)
+        self.sequence_length = sequence_length
+        self.burn_in = burn_in
+        self.starts: StartIndex | None = None
+
+    def start_sample_condition(self) -> bool:
+        """Whether `start_size` transitions are there, and a sequence can begin somewhere."""
+        return super().start_sample_condition() and self.starts is not None and self.starts.count > 0
+
+    def _insert(self, table: Chunk) -> range:
+        store = self.trajectories
+        if self.starts is None:
+            self.starts = StartIndex(self.sequence_length, store.transitions.size)
+        numbers = super()._insert(table)
+        self.starts.append(len(numbers))
+        for run in store.runs:
+            self.starts.add(run, store.has_ended(run.begin, run.end))
+        return numbers
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        if self.starts is not None:
+            self.starts.free_until(self.alive.start)
+
+    def _sample(self, batch_size: int) -> NDArray[np.int64]:
+        """First steps [B] of sequences."""
+        if self.starts is None:
+            raise ValueError("nothing was inserted yet")
+        return self.starts.draw(batch_size, self.rng)
+
+    def _next_batch(self) -> TrajectoryBatch | None:  # type: ignore[override]
+        starts = self._sample(self.batch_size)
+        unrolled = self.trajectories.unroll(starts, self.sequence_length)
+        count = self.starts.count if self.starts is not None else 1
+        batch = self._gather(unrolled, np.full(len(starts), 1.0 / count), burn_in=self.burn_in)
+        if batch is not None:
+            self.owner.count_samples(self.batch_size * self.steps_per_sample)
+        return batch
+
+    def metrics(self) -> dict[str, float]:
+        return super().metrics() | {"replay/sequence_starts": self.starts.count if self.starts is not None else 0}
+
+
+class StartIndex:
+    """Which steps begin a whole sequence.
+
+    Args:
+        length: L, rows of a sequence.
+        size: steps expected to be alive.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    def __init__(self, length: int, size: int) -> None:
+        self.length = length
+        self.count = 0
+        self._ring = Ring({"is_start": ((), np.bool_)}, size)
+        # Of each lane, by its last step: the steps that want further rows, and the number of rows from each to the end.
+        self._waiting: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+
+    def append(self, steps: int) -> None:
+        """Make room for the steps of a chunk."""
+        self._ring.append({"is_start": np.zeros(steps, np.bool_)}, steps)
+
+    def add(self, run: Run, has_ended: NDArray[np.bool_]) -> None:
+        """Take in a run of a chunk for whose steps there is room.
+
+        Args:
+            run: of a lane.
+            has_ended: [n] whether an episode ended with each of its steps.
+        """
+        rows = 1 + has_ended.astype(np.int64)
+        behind = np.cumsum(rows)
+        numbers, ahead = np.arange(run.begin, run.end), behind[-1] - (behind - rows)
+        before = self._waiting.pop(run.previous, None)
+        if before is not None:
+            numbers = np.concatenate([before[0], numbers])
+            ahead = np.concatenate([before[1] + behind[-1], ahead])
+        is_whole = ahead >= self.length
+        whole = numbers[is_whole]
+        whole = whole[whole >= self._ring.tail]
+        self._ring.columns["is_start"][whole % self._ring.size] = True
+        self.count += len(whole)
+        self._waiting[run.end - 1] = numbers[~is_whole], ahead[~is_whole]
+
+    def free_until(self, oldest: int) -> None:
+        """Forget everything before this step."""
+        if oldest <= self._ring.tail:
+            return
+        gone = np.arange(self._ring.tail, oldest)
+        self.count -= int(np.count_nonzero(self._ring.take("is_start", gone)))
+        self._ring.free_until(oldest)
+        for last in [last for last in self._waiting if last < oldest]:
+            del self._waiting[last]
+
+    def draw(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """That many of the starts, uniformly, with replacement.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if not self.count:
+            raise ValueError("no sequence can begin anywhere")
+        drawn = np.empty(0, np.int64)
+        for _ in range(_MAX_TRIES):
+            tried = rng.integers(self._ring.tail, self._ring.head, 2 * number)
+            drawn = np.concatenate([drawn, tried[self._ring.take("is_start", tried)]])
+            if len(drawn) >= number:
+                return drawn[:number]
+        alive = np.arange(self._ring.tail, self._ring.head)
+        return rng.choice(alive[self._ring.take("is_start", alive)], number)

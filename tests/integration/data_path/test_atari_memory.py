@@ -1,0 +1,65 @@
+"""What an Atari transition costs in Redis, with the settings of the preset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from surreal.config import load_config
+from surreal.specs import ArraySpec, ObsSpec
+from surreal.types import Action, StepBatch, StepKind
+
+FRAME_BYTES = 84 * 84
+
+
+@pytest.mark.parametrize("life_steps", [60, 100_000])
+def test_an_atari_transition_costs_little_more_than_a_frame(
+    make_run: Callable[[str], Any], start_redis: Callable[..., Any], life_steps: int
+) -> None:
+    config = load_config("atari-dqn")
+    server = start_redis()
+    run = make_run(server.address)
+    redis = run.client.redis
+    stack, num_envs = config.env.frame_stack, config.env.num_envs
+    sender = run.sender(
+        chunk_steps=config.sender.chunk_steps,
+        chunk_max_bytes=config.sender.chunk_max_bytes,
+        lookahead=config.lookahead,
+        frame_stack=stack,
+        obs_spec=ObsSpec((ArraySpec("", (stack, 84, 84), np.dtype(np.uint8)),)),
+    )
+    obs = np.zeros((2 * num_envs, stack, 84, 84), np.uint8)
+    ages = np.arange(num_envs) * life_steps // num_envs  # lives end one after the other
+    is_first = np.ones(num_envs, np.bool_)
+    before: dict[str, float] = {}
+    for step in range(1400):
+        ended = np.flatnonzero(ages >= life_steps)
+        ages[ended] = 0
+        is_first[ended] = True
+        count = len(ended)
+        rows = count + num_envs
+        kind = np.concatenate([np.full(count, StepKind.LAST), np.where(is_first, StepKind.FIRST, StepKind.MID)])
+        is_last = np.arange(rows) < count
+        flags = np.ones(rows, np.bool_)
+        ids = np.concatenate([ended, np.arange(num_envs)])
+        batch = StepBatch(
+            kind.astype(np.uint8), ids, obs[:rows], np.zeros(rows, np.float32), is_last, ~flags, flags, flags, count,
+            {}, np.zeros(0, np.int64),
+        )  # fmt: skip
+        sender.send_batch(batch, Action(np.zeros(num_envs, np.int64), {}, 0))
+        ages += 1
+        is_first[:] = False
+        if step == 200:  # buffers of server and connection are there now
+            sender.flush()
+            before = {**sender.metrics(), "memory": redis.info("memory")["used_memory"]}
+    sender.outbox.push(timeout_s=10.0, is_limited=False, waits_for_last=True)
+    after = {**sender.metrics(), "memory": redis.info("memory")["used_memory"]}
+    steps = after["sender/steps"] - before["sender/steps"]
+    assert steps > 8000
+    accounted = (after["sender/bytes"] - before["sender/bytes"]) / steps / FRAME_BYTES
+    measured = (after["memory"] - before["memory"]) / steps / FRAME_BYTES
+    assert 1.0 < measured < 1.15
+    assert measured - 0.02 < accounted < 1.15

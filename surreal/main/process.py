@@ -67,7 +67,8 @@ class RoleProcess:
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
         self.replay_client = self._client_at(self.config.redis.replay_address)
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
-        self.telemetry = Telemetry(self.client, _TELEMETRY_ROLES.get(role, role), self.name)
+        # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
+        self.telemetry = Telemetry(self.client, _TELEMETRY_ROLES.get(role, role), self.name, on_stop=self._end)
         self._renewed_s = time.monotonic()
         self._endings: list[Callable[[], object]] = []
 
@@ -113,11 +114,13 @@ class RoleProcess:
         for client in {id(client): client for client in self._clients()}.values():
             client.close()
 
-    def _maintain(self) -> None:
+    def _end(self, reason: str) -> None:
         # Under a launcher the order of the stop is its business: agents, learner, evaluation.
-        if not self.arguments.supervised and self.telemetry.stop_reason:
-            logger.info("the run ends: %s", self.telemetry.stop_reason)
+        if not self.arguments.supervised:
+            logger.info("the run ends: %s", reason)
             self.stop.set()
+
+    def _maintain(self) -> None:
         now = time.monotonic()
         if now - self._renewed_s >= _RENEW_INTERVAL_S:
             self._renewed_s = now

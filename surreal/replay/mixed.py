@@ -24,9 +24,9 @@ ON_POLICY_COLUMN = "is_on_policy"
 class MixedReplay(Replay):
     """Draws a part of each batch from the newest steps, the rest uniformly from all.
 
-    The first round(on_policy_fraction * batch_size) rows are the on-policy part, drawn without replacement from those of
-    the newest `on_policy_window` transitions whose parameter version is at most `max_version_lag` behind the newest one.
-    It never waits for further ones: where they are too few, rows repeat, which is counted.
+    The first round(on_policy_fraction * batch_size) rows are the on-policy part. It is drawn, without replacement, from
+    the newest `on_policy_window` transitions, as far as their parameter versions are at most `max_version_lag` behind
+    the newest of them. It never waits for further ones: where they are too few, rows repeat, which is counted.
 
     Args:
         client: the replay server.

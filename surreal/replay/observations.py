@@ -88,9 +88,14 @@ class Observations(ABC):
         """All rows before this sequence number are gone."""
         return 0
 
-    def are_gone(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Which of these rows [B] are known to be gone; None if none of all is."""
-        return None
+    @property
+    def has_gone(self) -> bool:
+        """Whether any row is known to be gone that was not freed yet."""
+        return False
+
+    def are_gone(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows [B] are known to be gone."""
+        return np.zeros(len(rows), np.bool_)
 
     def close(self) -> None:
         """Give back connections."""

@@ -109,9 +109,12 @@ class RemoteRows(Observations):
         self._plans.clear()
         self._reader.forget()
 
-    def are_gone(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        chunks = self._chunks
-        return chunks.is_gone[chunks.find(rows)] if chunks.num_gone else None
+    @property
+    def has_gone(self) -> bool:
+        return self._chunks.num_gone > 0
+
+    def are_gone(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return self._chunks.is_gone[self._chunks.find(rows)]
 
     @property
     def gone_until(self) -> int:

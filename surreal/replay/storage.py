@@ -138,22 +138,23 @@ class TransitionStore:
 
     def request(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Request:
         """Ask for transitions; `collect` gives them, in the same order."""
-        take = self.transitions.take
-        row, next_row = take("row", indices), take("next_row", indices)
+        columns, slots = self.transitions.columns, indices % self.transitions.size
+        row, next_row = columns["row"].take(slots), columns["next_row"].take(slots)
         if self.contract.stack > 1:
-            row, next_row = self._stack(row, take("depth", indices)), self._stack(next_row, take("next_depth", indices))
+            row = self._stack(row, columns["depth"].take(slots))
+            next_row = self._stack(next_row, columns["next_depth"].take(slots))
         wanted = (row, next_row)
         self.rows.ask(wanted)
-        version = take("version", indices)
+        version = columns["version"].take(slots)
         rows = Rows(
             obs=[],
             next_obs=[],
-            action=take("action", indices),
-            reward=take("reward", indices),
-            discount=take("discount", indices),
+            action=columns["action"].take(slots, axis=0),
+            reward=columns["reward"].take(slots),
+            discount=columns["discount"].take(slots),
             version=version,
-            extras={extra.name: take(f"extra.{extra.name}", indices) for extra in self.contract.extras},
-            sample_info=SampleInfo(indices % self.transitions.size, indices, probability, version),
+            extras={extra.name: columns[f"extra.{extra.name}"].take(slots, axis=0) for extra in self.contract.extras},
+            sample_info=SampleInfo(slots, indices, probability, version),
         )
         return Request(rows, wanted)
 
@@ -164,7 +165,7 @@ class TransitionStore:
 
     def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Which of these transitions are known to have lost their observations; None if none of all has."""
-        return self.rows.are_gone(self.transitions.take("row", indices))
+        return self.rows.are_gone(self.transitions.take("row", indices)) if self.rows.has_gone else None
 
     def _stack(self, row: NDArray[np.int64], depth: NDArray[np.int64]) -> NDArray[np.int64]:
         """[B, stack] rows of the frames of these observations, oldest first; the episode's first frame is repeated."""

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import typer
 
+from surreal.cli import app
+from surreal.config import add_python_path, load_config
 from surreal.config.reference import render
 from surreal.distributed import keys
+from surreal.main.arguments import parse
+from surreal.main.build import check_names
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,6 +44,35 @@ def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     normal = {name.replace(":s0}", ":sS}").replace(":pP}", ":pP}") for name in made}
     normal = {re.sub(r":part:ID:1$", ":part:ID:I", name) for name in normal}
     assert normal == listed
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def test_the_classes_of_the_readme_fit_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_classes.py").write_text(blocks(ROOT / "README.md", "python")[0])
+    (tmp_path / "my_experiment.yaml").write_text(blocks(ROOT / "README.md", "yaml")[0])
+    config = load_config(tmp_path / "my_experiment.yaml")
+    add_python_path(config.python_path)
+    check_names(config)
+    assert config.agent.class_path == "my_classes.ShyAgent"
+
+
+def printed_commands() -> list[str]:
+    lines = [line for page in PAGES for block in blocks(page, "(?:bash|sh)") for line in block.splitlines()]
+    return [line.partition("#")[0].strip() for line in lines if line.startswith("surreal ")]
+
+
+@pytest.mark.parametrize("line", printed_commands())
+def test_commands_in_the_pages_have_these_arguments(line: str) -> None:
+    _, name, *arguments = shlex.split(line)
+    # Parsed, not carried out; wrong ones would raise or exit.
+    if name in ("agent", "learner", "eval"):
+        assert parse(name, arguments, "").config is not None
+    else:
+        cast(Any, typer.main.get_command(app)).commands[name].make_context(name, arguments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

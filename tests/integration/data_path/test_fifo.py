@@ -23,7 +23,7 @@ def make_fifo(run: Any) -> Iterator[Callable[..., FIFOReplay]]:
     replays: list[FIFOReplay] = []
 
     def make(**options: Any) -> FIFOReplay:
-        options = {"batch_size": 2, "trajectory_steps": 5, "gamma": 0.5, "lease_s": 0.3} | options
+        options = {"batch_size": 2, "trajectory_steps": 5, "gamma": 0.5, "lease_s": 0.2} | options
         replays.append(FIFOReplay(options.pop("client", run.client), **options))
         return replays[-1]
 
@@ -36,15 +36,17 @@ def make_fifo(run: Any) -> Iterator[Callable[..., FIFOReplay]]:
 def feed(pool: Pool, sender: ExpSender, turns: int) -> None:
     for _ in range(turns):
         sender.send_batch(*pool.recv())
+    sender.outbox.push(timeout_s=sender._wait_timeout_s, is_limited=False)  # nothing stays under way
 
 
 def turn(replay: FIFOReplay) -> None:
     """Read what is there, and do all that can be done."""
-    replay.pointer_queue.has_caught_up.clear()  # so that reading does not wait
-    while replay.pointer_queue.enqueue_step() or len(replay.pointer_queue):
-        while replay.step(timeout_s=0.0) and len(replay.pointer_queue):
-            pass
-    replay.step(timeout_s=0.0)
+    queue = replay.pointer_queue
+    has_more = True
+    while has_more:
+        queue.has_caught_up.clear()  # so that reading does not wait
+        has_more = queue.enqueue_step() > 0 or len(queue) > 0
+        replay.step(timeout_s=0.0)
 
 
 def settle(replay: FIFOReplay) -> None:
@@ -136,10 +138,8 @@ def test_each_step_is_handed_out_once_in_order_and_gone_when_committed(
     assert not [key for key in meta if key.startswith(b"done:")]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_learner_that_dies_takes_nothing_along(
-    run: Any, make_fifo: Callable[..., FIFOReplay], seed: int
-) -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_a_learner_that_dies_takes_nothing_along(run: Any, make_fifo: Callable[..., FIFOReplay], seed: int) -> None:
     """Killed at any point, the next one is handed the same trajectories again, and nothing that was committed."""
     rng = np.random.default_rng(seed)
     options = {"batch_size": 2, "trajectory_steps": 4 + 3 * (seed % 3)}
@@ -161,9 +161,9 @@ def test_a_learner_that_dies_takes_nothing_along(
             replay = make_fifo(**options)  # the other one is not heard of again
             deaths += 1
             again = drain(replay)
-            assert sorted(map(tuple, again)) == sorted(map(tuple, uncommitted))
+            assert again == uncommitted
             uncommitted = again
-    assert deaths > 1
+    assert deaths > 0
     for sender in senders:
         assert sender.close()
     uncommitted += drain(replay)
@@ -189,7 +189,7 @@ def test_commit_is_of_what_was_handed_out_and_is_done_by_join_at_last(
     settle(replay)
     before = live(run)
     assert before[0] >= 4
-    first, second = replay.dequeue(1.0), None
+    first = replay.dequeue(1.0)
     turn(replay)
     assert len(replay.fetcher_queue) == 1
     replay.commit()
@@ -255,7 +255,6 @@ def test_a_window_is_not_consumed(run: Any, make_fifo: Callable[..., FIFOReplay]
 
 def test_agents_wait_while_nothing_is_committed(run: Any, make_fifo: Callable[..., FIFOReplay]) -> None:
     replay = make_fifo(max_bytes=40_000)
-    replay.owner.stream  # noqa: B018
     sender, pool = run.sender(chunk_steps=64, wait_timeout_s=0.2), Pool(2, 1, 0.5, is_dict=False)
     replay.step(timeout_s=0)
     replay.owner._bound_bytes = 60_000  # without a memory limit the room above max_bytes is large
@@ -314,7 +313,7 @@ def test_a_byte_bound_that_cannot_hold_a_batch_is_an_error_not_a_silence(
     sender.flush()
     turn(replay)
     replay.owner._last_tick_s = 0.0
-    with pytest.raises(ValueError, match="max_bytes is .* a batch takes 8 trajectories of 1000"):
+    with pytest.raises(ValueError, match=r"max_bytes is .* a batch takes 8 trajectories of 1000"):
         for _ in range(5):
             replay.step(timeout_s=0)
 

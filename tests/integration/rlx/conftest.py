@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from surreal.rlx.settings import ServerSettings
 from surreal.types import StepBatch
 
 TIMEOUT_S = 10.0
+SPACE, TWO = spaces.Box(-9, 9, (2,), np.float32), spaces.Discrete(2)
 
 
 class Harness:
@@ -59,8 +63,8 @@ class Harness:
     def _note(self, batch: StepBatch) -> None:
         for row in range(len(batch.env_ids)):
             obs = np.array(batch.obs[row]) if isinstance(batch.obs, np.ndarray) else batch.obs
-            columns = {name: getattr(batch, name)[row] for name in ("kind", "env_ids", "reward", "terminated", "truncated")}
-            columns |= {name: bool(getattr(batch, name)[row]) for name in ("explore", "record")}
+            columns = {name: getattr(batch, name)[row] for name in ("kind", "env_ids", "reward", "terminated")}
+            columns |= {name: bool(getattr(batch, name)[row]) for name in ("truncated", "explore", "record")}
             self.rows.append(batch._replace(obs=obs, **columns))
 
     def _act(self, batch: StepBatch) -> Any:
@@ -119,10 +123,9 @@ class Wire:
     def is_closed(self) -> bool:
         """Whether the server closes the connection, without a word or after some."""
         try:
-            while self.sock.recv(65536):
-                pass
-        except ConnectionResetError:
-            pass
+            with suppress(ConnectionResetError):
+                while self.sock.recv(65536):
+                    pass
         except TimeoutError:
             return False
         return True
@@ -137,8 +140,8 @@ def harness() -> Iterator[Callable[..., Harness]]:
     made: list[Harness] = []
 
     def make(
-        observation_space: Any = spaces.Box(-9, 9, (2,), np.float32),
-        action_space: Any = spaces.Discrete(2),
+        observation_space: Any = SPACE,
+        action_space: Any = TWO,
         pool: dict[str, Any] | None = None,
         **options: Any,
     ) -> Harness:
@@ -164,3 +167,14 @@ def wire() -> Iterator[Callable[[Harness], Wire]]:
     yield connect
     for one in made:
         one.close()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for localhost that signs itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names)
+    files = folder / "cert.pem", folder / "key.pem"
+    subprocess.run([*command, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True, timeout=60)
+    return files

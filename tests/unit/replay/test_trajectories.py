@@ -273,6 +273,31 @@ def test_each_step_is_in_one_trajectory_in_order(data: st.DataObject, world: Wor
     assert next_of == {slot: len(found) for slot, found in expected.items()}
 
 
+def naive_starts(received: Received, length: int) -> dict[int, list[Row]]:
+    """Number of each step after which a whole sequence was seen -> the rows of that."""
+    starts = {}
+    for pieces in received.pieces.values():
+        for piece in pieces:
+            rows = received.rows(piece)
+            for i, (step, is_final) in enumerate(rows):
+                if not is_final and i + length <= len(rows):
+                    starts[step.number] = rows[i : i + length]
+    return starts
+
+
+def compare_starts(store: TrajectoryStore, index: StartIndex, expected: dict[int, list[Row]]) -> None:
+    rng = np.random.default_rng(0)
+    assert index.count == len(expected)
+    if not expected:
+        with pytest.raises(ValueError, match="no sequence"):
+            index.draw(1, rng)
+        return
+    assert set(index.draw(12, rng).tolist()) <= expected.keys()
+    batch = gather(store, store.unroll(np.array(list(expected)), index.length))
+    for column, rows in enumerate(expected.values()):
+        check(batch, column, rows, index.length)
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), world=worlds, length=st.integers(1, 6))
 def test_sequences_begin_wherever_a_whole_one_was_seen(data: st.DataObject, world: World, length: int) -> None:
@@ -281,28 +306,6 @@ def test_sequences_begin_wherever_a_whole_one_was_seen(data: st.DataObject, worl
     received = Received(world)
     chunks: deque[StoredChunk] = deque()
     number_of: dict[int, int] = {}
-    rng = np.random.default_rng(0)
-
-    def compare() -> None:
-        alive = range(store.transitions.tail, store.transitions.head)
-        starts: dict[int, list[Row]] = {}
-        for pieces in received.pieces.values():
-            for piece in pieces:
-                rows = received.rows(piece)
-                for i, (step, is_final) in enumerate(rows):
-                    if not is_final and i + length <= len(rows) and number_of[step.number] in alive:
-                        starts[number_of[step.number]] = rows[i : i + length]
-        assert index.count == len(starts)
-        if not starts:
-            with pytest.raises(ValueError, match="no sequence"):
-                index.draw(1, rng)
-            return
-        drawn = index.draw(12, rng)
-        assert set(drawn.tolist()) <= starts.keys()
-        everything = np.array(list(starts))
-        batch = gather(store, store.unroll(everything, length))
-        for column, start in enumerate(everything.tolist()):
-            check(batch, column, starts[start], length)
 
     for _ in range(data.draw(st.integers(0, 50))):
         play(data, world)
@@ -322,7 +325,9 @@ def test_sequences_begin_wherever_a_whole_one_was_seen(data: st.DataObject, worl
         while len(chunks) > 2 and data.draw(st.booleans()):
             store.evict(chunks.popleft())
             index.free_until(store.transitions.tail)
-        compare()
+        alive = range(store.transitions.tail, store.transitions.head)
+        starts = {number_of[action]: rows for action, rows in naive_starts(received, length).items()}
+        compare_starts(store, index, {start: rows for start, rows in starts.items() if start in alive})
 
 
 def test_starts_are_drawn_uniformly_where_few_steps_are_starts() -> None:

@@ -56,6 +56,9 @@ DEV = [
     "types-PyYAML",
 ]
 
+# The JavaScript client and its example page, which an RLX server can serve: inside the package once it is installed.
+DEMO = {"surreal.rlx.demo": "clients/js"}
+
 setup(
     name="surreal",
     version=version(),
@@ -66,8 +69,10 @@ setup(
     license="MIT",
     license_files=["LICENSE"],
     python_requires=">=3.11",
-    packages=find_packages(include=["surreal", "surreal.*"]),
+    packages=[*find_packages(include=["surreal", "surreal.*"]), *DEMO],
+    package_dir=dict(DEMO),
     package_data={
+        **{package: ["*.mjs", "*.html", "example/*"] for package in DEMO},
         "surreal": ["py.typed"],
         "surreal.config": ["presets/*.yaml"],
         "surreal.distributed": ["lua/*.lua"],
@@ -83,7 +88,7 @@ setup(
         "s3": S3,
         "dashboard": DASHBOARD,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI],
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:main"]},
     classifiers=[

@@ -4,7 +4,7 @@
 
 Clients are bare asyncio sockets in a process of their own, each waiting for its action before it sends the next state.
 * trivial: a policy that costs nothing, so what is measured is the protocol, the hand-over and the batches.
-* network: `QAgent` with a QFunction of 2 x 64 (24 floats), or a convolutional network (84 x 84 bytes); one torch thread.
+* network: `QAgent` with a QFunction of 2 x 64 (24 floats), or the `nature` network (84 x 84 bytes); one torch thread.
   For 256 sessions the floor is the network's own forward of the same batches, without any server.
 """
 
@@ -22,13 +22,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from torch import nn
 
 from benchmarks.baselines.rlx_clients import Load, Outcome, run_clients, run_echo
 from benchmarks.harness import alternate, report
 from surreal.agent import Agent, QAgent
 from surreal.agent.loop import AgentLoop
-from surreal.model import Model, QFunction
+from surreal.model import ConvQFunction, QFunction
 from surreal.rlx.admission import Admission
 from surreal.rlx.codec import encode
 from surreal.rlx.framing import frame
@@ -58,22 +57,10 @@ class Trivial:
         return {}
 
 
-class ConvolutionalQ(Model):
-    """The network of Mnih et al. 2015 for a single frame."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(1, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3, 1), nn.ReLU(),
-            nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, NUM_ACTIONS),
-        )  # fmt: skip
-
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        return self.body(obs[:, None].float() / 255)
-
-
 def make_agent(state: str) -> Agent:
-    return QAgent(ConvolutionalQ() if "84" in state else QFunction(hiddens=[64, 64], action_space=NUM_ACTIONS))
+    if "84" in state:
+        return QAgent(ConvQFunction(action_space=NUM_ACTIONS))
+    return QAgent(QFunction(hiddens=[64, 64], action_space=NUM_ACTIONS))
 
 
 @contextmanager
@@ -171,7 +158,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a round")
     parser.add_argument("--sessions", default="1,8,64,256")
-    parser.add_argument("--window", type=float, default=0.0005, help="gathering window, s")
+    parser.add_argument("--window", type=float, default=0.0, help="gathering window, s")
     parser.add_argument("--only", default="", help="measure only what has this in its name")
     args = parser.parse_args()
     torch.set_num_threads(1)

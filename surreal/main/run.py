@@ -75,7 +75,8 @@ class Launcher:
             self.folder.create(self.config, resume=self._options.resume)
             stack.callback(self.folder.remove_address)
             self.folder.write_address(servers.address, self.run)
-            self._say(f"run {self.run} in {self.folder.path}")
+            if not self._options.is_quiet:
+                self._say(f"run {self.run} in {self.folder.path}")
             collector = Collector(client, self.folder.path)
             stack.callback(collector.close)
             telemetry = Telemetry(client, "launcher", "launcher")

@@ -28,6 +28,26 @@ def join(client: RedisClient) -> None:
     client.redis.hset(client.run_keys.processes, beat.id, beat.encode())  # type: ignore[arg-type]
 
 
+def test_run_in_use_is_not_deleted(client: RedisClient) -> None:
+    registry.register(client, load_config("cartpole-dqn"))
+    client.redis.set(client.policy_keys().lease, "token", px=200)  # as on a server of parameters alone
+    with pytest.raises(ConfigError, match="is in use"):
+        registry.delete_run(client)
+    client.redis.delete(client.policy_keys().lease)
+    client.redis.set(client.shard_keys(3).lease, "token")
+    with pytest.raises(ConfigError, match="is in use"):
+        registry.delete_run(client)
+    client.redis.delete(client.shard_keys(3).lease)
+    join(client)
+    with pytest.raises(ConfigError, match=r"is alive \(agent-0\)"):
+        registry.delete_run(client)
+    client.redis.delete(client.run_keys.processes)
+    assert registry.delete_run(client) == 1
+    assert registry.list_runs(client) == []
+    with pytest.raises(ConfigError, match="holds nothing of run"):
+        registry.delete_run(client)
+
+
 def test_first_process_registers_and_others_learn_all_but_addresses(client: RedisClient) -> None:
     config = load_config("cartpole-dqn", ["redis.address=redis://:secret@host:1", "learner.batch_size=32"])
     registry.register(client, config)

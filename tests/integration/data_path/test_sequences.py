@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from naive_replay import Pool, names_of, pump
+from naive_replay import Pool, names_of, pump, pump_until
 from torch import Tensor, nn
 
 from surreal.replay import MixedReplay, Replay, SequenceReplay
@@ -15,8 +15,7 @@ from surreal.types import TrajectoryBatch
 
 
 def next_batch(replay: Replay) -> Any:
-    while not len(replay.fetcher_queue):
-        replay.step(timeout_s=0)
+    pump_until(replay, lambda: len(replay.fetcher_queue) > 0)
     return replay.dequeue(1.0)
 
 

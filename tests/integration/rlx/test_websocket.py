@@ -60,7 +60,7 @@ def test_an_episode_in_json(harness: Any, web: Any) -> None:
         "response": "action", "data": None, "sid": "a",
     }  # fmt: skip
     assert ask(sock, sid="a", command="reset") == {"response": "done", "sid": "a"}
-    assert [StepKind(int(row.kind)).name for row in served.rows] == ["FIRST", "MID", "LAST"]
+    served.wait(lambda: [StepKind(int(row.kind)).name for row in served.rows] == ["FIRST", "MID", "LAST"])
 
 
 def test_an_episode_in_binary_frames(harness: Any, web: Any) -> None:

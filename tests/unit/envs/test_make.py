@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import error as gym_error
 
-from surreal.envs import WrapperSpec, make_env, make_vector_env, record_video
+from surreal.envs import WrapperSpec, check_env_id, make_env, make_vector_env, record_video
 from surreal.envs.wrappers import select_wrappers, wrapper_names
 from surreal.errors import EnvError
 
@@ -24,6 +24,16 @@ from surreal.errors import EnvError
 def test_a_misspelt_id_gets_the_nearest_one(env_id: str, nearest: str) -> None:
     with pytest.raises(EnvError, match=f"{env_id}' does not exist; did you mean {nearest}"):
         make_env(env_id)
+
+
+def test_an_id_is_checked_without_making_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gymnasium, "make", None)
+    check_env_id("CartPole-v1")
+    check_env_id("gymnasium.envs.classic_control:CartPole-v1")
+    with pytest.raises(EnvError, match="did you mean CartPole-v1"):
+        check_env_id("CartPol-v1")
+    with pytest.raises(EnvError, match="No module named 'nowhere'"):
+        check_env_id("nowhere:CartPole-v1")
 
 
 def test_an_id_like_no_other_gets_a_hint() -> None:

@@ -146,8 +146,8 @@ class ReplayConfig(ClassSection):
     """Batches made ahead of the learner; more hides the network better, from a replay that much older."""
 
     observations: Literal["mirrored", "remote", "auto"] = "auto"
-    """Where the learner has observations: `mirrored` downloads each once and keeps it, the fastest; `remote` leaves them
-    in Redis and fetches those of a batch when it is drawn; `auto` mirrors what fits into `mirror_max_bytes`."""
+    """Where the learner has observations: `mirrored` downloads each once and keeps it, the fastest; `remote` leaves
+    them in Redis and fetches those of a batch when it is drawn; `auto` mirrors what fits into `mirror_max_bytes`."""
 
     mirror_max_bytes: Size = 4 * 2**30
     """Memory of the learner that `auto` takes for observations, "4gb" may be written; more mirrors larger replays."""

@@ -7,7 +7,7 @@ Braces are hash tags: all keys of a shard, and all keys of a policy, live in one
 |---|---|---|---|---|---|
 | `surreal:{R:sS}:stream` | stream | one entry a chunk: fields `id`, `head`, `table` | append script | PointerQueue | until evicted |
 | `surreal:{R:sS}:block:ID` | string | observation rows of chunk ID | append script | PointerQueue | until evicted |
-| `surreal:{R:sS}:meta` | hash | `epoch`, `mode`, `steps`, `live_steps`, `live_bytes`, `chunks`, `max_bytes`, `contract` | all scripts | all | the run |
+| `surreal:{R:sS}:meta` | hash | `epoch`, `mode`, `steps`, `live_steps`, `live_bytes`, `chunks`, `max_bytes`, `contract`, `done:ENTRY` | all scripts | all | the run |
 | `surreal:{R:sS}:seq:SENDER` | string | last sequence number stored from a sender's incarnation | append script | append script, import | 1 h after use; an import's: the run |
 | `surreal:{R:sS}:lease` | string | token of the replay that owns the stream | evict script | evict script | seconds, renewed |
 | `surreal:{R:sS}:credit` | string | env steps the limiter lets in, in total | evict script | append script | seconds, renewed |

@@ -104,6 +104,7 @@ class LearnerSession:
         self.broadcaster.broadcast(self.model, write_progress(self.learner.updates, self.replay.global_step))
         self._broadcast_s = time.monotonic()
         self._broadcast_updates = self.learner.updates
+        self.replay.commit(self.broadcaster.version)
 
     def checkpoint(self) -> None:
         """Write the whole state."""

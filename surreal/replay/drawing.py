@@ -89,12 +89,11 @@ class BatchDrawer:
             again = self._sample(self._batch_size)
             others = again[0] if isinstance(again, tuple) else again
             gone_too = self._store.are_gone(others)
-            good = np.flatnonzero(~gone_too) if gone_too is not None else np.arange(len(others))
-            places = np.flatnonzero(are_gone)[: len(good)]
-            good = good[: len(places)]
-            indices[places], are_gone[places] = others[good], False
+            # In the same place: a sampler may have drawn its rows from different parts.
+            places = np.flatnonzero(are_gone if gone_too is None else are_gone & ~gone_too)
+            indices[places], are_gone[places] = others[places], False
             if probability is not None and isinstance(again, tuple):
-                probability[places] = again[1][good]
+                probability[places] = again[1][places]
             if not are_gone.any():
                 break
         return indices if probability is None else (indices, probability)

@@ -228,9 +228,8 @@ class FIFOReplay(TrajectoryReplay):
             self._filled += sum(cut.is_filled for cut in self._new_cuts)
             self._new_cuts.clear()
             self._ready = deque(cut for cut in candidates if not self._is_stale(cut))
-            for cut in candidates:
-                if self._is_stale(cut):
-                    self._drop(cut)
+            if len(self._ready) < len(candidates):
+                self._drop([cut for cut in candidates if self._is_stale(cut)])
         while self._used and self._used[0].serial <= self._committed:
             self._ledger.consume(np.concatenate(self._used.popleft().numbers))
         settled = self._ledger.settle()
@@ -249,9 +248,9 @@ class FIFOReplay(TrajectoryReplay):
             return False
         return self._version - cut.oldest_version > self.max_version_lag
 
-    def _drop(self, cut: Cut) -> None:
-        self._stale += 1
-        unrolled = self.trajectories.unroll(np.array([cut.start]), self.trajectory_steps)
+    def _drop(self, cuts: list[Cut]) -> None:
+        self._stale += len(cuts)
+        unrolled = self.trajectories.unroll(np.array([cut.start for cut in cuts]), self.trajectory_steps)
         numbers = unrolled.number[unrolled.is_step]
         if self._used:  # a lane's steps are consumed in order: after those in use
             self._used[-1].numbers.append(numbers)

@@ -35,10 +35,6 @@ class BaseConnection(asyncio.BufferedProtocol):
     def is_busy(self) -> bool:
         raise NotImplementedError
 
-    @property
-    def num_sessions(self) -> int:
-        raise NotImplementedError
-
     def end_sessions(self) -> None:
         """Close all sessions of this connection."""
         raise NotImplementedError
@@ -70,8 +66,10 @@ class BaseConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
-        self.hub.connections.discard(self)
         self.end_sessions()
+        if self in self.hub.connections:
+            self.hub.connections.remove(self)
+            self.hub.num_sessions -= 1
 
     def pause_writing(self) -> None:
         # A peer that does not read its replies gets no more of them.

@@ -37,10 +37,6 @@ class Connection(Protocol):
     def is_busy(self) -> bool:
         """Whether an action is being waited for."""
 
-    @property
-    def num_sessions(self) -> int:
-        """Sessions open on it; a connection counts as one before it has any."""
-
     def close(self) -> None:
         """Close it after what is on its way out."""
 
@@ -60,6 +56,7 @@ class Hub:
         connections: those that were admitted.
         buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
             a new quarter of a MiB each time, costs more than all that is done with a small message.
+        num_sessions: that are open; a connection counts as one before it has any.
         num_active: sessions that ask for actions.
         num_waiting: those of them that wait for one.
         refused, errors, requests: counters.
@@ -72,7 +69,7 @@ class Hub:
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
         self.refused = self.errors = self.requests = 0
         self._loop = loop
-        self.num_active = self.num_waiting = 0
+        self.num_sessions = self.num_active = self.num_waiting = 0
         self._staged: list[Event] = []
         self._seen = self._turns = 0
         self._free: list[int] = []
@@ -87,11 +84,6 @@ class Hub:
             return True
         self.refused += 1
         return False
-
-    @property
-    def num_sessions(self) -> int:
-        """Sessions that are open."""
-        return sum(connection.num_sessions for connection in self.connections)
 
     def take_slot(self) -> int:
         """Give a slot to a new session, the smallest that is free: agents keep arrays of slots."""

@@ -172,10 +172,6 @@ class _Newcomer(BaseConnection):
     def is_busy(self) -> bool:
         return False
 
-    @property
-    def num_sessions(self) -> int:
-        return 1
-
     def backlog_size(self) -> int:
         return 0
 
@@ -193,6 +189,7 @@ class _Newcomer(BaseConnection):
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.hub.connections.add(self)
+        self.hub.num_sessions += 1
 
     def data_received(self, data: bytes) -> None:
         if self._is_closing:

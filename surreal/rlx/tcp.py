@@ -45,10 +45,6 @@ class TcpConnection(BaseConnection):
     def is_busy(self) -> bool:
         return self._session.is_waiting
 
-    @property
-    def num_sessions(self) -> int:
-        return 1
-
     def end_sessions(self) -> None:
         self._backlog.clear()
         self._session.close()

@@ -67,10 +67,6 @@ class WebSocketConnection(BaseConnection):
     def is_busy(self) -> bool:
         return any(client.session.is_waiting for client in self._clients.values())
 
-    @property
-    def num_sessions(self) -> int:
-        return max(1, len(self._clients))
-
     def connection_lost(self, error: Exception | None) -> None:
         if self._abort_timer is not None:
             self._abort_timer.cancel()
@@ -200,8 +196,10 @@ class WebSocketConnection(BaseConnection):
         if client is None:
             if not isinstance(command, str) or command != "init":
                 raise RlxRequestError("init comes first")
-            if self._clients and not self.hub.admits():
-                raise RlxRequestError("this server has no room for another session")
+            if self._clients:  # the first one was admitted with the connection
+                if not self.hub.admits():
+                    raise RlxRequestError("this server has no room for another session")
+                self.hub.num_sessions += 1
             client = _Client(Session(self.hub, self._on_action), sid, has_sid="sid" in request, is_binary=is_binary)
             self._clients[sid] = client
             self._by_session[client.session] = client
@@ -236,7 +234,9 @@ class WebSocketConnection(BaseConnection):
         self.adjust_reading()
 
     def _end(self, client: _Client) -> None:
-        self._clients.pop(client.sid, None)
+        del self._clients[client.sid]
+        if self._clients:
+            self.hub.num_sessions -= 1
         self._by_session.pop(client.session, None)
         client.requests.clear()
         client.session.close()

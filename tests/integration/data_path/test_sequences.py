@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from naive_replay import Pool, names_of, pump, pump_until
+from naive_replay import Pool, names_of, pump
 from torch import Tensor, nn
 
 from surreal.replay import MixedReplay, Replay, SequenceReplay
@@ -15,7 +15,10 @@ from surreal.types import TrajectoryBatch
 
 
 def next_batch(replay: Replay) -> Any:
-    pump_until(replay, lambda: len(replay.fetcher_queue) > 0)
+    if not replay.pointer_queue.has_caught_up.is_set():
+        replay.pointer_queue.enqueue_step()
+    while not len(replay.fetcher_queue):
+        assert replay.step(timeout_s=0)
     return replay.dequeue(1.0)
 
 

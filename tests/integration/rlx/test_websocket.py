@@ -241,3 +241,17 @@ def test_garbage_after_the_handshake_disturbs_nobody(harness: Any, web: Any, dat
         bad.socket.shutdown(socket.SHUT_RDWR)
     served.wait(lambda: served.server.num_connections == 1)
     assert ask(good, sid="a", command="update", state=[1, 0], terminal=False)["data"] == 1
+
+
+def test_sessions_are_counted_as_they_come_and_go(harness: Any, web: Any, wire: Any) -> None:
+    served = harness(admission=Admission(3, 0))
+    sock = web(served)
+    for _ in range(3):
+        assert [ask(sock, sid=sid, command="init")["response"] for sid in ("a", "b", "c")] == ["ready"] * 3
+        assert ask(sock, sid="d", command="init")["response"] == "error"
+        for sid in ("a", "b", "c"):
+            sock.send(json.dumps({"sid": sid, "command": "disconnect"}))
+    sock.close()
+    served.wait(lambda: served.server.num_connections == 0)
+    clients = [wire(served) for _ in range(3)]
+    assert [client.init()["response"] for client in clients] == ["ready"] * 3

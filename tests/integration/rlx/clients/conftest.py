@@ -113,6 +113,9 @@ class Served:
             self._failure = error
 
     def _note(self, batch: StepBatch) -> None:
+        # A slot that was closed may begin again in the same batch.
+        for slot in batch.closed_ids.tolist():
+            self._running.pop(slot).end = "closed"
         for row, slot in enumerate(batch.env_ids.tolist()):
             if batch.kind[row] == StepKind.FIRST:
                 episode = self._running[slot] = Episode(is_exploiting=not batch.explore[row])
@@ -123,8 +126,6 @@ class Served:
             episode.states.append(_copy(_rows(batch.obs, row)))
             if batch.kind[row] == StepKind.LAST:
                 self._running.pop(slot).end = "terminated" if batch.terminated[row] else "truncated"
-        for slot in batch.closed_ids.tolist():
-            self._running.pop(slot).end = "closed"
 
 
 @pytest.fixture

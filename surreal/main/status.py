@@ -49,9 +49,7 @@ class RunStatus(NamedTuple):
         }
 
 
-def find_run(
-    run: str | None, *, address: str | None, run_dir: Path | None, must_be_known: bool = True
-) -> RedisClient:
+def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must_be_known: bool = True) -> RedisClient:
     """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`.
 
     Args:

@@ -38,7 +38,8 @@ _RETRY_INTERVAL_BATCHES = 32
 
 
 class RlxEnvPool(EnvPool):
-    """Sessions of an `RlxServer` as environments.
+    """Sessions of an `RlxServer` as environments. In a batch, `closed_ids` come before its rows: a slot that is closed
+    may begin again in the same batch.
 
     Args:
         action_space: of the environments, as clients see it.

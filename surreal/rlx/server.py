@@ -72,7 +72,8 @@ class RlxServer:
         """
         self._thread = threading.Thread(target=self._run, name="rlx/server", daemon=True)
         self._thread.start()
-        self._ready.wait(_START_TIMEOUT_S)
+        if not self._ready.wait(_START_TIMEOUT_S):
+            raise RlxServerError(f"the RLX server did not start within {_START_TIMEOUT_S:.0f} s")
         if self._failure is not None:
             self._thread.join(_STOP_TIMEOUT_S)
             where = f"{self._settings.host}:{self._settings.port}"

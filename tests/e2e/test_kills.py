@@ -1,0 +1,159 @@
+"""Every process of a run is killed once. What was acknowledged is there, once; the run goes on; versions only rise.
+
+Each observation says which process made it and the how manieth it is, so a lost or repeated step would show.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from surreal.distributed.client import RedisClient
+from surreal.distributed.pointer_queue import PointerQueue
+from surreal.distributed.stream import Stream
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Workplace
+
+#: The k-th observation of a process's environment e is (process, e, k) / 2^24; its episodes have 7 + e steps.
+ENVIRONMENT = """
+import itertools
+import os
+import gymnasium
+import numpy as np
+
+PROCESS = int.from_bytes(os.urandom(3), "big")
+NUMBERS = itertools.count()
+
+class Numbered(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (3,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self.number, self.count = next(NUMBERS), -1
+
+    def _obs(self):
+        self.count += 1
+        return np.array([PROCESS, self.number, self.count]) / 2**24
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 7 + self.number
+        return self._obs(), {}
+
+    def step(self, action):
+        self.left -= 1
+        return self._obs(), float(action), self.left == 0, False, {}
+
+gymnasium.register("Numbered-v0", Numbered)
+"""
+
+#: The replay holds the whole run, so nothing is evicted and everything can be counted.
+SETTINGS = """
+env: {id: "numbered:Numbered-v0", num_envs: 3}
+model: {args: {hidden_sizes: [8]}}
+agent: {count: 2, exploration: 0.5}
+learner: {batch_size: 32, n_step: 3}
+replay: {capacity: 1000000, start_size: 200, samples_per_insert: 8}
+sender: {chunk_steps: 24, max_delay_s: 0.2}
+broadcast: {interval_updates: 20}
+checkpoint: {interval_updates: 200}
+eval: {episodes: 3, confirm_episodes: 0, interval_s: 0.5}
+"""
+
+
+@pytest.fixture
+def numbered(workplace: Workplace) -> str:
+    (workplace.folder / "runs").mkdir()
+    (workplace.folder / "runs" / "numbered.py").write_text(ENVIRONMENT)
+    (workplace.folder / "runs" / "numbered.yaml").write_text(SETTINGS)
+    return "runs/numbered.yaml"
+
+
+def test_what_was_acknowledged_is_there_once_whoever_is_killed(
+    workplace: Workplace, numbered: str, start_redis: Callable[..., Any]
+) -> None:
+    server = start_redis()
+    command = workplace.start("run", numbered, "--redis", server.address)
+    run_dir = workplace.run_dir()
+    workplace.wait_for((run_dir / "eval" / "best.json").exists, "the first round")
+    for name in ("agent-0", "learner", "eval", "agent-1", "learner"):
+        before = workplace.wait_for(lambda: _whole(workplace.status()), "the learner's metrics")
+        killed = workplace.role_pid(name)
+        os.kill(killed, signal.SIGKILL)
+        workplace.wait_for(lambda: _has_come_back(workplace, name, killed, before), f"the return of {name}")  # noqa: B023
+    assert (run_dir / "logs" / "learner.log").read_text().count("restored") == 2
+    first, rounds = workplace.status(), rounds_of(run_dir)
+
+    # The launcher last: its children end with it.
+    os.kill(command.pid, signal.SIGKILL)
+    command.wait()
+    workplace.wait_for(lambda: workplace.processes() == [], "the end of all processes")
+    _assert_every_step_is_there_once(server.address, run_dir.name, at_least=first["env_steps"])
+
+    limit = first["env_steps"] + 2000
+    code, output = workplace.run(
+        *("run", "--resume", "--run-dir", str(run_dir), "--redis", server.address),
+        *("--set", f"run.max_env_steps={limit}"),
+    )
+    assert code == 0, output
+    second = json.loads((run_dir / "result.json").read_text())
+    assert second["updates"] > first["updates"]
+    assert second["version"] > first["version"]
+    assert limit <= second["env_steps"] < limit + 2000
+    lines = rounds_of(run_dir)
+    assert len(lines) > len(rounds)
+    assert [line["round"] for line in lines] == list(range(len(lines)))
+    assert [line["version"] for line in lines] == sorted(line["version"] for line in lines)
+    workplace.assert_nothing_is_left()
+
+
+def rounds_of(run_dir: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run_dir / "eval" / "scores.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "round"]
+
+
+def _has_come_back(workplace: Workplace, name: str, killed: int, before: dict[str, Any]) -> bool:
+    now = workplace.status()
+    assert now["version"] >= before["version"]
+    assert now["env_steps"] >= before["env_steps"]
+    process = next((entry for entry in now["processes"] if entry["name"] == name), None)
+    if process is None or process["pid"] == killed or _whole(now) is None:
+        return False
+    is_whole = _learner(now)["replay/transitions"] >= _learner(before)["replay/transitions"]
+    return is_whole and now["env_steps"] > before["env_steps"] and now["version"] > before["version"]
+
+
+def _whole(status: dict[str, Any]) -> dict[str, Any] | None:
+    return status if "replay/transitions" in _learner(status) else None
+
+
+def _learner(status: dict[str, Any]) -> dict[str, float]:
+    return next((entry["metrics"] for entry in status["processes"] if entry["name"] == "learner"), {})
+
+
+def _assert_every_step_is_there_once(address: str, run: str, *, at_least: int) -> None:
+    """Read the whole stream: of each process and environment, the steps from the first one on, without a gap."""
+    found: dict[tuple[int, int], list[int]] = defaultdict(list)
+    with RedisClient(address, run=run) as client:
+        queue = PointerQueue(Stream(client, 0))
+        while queue.enqueue_step():
+            while (chunk := queue.dequeue()) is not None:
+                numbers = (chunk.leaves[0][chunk.obs_row[chunk.own]] * 2**24).round().astype(int)
+                for process, env, count in numbers.tolist():
+                    found[process, env].append(count)
+        counted = int(client.redis.hget(client.shard_keys().meta, "steps") or 0)
+    assert queue.refused_chunks == queue.gone_chunks == 0
+    assert sum(map(len, found.values())) == counted >= at_least
+    assert len({process for process, _ in found}) == 4  # two agents, each killed and started again
+    for (process, env), counts in found.items():
+        # The last observation of an episode is shown, but no step begins in it.
+        length = 8 + env
+        expected = [count for count in range(counts[-1] + 1) if count % length != length - 1]
+        assert counts == expected, f"environment {env} of process {process}"

@@ -170,8 +170,16 @@ class Outbox:
         self, deadline_s: float, timeout_s: float, is_limited: bool, stop: threading.Event | None
     ) -> Appended:
         """Try the first chunk again and again, with growing pauses, until the answer is another one."""
-        started_s, pause_s = time.monotonic(), _MIN_WAIT_S
+        counted_s, pause_s = time.monotonic(), _MIN_WAIT_S
         self._waits += 1
+
+        def count() -> None:
+            # Bit by bit, so that a wait shows in the metrics while it lasts.
+            nonlocal counted_s
+            now = time.monotonic()
+            self._wait_s += now - counted_s
+            counted_s = now
+
         try:
             while True:
                 pause = pause_s * random.uniform(0.5, 1.0)
@@ -181,12 +189,13 @@ class Outbox:
                     raise StoppedError("the sender was stopped while the replay took nothing")
                 pause_s = min(2 * pause_s, _MAX_WAIT_S)
                 answer = self._append(deadline_s, is_limited, stop)
+                count()
                 if answer.status not in ("full", "credit"):
                     return answer
                 if time.monotonic() >= deadline_s:
                     raise _still_full(answer.status, timeout_s)
         finally:
-            self._wait_s += time.monotonic() - started_s
+            count()
 
     def _acknowledged(self, chunk: EncodedChunk, answer: Appended) -> None:
         self._steps += chunk.own_steps

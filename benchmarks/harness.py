@@ -18,7 +18,7 @@ def alternate(ours: Callable[[], float], theirs: Callable[[], float], rounds: in
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def report(name: str, unit: str, ours: list[float], theirs: list[float], *, aim: float, **more: object) -> None:
+def report(name: str, unit: str, ours: list[float], theirs: list[float], *, aim: float | None, **more: object) -> None:
     """Print one JSON object: medians, the ratio of the best rounds and the median ratio of the pairs."""
     ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
     line = {

@@ -11,9 +11,6 @@ is made under .cache if there is none; without cpprb for this Python only our gr
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +19,7 @@ import numpy as np
 import torch
 
 from benchmarks.harness import alternate, report
+from benchmarks.peers import CPPRB, Peer, find_python, skip
 from benchmarks.transport import make_batch
 from surreal.distributed.client import RedisClient
 from surreal.distributed.sender import ExpSender
@@ -30,48 +28,6 @@ from surreal.replay import PrioritizedReplay
 from surreal.types import SampleInfo
 
 BATCH_SIZE = 256
-_PEER = Path(__file__).parent / "baselines" / "cpprb_peer.py"
-_PEER_VENV = Path(__file__).parents[1] / ".cache" / "venv-cpprb"
-
-
-class Peer:
-    """The other process.
-
-    Args:
-        python: its interpreter, which has cpprb.
-    """
-
-    def __init__(self, python: Path) -> None:
-        command = [str(python), str(_PEER)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, line: str) -> str:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise RuntimeError("the peer has no pipes")
-        stdin.write(line + "\n")
-        stdin.flush()
-        answer = stdout.readline().strip()
-        if not answer:
-            raise RuntimeError("the peer has ended")
-        return answer
-
-    def close(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait(timeout=10)
-
-
-def find_peer(python: Path | None) -> Path | str:
-    """An interpreter that has cpprb, or why there is none."""
-    if python is None:
-        python = _PEER_VENV / "bin" / "python"
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", str(_PEER_VENV)], check=True)
-            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "cpprb"]
-            subprocess.run(install, check=False, stdout=sys.stderr)
-    found = subprocess.run([str(python), "-c", "import cpprb"], capture_output=True, text=True, check=False)
-    return python if found.returncode == 0 else f"cpprb cannot be imported by {python}"
 
 
 def fill(client: RedisClient, size: int) -> PrioritizedReplay:
@@ -127,11 +83,11 @@ def main() -> None:
         growth = [round(b / a, 3) for a, b in zip(mine, base, strict=True)]
         more = {"time_ratio": float(np.median(growth)), "time_ratio_aim": "<= 2.0"}
         report(f"prioritized growth {small} to {large}", "batches/s", mine, base, aim=0.5, **more)
-        found = find_peer(args.peer_python)
+        found = find_python(CPPRB, args.peer_python)
         if isinstance(found, str):
-            sys.stdout.write(json.dumps({"name": "prioritized against cpprb", "skipped": found}) + "\n")
+            skip("prioritized against cpprb", found)
             return
-        peer = Peer(found)
+        peer = Peer("cpprb_peer.py", found)
         for size, replay in replays.items():
             peer.ask(f"fill {size}")
             compare(replay, peer, size, args.rounds, args.seconds)

@@ -1,134 +1,42 @@
-"""How fast batches come out of a replay, against the floor of the same machine.
+"""How fast experience goes into a replay and batches come out of it, against peers and floors in the same run.
 
-    python -m benchmarks.replay [--sections mirrored remote] [--rounds N] [--seconds S] [--stored N]
+    python -m benchmarks.replay [--sections floors torchrl reverb] [--cases C ...] [--stored N ...] [--rounds R]
 
-* mirrored: batches at the output of `batch_iterator()` in steady state, against `numpy.take` of as many rows at random
-  places of one array (obs and next obs).
-* remote: the same with observations that stay in Redis, against a raw socket that sends prepared GETRANGE commands for
-  as many rows at random places of the same blocks, pipelined, and receives the replies without looking at them. Twice:
-  one GETRANGE a row (obs and next obs, each frame of a stack once), and one a range of adjacent rows, as ours asks.
+Batches are taken at the output of `batch_iterator()` in steady state, mirrored and remote, from one stream in Redis.
 
-Experience came through Redis before; observations are vectors, or stacks of four frames that are stored once each.
+* floors: mirrored against `numpy.take` of as many rows at random places of one array (obs and next obs); remote against
+  a raw socket that sends prepared GETRANGE commands for as many rows at random places of the same blocks, pipelined,
+  and receives the replies without looking at them. Twice: one GETRANGE a row (obs and next obs, each frame of a stack
+  once), and one a range of adjacent rows, as ours asks.
+* torchrl: mirrored against TorchRL's `LazyTensorStorage` (in its process' memory), with and without its prefetching;
+  mirrored, remote and filling against its `StoreStorage` in the same Redis. Filling twice: thousands of rows a call,
+  and 16 rows a call, which is what 16 environments have at a time.
+* reverb: mirrored, remote and inserting against Reverb's server and client.
+
+Ours is filled by one `ExpSender` until all is in Redis. Observations are vectors, or stacks of four frames that we
+store once each and the peers store as stacks. Peers have processes and environments of their own (`benchmarks.peers`).
+Networked peers get at most 10^5 transitions.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-import uuid
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from benchmarks.baselines.raw_client import RawClient
-from benchmarks.harness import alternate, report
-from benchmarks.transport import make_batch
-from surreal.distributed.client import RedisClient
-from surreal.distributed.sender import ExpSender
+from benchmarks.harness import report
+from benchmarks.peers import REVERB, TORCHRL, Peer, find_python, rotate, skip
+from benchmarks.replay_cases import CASES, ENVS, NETWORKED_MAX, Case, Filled, timed
 from surreal.distributed.server import EmbeddedRedis
-from surreal.replay import UniformReplay
 
-_ENVS = 16
 _PREPARED = 16  # requests of the raw client, made before they are timed
-
-
-class Case(NamedTuple):
-    """What is stored and drawn."""
-
-    shape: tuple[int, ...]  #: of a row
-    dtype: type
-    stack: int
-    batch_size: int
-    stored: int
-
-    @property
-    def row_bytes(self) -> int:
-        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
-
-    @property
-    def drawn_bytes(self) -> int:
-        """Observation bytes of a batch as the learner gets it."""
-        return 2 * self.stack * self.row_bytes * self.batch_size
-
-
-CASES = {
-    "4 float32, batch 256": Case((4,), np.float32, 1, 256, 100_000),
-    "64 float32, batch 256": Case((64,), np.float32, 1, 256, 100_000),
-    "84x84x4 uint8, batch 32": Case((84, 84), np.uint8, 4, 32, 10_000),
-    "84x84x4 uint8, batch 256": Case((84, 84), np.uint8, 4, 256, 10_000),
-}
-
-
-class Filled:
-    """A replay with a case's experience in it, served by its threads."""
-
-    def __init__(self, address: str, case: Case, observations: Any) -> None:
-        self.client = RedisClient(address, run=f"replay-{uuid.uuid4().hex[:8]}")
-        batch, action = make_batch(case.shape if case.stack == 1 else (case.stack, *case.shape), case.dtype, _ENVS)
-        sender = ExpSender(self.client, frame_stack=case.stack, is_limited=False)
-        self.replay = UniformReplay(
-            self.client,
-            batch_size=case.batch_size,
-            capacity=2 * case.stored,
-            start_size=case.stored,
-            observations=observations,
-        )
-        self.replay.start_threads()
-        for _ in range(case.stored // _ENVS + 64):
-            sender.send_batch(batch, action)
-        sender.close()
-        self.batches = self.replay.batch_iterator()
-        for _ in range(20):
-            next(self.batches)
-
-    def rate(self, seconds: float) -> float:
-        """Transitions a second."""
-        number, started_s = 0, time.perf_counter()
-        while time.perf_counter() - started_s < seconds:
-            next(self.batches)
-            number += 1
-        return number * self.replay.batch_size / (time.perf_counter() - started_s)
-
-    def blocks(self) -> list[tuple[bytes, int]]:
-        """Key and length of every block."""
-        keys = self.client.shard_keys()
-        ids = [fields[b"id"].decode() for _, fields in self.client.redis.xrange(keys.stream)]
-        return [(keys.block(i).encode(), self.client.redis.strlen(keys.block(i))) for i in ids]
-
-    def close(self) -> None:
-        self.replay.stop()
-        self.replay.join()
-        self.client.delete_run()
-
-
-def timed(batch: Callable[[], object], batch_size: int, seconds: float) -> float:
-    """Transitions a second of a call that makes one batch."""
-    number, started_s = 0, time.perf_counter()
-    while time.perf_counter() - started_s < seconds:
-        batch()
-        number += 1
-    return number * batch_size / (time.perf_counter() - started_s)
-
-
-def mirrored(address: str, name: str, case: Case, rounds: int, seconds: float) -> None:
-    filled = Filled(address, case, "mirrored")
-    rng = np.random.default_rng(0)
-    rows: NDArray[Any] = np.zeros((case.stored, *case.shape), case.dtype)
-    rows[:] = 1
-    back = np.arange(case.stack - 1, -1, -1)
-
-    def take() -> None:
-        places = rng.integers(case.stack, case.stored - 1, case.batch_size)
-        for first in (places, places + 1):
-            rows.take(first[:, None] - back if case.stack > 1 else first, axis=0)
-
-    mine, floor = alternate(lambda: filled.rate(seconds), lambda: timed(take, case.batch_size, seconds), rounds)
-    more = {"MB/s": megabytes(mine, case), "stored": case.stored}
-    report(f"mirrored against numpy.take, {name}", "transitions/s", mine, floor, aim=1 / 1.5, **more)
-    filled.close()
+_PREFETCH = 4  # of the peers, as ours has
 
 
 class RawRanges:
@@ -167,43 +75,174 @@ class RawRanges:
             view = view[self._raw.sock.recv_into(view) :]
 
 
-def remote(address: str, name: str, case: Case, rounds: int, seconds: float) -> None:
-    filled = Filled(address, case, "remote")
-    path, blocks = address.removeprefix("unix://"), filled.blocks()
-    for is_merged in (False, True):
-        raw = RawRanges(path, blocks, case, is_merged=is_merged)
-        mine, bare = alternate(
-            lambda: filled.rate(seconds), lambda r=raw: timed(r.batch, case.batch_size, seconds), rounds
-        )
-        kind = "ranges" if is_merged else "rows"
-        more = {"MB/s": megabytes(mine, case), "stored": case.stored}
-        report(f"remote against raw GETRANGE of {kind}, {name}", "transitions/s", mine, bare, aim=1 / 1.3, **more)
-    filled.close()
+def make_take(case: Case) -> Callable[[], None]:
+    rng = np.random.default_rng(0)
+    rows: NDArray[Any] = np.ones((case.stored, *case.shape), case.dtype)
+    back = np.arange(case.stack - 1, -1, -1)
+
+    def take() -> None:
+        places = rng.integers(case.stack, case.stored - 1, case.batch_size)
+        for first in (places, places + 1):
+            rows.take(first[:, None] - back if case.stack > 1 else first, axis=0)
+
+    return take
 
 
-def megabytes(rates: list[float], case: Case) -> float:
-    """Observation bytes handed to the learner, MB/s."""
-    return round(float(np.median(rates)) * case.drawn_bytes / case.batch_size / 1e6, 1)
+class Section:
+    """One case's measurements: rates by name, and the reports of their ratios."""
+
+    def __init__(self, name: str, case: Case, rounds: int, seconds: float) -> None:
+        self._name, self._case, self._rounds, self._seconds = name, case, rounds, seconds
+
+    def compare(self, measures: dict[str, Callable[[float], float]], pairs: Iterable[tuple[str, str, float]]) -> None:
+        """Measure all in turn, and report each (ours, theirs, aim)."""
+        rates = rotate({name: (lambda m=m: m(self._seconds)) for name, m in measures.items()}, self._rounds)
+        for ours, theirs, aim in pairs:
+            mb = round(float(np.median(rates[ours])) * self._case.drawn_bytes / self._case.batch_size / 1e6, 1)
+            name = f"{ours} against {theirs}, {self._name}"
+            more = {"MB/s": mb} if not ours.startswith("fill") else {}
+            report(
+                name, "transitions/s", rates[ours], rates[theirs], aim=round(aim, 3), stored=self._case.stored, **more
+            )
 
 
-SECTIONS = {"mirrored": mirrored, "remote": remote}
+def floors(filled: Filled, section: Section, _: Peer | None) -> None:
+    case, path, blocks = filled.case, filled.address.removeprefix("unix://"), filled.blocks()
+    take = make_take(case)
+    measures: dict[str, Callable[[float], float]] = {
+        "mirrored": filled.mirrored,
+        "numpy.take": lambda seconds: timed(take, case.batch_size, seconds),
+        "remote": filled.remote,
+    }
+    for kind in ("rows", "ranges"):
+        raw = RawRanges(path, blocks, case, is_merged=kind == "ranges")
+        measures[f"raw GETRANGE of {kind}"] = lambda seconds, raw=raw: timed(raw.batch, case.batch_size, seconds)
+    pairs = [("mirrored", "numpy.take", 1 / 1.5)]
+    section.compare(measures, pairs + [("remote", f"raw GETRANGE of {kind}", 1 / 1.3) for kind in ("rows", "ranges")])
+
+
+def torchrl(filled: Filled, section: Section, peer: Peer | None) -> None:
+    if peer is None:
+        return
+    case, lazy, store = filled.case, "TorchRL LazyTensorStorage", "TorchRL StoreStorage"
+    what: dict[str, Any] = {
+        "size": case.stored,
+        "shape": case.obs_shape,
+        "dtype": np.dtype(case.dtype).name,
+        "batch_size": case.batch_size,
+        "socket": filled.address.removeprefix("unix://"),
+    }
+    peer.call("fill", storage="lazy", **what)
+    measures: dict[str, Callable[[float], float]] = {"mirrored": filled.mirrored}
+    for name, prefetch in ((lazy, 0), (f"{lazy}, prefetching", _PREFETCH)):
+        measures[name] = lambda seconds, prefetch=prefetch: peer.call("sample", prefetch=prefetch, seconds=seconds)
+    section.compare(measures, [("mirrored", name, 1.0) for name in list(measures)[1:]])
+    peer.call("close")
+    if case.stored > NETWORKED_MAX:
+        return
+    # It keeps a column in one value of Redis.
+    filled.client.redis.config_set("proto-max-bulk-len", 16 << 30)
+    peer.call("fill", storage="store", **what)
+    largest = 4000 if case.stack == 1 else 256
+    section.compare(
+        {
+            "mirrored": filled.mirrored,
+            "remote": filled.remote,
+            store: lambda seconds: peer.call("sample", prefetch=0, seconds=seconds),
+            f"{store}, prefetching": lambda seconds: peer.call("sample", prefetch=_PREFETCH, seconds=seconds),
+        },
+        [
+            (ours, theirs, aim)
+            for ours, aim in (("mirrored", 50.0), ("remote", 4.0))
+            for theirs in (store, f"{store}, prefetching")
+        ],
+    )
+    section.compare(
+        {
+            "fill": lambda seconds: filled.fill(ENVS if case.stack > 1 else 256, seconds),
+            f"{store}, {largest} a call": lambda seconds: peer.call("extend", rows=largest, seconds=seconds),
+            "fill, 16 a call": lambda seconds: filled.fill(ENVS, seconds),
+            f"{store}, 16 a call": lambda seconds: peer.call("extend", rows=ENVS, seconds=seconds),
+        },
+        [
+            ("fill", f"{store}, {largest} a call", 100.0),
+            ("fill, 16 a call", f"{store}, 16 a call", 100.0),
+        ],
+    )
+    peer.call("close")
+
+
+def reverb(filled: Filled, section: Section, peer: Peer | None) -> None:
+    case = filled.case
+    if peer is None or case.stored > NETWORKED_MAX:
+        return
+    dtype = np.dtype(case.dtype).name
+    peer.call("fill", size=case.stored, shape=case.obs_shape, dtype=dtype, batch_size=case.batch_size)
+    section.compare(
+        {
+            "mirrored": filled.mirrored,
+            "remote": filled.remote,
+            "Reverb": lambda seconds: peer.call("sample", seconds=seconds),
+            "fill, 16 a call": lambda seconds: filled.fill(ENVS, seconds),
+            "Reverb's insert": lambda seconds: peer.call("insert", seconds=seconds),
+        },
+        [
+            ("mirrored", "Reverb", 20.0),
+            ("remote", "Reverb", 8.0),
+            ("fill, 16 a call", "Reverb's insert", 20.0),
+        ],
+    )
+    peer.call("close")
+
+
+SECTIONS: dict[str, tuple[Callable[[Filled, Section, Peer | None], None], Any]] = {
+    "floors": (floors, None),
+    "torchrl": (torchrl, (TORCHRL, "torchrl_peer.py")),
+    "reverb": (reverb, (REVERB, "reverb_peer.py")),
+}
+
+
+def start_peers(sections: list[str], pythons: dict[str, Path]) -> dict[str, Peer | None]:
+    """A process for each section that needs one; None where it cannot be had."""
+    peers: dict[str, Peer | None] = {}
+    for section in sections:
+        needs = SECTIONS[section][1]
+        if needs is None:
+            continue
+        found = find_python(needs[0], pythons.get(section))
+        if isinstance(found, str):
+            skip(section, found)
+        peers[section] = None if isinstance(found, str) else Peer(needs[1], found)
+    return peers
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=["floors", "torchrl"])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="length of a round")
-    parser.add_argument("--stored", type=int, help="transitions stored, in place of each case's own number")
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of a round")
+    parser.add_argument("--stored", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], help="transitions")
+    parser.add_argument("--frames-max", type=int, default=100_000, help="transitions of frames at most")
+    parser.add_argument("--torchrl-python", type=Path, help="an interpreter that has torchrl")
+    parser.add_argument("--reverb-python", type=Path, help="an interpreter that has reverb")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    for section in args.sections:
-        for name in args.cases:
-            case = CASES[name] if args.stored is None else CASES[name]._replace(stored=args.stored)
-            needed = int(1.5 * case.stored * (case.row_bytes + 256))
-            with EmbeddedRedis(maxmemory_bytes=max(256 << 20, 2 * needed)) as server:
-                SECTIONS[section](server.address, name, case, args.rounds, args.seconds)
+    named = {"torchrl": args.torchrl_python, "reverb": args.reverb_python}
+    peers = start_peers(args.sections, {name: path for name, path in named.items() if path is not None})
+    for name in args.cases:
+        for stored in args.stored:
+            case = CASES[name]._replace(stored=stored)
+            if case.stack > 1 and stored > args.frames_max:
+                continue
+            with EmbeddedRedis(maxmemory_bytes=case.redis_bytes) as server:
+                filled = Filled(server.address, case)
+                for section in args.sections:
+                    SECTIONS[section][0](filled, Section(name, case, args.rounds, args.seconds), peers.get(section))
+                filled.close()
+    for peer in peers.values():
+        if peer is not None:
+            peer.close()
 
 
 if __name__ == "__main__":

@@ -54,14 +54,19 @@ class Action(NamedTuple):
 
 
 class SampleInfo(NamedTuple):
-    """Where the rows of a batch came from."""
+    """Where the rows of a batch came from.
+
+    `slots` and `generation` point into the replay's index, which has the pointer into Redis (block, row) of each. They
+    stay valid: what is said of a transition that was evicted meanwhile is known by its `generation`, and dropped.
+    """
 
     slots: NDArray[np.int64]  #: [B] place in the replay's index
     generation: NDArray[np.int64]  #: [B] sequence number of the transition: a slot's reuse changes it
     probability: NDArray[np.float64]  #: [B] with which each row was drawn
     version: NDArray[np.int64]  #: [B] parameter version that acted
     priority: NDArray[np.float64] | None = None  #: [B] p before its exponent; None where a replay has no priorities
-    age_steps: NDArray[np.int64] | None = None  #: [B] transitions inserted after it; None if not told
+    #: [B] transitions that were inserted after it, when it was drawn; all of our replays tell
+    age_steps: NDArray[np.int64] | None = None
 
 
 class Batch(NamedTuple):

@@ -3,6 +3,7 @@
 redis_server    one server for the whole session; `.address`; tests keep apart by `run_id`
 run_id          a fresh run id
 start_redis     factory of private servers, which a test may kill and start again
+redis_cluster   a Redis Cluster of three masters for the whole session; `.address`, `.ports`, `.move_slot`
 redis_binary    every redis-server there is, oldest supported version included: the test runs once with each
 """
 
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -69,6 +70,7 @@ class RedisProcess:
         maxmemory: limit in bytes, or as Redis writes it ("64mb").
         appendonly: keep all writes, so that a restart finds them.
         data_dir: where the data go; `folder` if None.
+        options: further arguments of redis-server.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class RedisProcess:
         maxmemory: int | str | None = None,
         appendonly: bool = False,
         data_dir: Path | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self.socket_path = folder / "redis.sock"
         self.port = _free_port() if port == 0 else port
@@ -98,6 +101,7 @@ class RedisProcess:
             *(("--requirepass", password) if password is not None else ()),
             *("--bind", "127.0.0.1"),
             *(("--port", "0", "--unixsocket", str(self.socket_path)) if port is None else ("--port", str(self.port))),
+            *options,
         ]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -156,6 +160,107 @@ class RedisProcess:
         self._process = None
 
 
+class RedisClusterProcesses:
+    """A Redis Cluster of three masters; the slots are divided as redis-cli does it.
+
+    Args:
+        make_folder: gives a new folder.
+        binary: which redis-server.
+    """
+
+    def __init__(self, make_folder: Callable[[], Path], binary: str) -> None:
+        self.ports = _cluster_ports(3)
+        options = (
+            "--cluster-enabled",
+            "yes",
+            "--cluster-require-full-coverage",
+            "no",
+            "--cluster-node-timeout",
+            "2000",
+        )
+        self.servers = [RedisProcess(make_folder(), binary=binary, port=port, options=options) for port in self.ports]
+
+    @property
+    def address(self) -> str:
+        """What a client connects to."""
+        return "redis+cluster://" + ",".join(server.address for server in self.servers)
+
+    def start(self) -> None:
+        """Start the servers, let them meet, and wait until each knows where every slot is."""
+        for server, (first, last) in zip(self.servers, ((0, 5460), (5461, 10922), (10923, 16383)), strict=True):
+            server.start()
+            with server.client() as client:
+                client.execute_command("CLUSTER", "ADDSLOTS", *range(first, last + 1))
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", str(self.ports[0]))
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not all(map(self._is_whole, self.servers)):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the cluster's servers did not meet")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the servers."""
+        for server in self.servers:
+            server.kill()
+
+    def move_slot(self, slot: int, *, to: int) -> None:
+        """Move a slot with its keys to another master, as resharding does."""
+        with self.servers[0].client() as client:
+            sections = client.execute_command("CLUSTER SLOTS")
+        start = next(section for section in _plain_slots(sections) if section[0] <= slot <= section[1])
+        source, target = self.servers[self.ports.index(start[2])], self.servers[to]
+        if source is target:
+            return
+        with source.client() as origin, target.client() as goal:
+            origin_id, goal_id = (client.execute_command("CLUSTER", "MYID") for client in (origin, goal))
+            goal.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", origin_id)
+            origin.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", goal_id)
+            while keys := origin.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000):
+                origin.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+            for client in (goal, origin):
+                client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", goal_id)
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not all(self._has_slot(server, slot, target.port) for server in self.servers):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"slot {slot} did not move")
+            time.sleep(0.02)
+
+    @staticmethod
+    def _is_whole(server: RedisProcess) -> bool:
+        with server.client() as client:
+            sections = _plain_slots(client.execute_command("CLUSTER SLOTS"))
+            return sum(last - first + 1 for first, last, _ in sections) == 16384
+
+    @staticmethod
+    def _has_slot(server: RedisProcess, slot: int, port: int | None) -> bool:
+        with server.client() as client:
+            sections = _plain_slots(client.execute_command("CLUSTER SLOTS"))
+            return any(first <= slot <= last and owner == port for first, last, owner in sections)
+
+
+def _plain_slots(reply: object) -> list[tuple[int, int, int]]:
+    """First slot, last slot and the master's port of each section, from redis-py's form of CLUSTER SLOTS."""
+    if isinstance(reply, dict):
+        return [(first, last, int(section["primary"][1])) for (first, last), section in reply.items()]
+    return [(int(section[0]), int(section[1]), int(section[2][1])) for section in reply]  # type: ignore[attr-defined]
+
+
+def _cluster_ports(count: int) -> list[int]:
+    """Free ports whose bus ports, 10000 above, are free as well and are ports at all."""
+    found: list[int] = []
+    for port in range(21_000, 31_000, 37):
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("127.0.0.1", port))
+                second.bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError("too few ports are free")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_torch_thread() -> None:
     if "torch" in sys.modules:
@@ -183,6 +288,17 @@ def redis_server(_redis_folders: Callable[[], Path]) -> Iterator[RedisProcess]:
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(_redis_folders: Callable[[], Path]) -> Iterator[RedisClusterProcesses]:
+    """A cluster for the whole session: use a `run_id` of your own."""
+    cluster = RedisClusterProcesses(_redis_folders, _any_binary())
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ class Load:
 class Outcome:
     """What came of it."""
 
+    answers: int  #: from the first to the last, those before the measurement too
     rate: float  #: answers per s, all clients together
     p50_ms: float
     p99_ms: float
@@ -82,6 +83,7 @@ async def _drive(load: Load) -> Outcome:
     for client in clients:
         client.begin()
     await asyncio.sleep(load.seconds / 4)
+    answers = len(latencies)
     latencies.clear()
     started_s = time.perf_counter()
     await asyncio.sleep(load.seconds)
@@ -90,7 +92,7 @@ async def _drive(load: Load) -> Outcome:
         client.transport.abort()
     await asyncio.sleep(0.05)
     p50, p99 = np.percentile(measured, [50, 99]) * 1000 if len(measured) else (np.nan, np.nan)
-    return Outcome(len(measured) / elapsed_s, float(p50), float(p99))
+    return Outcome(answers + len(measured), len(measured) / elapsed_s, float(p50), float(p99))
 
 
 def run_clients(pipe: Connection) -> None:

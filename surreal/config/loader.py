@@ -69,7 +69,8 @@ def to_yaml(config: Config, *, hide_passwords: bool = False) -> str:
     if hide_passwords:
         redis = plain["redis"]
         for key in ("address", "replay_address", "parameter_address"):
-            redis[key] = _without_password(redis[key])
+            given = redis[key]
+            redis[key] = list(map(_without_password, given)) if isinstance(given, list) else _without_password(given)
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
 
 

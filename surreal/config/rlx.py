@@ -1,10 +1,10 @@
-"""The section `rlx`: servers to which environments elsewhere connect, and clients that a run starts itself."""
+"""Servers to which environments elsewhere connect, clients that a run starts itself, and what others read here."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from surreal.config.fields import Section, Size
 
@@ -87,3 +87,24 @@ class RlxConfig(Section):
         if self.max_message > 999_999_999:
             raise ValueError("max_message must be <= 999999999: a length has nine digits")
         return self
+
+
+class TrainingConfig(Section):
+    """What `surreal.rlx.TrainingBase` reads, so that one file serves a run and the environments that connect to it.
+    Further settings in it are your environment's own. A run does not look at it: its environment is the section `env`.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    max_episodes: int | None = Field(None, ge=0)
+    """Episodes that are played; unset: 1."""
+
+    infinite_run: bool = False
+    """Whether playing goes on after them."""
+
+
+class TrainingServerConfig(Section):
+    """Where `surreal.rlx.TrainingBase` finds the server; a run itself listens where the section `rlx` says."""
+
+    bind: str | None = Field(None, min_length=1)
+    """`host:port`, or `rlx://`, `rlxs://`, `ws://` or `wss://`; unset: `rlx.host` and `rlx.port`."""

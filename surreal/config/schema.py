@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr
 
 from surreal.config.fields import Section
-from surreal.config.rlx import RlxConfig
+from surreal.config.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
 from surreal.config.sections import (
     AgentConfig,
     BroadcastConfig,
@@ -72,6 +72,8 @@ class Config(Section):
     eval: EvalConfig = EvalConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     run: RunConfig = RunConfig()
+    environment: TrainingConfig = TrainingConfig()
+    relaax_rlx_server: TrainingServerConfig = TrainingServerConfig()
 
     _sources: Sources = PrivateAttr(default_factory=Sources)
 
@@ -86,11 +88,23 @@ class Config(Section):
         return max(1, self.agent.count + self.rlx.servers)
 
     @property
+    def replay_addresses(self) -> list[str | None]:
+        """Servers of the experience; None stands for the run's own."""
+        given = self.redis.replay_address
+        return list(given) if isinstance(given, list) else [given]
+
+    @property
+    def num_shards(self) -> int:
+        """Streams that the experience is spread over."""
+        return self.replay.shards or len(self.replay_addresses)
+
+    @property
     def samples_tolerance(self) -> float | None:
         """Samples that agents or learner may be ahead; None without `replay.samples_per_insert`."""
         if self.replay.samples_per_insert is None or self.replay.samples_per_insert_tolerance is not None:
             return self.replay.samples_per_insert_tolerance
-        return 2 * max(_samples_in_flight(self), float(self.learner.batch_size))
+        largest = self.replay.samples_per_insert * _largest_chunk_steps(self)
+        return 2 * max(_samples_in_flight(self), largest, float(self.learner.batch_size))
 
     def shared(self) -> dict[str, Any]:
         """Give the part that all processes of a run must agree on, as plain data.
@@ -104,6 +118,7 @@ class Config(Section):
             "version": plain["version"],
             "env": {key: value for key, value in env.items() if value is not None},
             "model": plain["model"],
+            "replay": {"shards": self.num_shards},
             "sender": {"lookahead": self.lookahead, "compression": self.sender.compression},
             "rlx": {"reward_weights": self.rlx.reward_weights},
         }
@@ -130,6 +145,14 @@ def _samples_in_flight(config: Config) -> float:
     """Samples that one chunk of every agent entitles the learner to."""
     per_insert = config.replay.samples_per_insert or 0.0
     return per_insert * config.num_senders * config.sender.chunk_steps
+
+
+def _largest_chunk_steps(config: Config) -> int:
+    """Steps that one chunk may hold: to one that is almost full, each environment adds a step, and with the end of its
+    episode those that were held back for their lookahead.
+    """
+    environments = max(config.env.num_envs, config.rlx.servers and config.rlx.clients * config.rlx.client_envs)
+    return config.sender.chunk_steps - 1 + environments * (1 + config.lookahead)
 
 
 def conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -159,6 +182,12 @@ def _replay_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             "sender.chunk_steps",
             f"is {config.sender.chunk_steps}: one chunk of each of {config.num_senders} agents is {in_flight} steps, "
             f"more than replay.capacity, {replay.capacity}; lower chunk_steps or raise capacity",
+        )
+    if config.num_shards < len(config.replay_addresses):
+        yield (
+            "replay.shards",
+            f"is {config.num_shards}, but redis.replay_address names {len(config.replay_addresses)} servers; "
+            "raise shards to at least one a server",
         )
     if config.lookahead < learner.n_step - 1:
         yield (
@@ -204,6 +233,15 @@ def _limiter_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {tolerance:g}; it must be >= {batch:g} = learner.batch_size {config.learner.batch_size} + "
             f"samples_per_insert {replay.samples_per_insert:g}, or no batch fits; raise it or leave it out",
         )
+    largest = _largest_chunk_steps(config)
+    if tolerance < replay.samples_per_insert * largest:
+        yield (
+            key,
+            f"is {tolerance:g}; it must be >= {replay.samples_per_insert * largest:g} = samples_per_insert "
+            f"{replay.samples_per_insert:g} x {largest}, the steps of an agent's largest chunk (sender.chunk_steps - 1 "
+            f"+ env.num_envs x (1 + lookahead {config.lookahead})), or agents and learner wait for each other for "
+            "ever; raise it, leave it out, or lower env.num_envs",
+        )
 
 
 def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -216,10 +254,12 @@ def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {replay.max_bytes}; it must be <= {bound}, what redis.maxmemory, {redis.maxmemory}, leaves beside "
             "parameters and room for new experience; lower it or raise redis.maxmemory",
         )
-    if 8 * sender.chunk_max_bytes > replay.max_bytes:
+    largest_chunk = replay.max_bytes // config.num_shards // 8
+    if sender.chunk_max_bytes > largest_chunk:
+        of_shard = f" and of {config.num_shards} shards" if config.num_shards > 1 else ""
         yield (
             "sender.chunk_max_bytes",
-            f"is {sender.chunk_max_bytes}; it must be <= {replay.max_bytes // 8}, an eighth of replay.max_bytes; "
+            f"is {sender.chunk_max_bytes}; it must be <= {largest_chunk}, an eighth of replay.max_bytes{of_shard}; "
             "lower it or raise replay.max_bytes",
         )
     if redis.appendonly and redis.address is not None:

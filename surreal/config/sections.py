@@ -25,6 +25,10 @@ class WrapperConfig(Section):
     training_only: bool | None = None
     """Whether evaluation goes without it; unset means what the named wrapper says of itself, else no."""
 
+    on_client: bool = False
+    """With RLX: whether clients apply it, so that the server does not. For what acts in the environment itself, such as
+    `atari` and `time_limit`; the innermost ones. Elsewhere it makes no difference."""
+
     @model_validator(mode="after")
     def _check_one(self) -> WrapperConfig:
         if (self.name is None) == (self.class_path is None):
@@ -42,7 +46,7 @@ class EnvConfig(Section):
     """Keyword arguments of `gymnasium.make`."""
 
     wrappers: list[WrapperConfig] = []
-    """Wrappers from the inside to the outside."""
+    """Wrappers from the inside to the outside. An RLX server applies them to what its clients send and get."""
 
     frame_stack: int = Field(1, ge=1, le=64)
     """Observations that the agent sees at once, oldest first; each is stored once all the same. More looks further
@@ -60,8 +64,8 @@ class EnvConfig(Section):
     """Worker processes of one agent, `subproc` only; unset: as many as there are cores, at most `num_envs`."""
 
     observation_space: Space | Literal["raw"] | None = None
-    """What it shows, for an environment that exists only elsewhere (see `rlx`); unset: as `env.id` says. `raw`: the
-    agent gets states as clients send them, and nothing is recorded."""
+    """What clients send, for an environment that exists only elsewhere (see `rlx`): wrappers and `frame_stack` come on
+    top. Unset: as `env.id` says. `raw`: the agent gets states as clients send them, and nothing is recorded."""
 
     action_space: Space | None = None
     """What it can do, given together with `observation_space`."""
@@ -70,6 +74,13 @@ class EnvConfig(Section):
     def _check_spaces(self) -> EnvConfig:
         if (self.observation_space is None) != (self.action_space is None):
             raise ValueError("observation_space and action_space are given together or not at all")
+        if self.observation_space == "raw" and self.frame_stack > 1:
+            raise ValueError(f"frame_stack is {self.frame_stack}, but states are raw: they cannot be stacked")
+        if self.observation_space == "raw" and not all(wrapper.on_client for wrapper in self.wrappers):
+            raise ValueError("states are raw: they reach the agent as they came, without wrappers")
+        places = [wrapper.on_client for wrapper in self.wrappers]
+        if places != sorted(places, reverse=True):
+            raise ValueError("wrappers that are on_client are the innermost: they come first")
         return self
 
 
@@ -152,6 +163,11 @@ class ReplayConfig(ClassSection):
     mirror_max_bytes: Size = 4 * 2**30
     """Memory of the learner that `auto` takes for observations, "4gb" may be written; more mirrors larger replays."""
 
+    shards: int | None = Field(None, ge=1, le=1024)
+    """Streams that the experience is spread over; agents share them out, a learner reads all. More uses more servers,
+    or more masters of a Redis Cluster: a multiple of their number loads them evenly. Unset: one for each server of
+    `redis.replay_address`."""
+
     follow: bool = False
     """Whether this learner only follows the experience of a run that another one owns: it evicts nothing and holds no
     agent back. It needs a `broadcast.policy` and a run folder of its own; `max_bytes` does not concern it."""
@@ -205,11 +221,11 @@ class RedisConfig(Section):
     """Where Redis is, or how to start one."""
 
     address: Address | None = None
-    """`host:port`, `redis://`, `rediss://` or `unix://`; unset: `surreal run` starts its own server, which only this
-    machine's user can reach."""
+    """`host:port`, `redis://`, `rediss://`, `unix://`, or `redis+cluster://host:port,host:port` for a Redis Cluster;
+    unset: `surreal run` starts its own server, which only this machine's user can reach."""
 
-    replay_address: Address | None = None
-    """Server of the experience alone; unset: `address`."""
+    replay_address: Address | list[Address] | None = None
+    """Server of the experience alone, or a list of several that share it; unset: `address`."""
 
     parameter_address: Address | None = None
     """Server of the parameters alone; unset: `address`."""

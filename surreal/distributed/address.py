@@ -1,7 +1,8 @@
 """Addresses of Redis servers: what a user may write, and what redis-py's connections take.
 
 `host:port` (the seed's `RedisClient('127.0.0.1:6060')`), `redis://`, `rediss://` (TLS; certificates as redis-py's query
-arguments, `?ssl_ca_certs=/path/ca.pem`) and `unix:///path`. Used by `RedisClient` and by `surreal redis`.
+arguments, `?ssl_ca_certs=/path/ca.pem`), `unix:///path`, and for a Redis Cluster `redis+cluster://host:port,host:port`
+(or `rediss+cluster://`), which names some of its servers. Used by `RedisClient` and by `surreal redis`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from redis.connection import Connection, parse_url
 
 DEFAULT_PORT = 6379
 _SCHEMES = ("redis://", "rediss://", "unix://")
+_CLUSTER = "+cluster://"
 #: Query arguments that are secrets: never shown.
 _SECRETS = re.compile(r"((?:^|&)(?:ssl_)?password=)[^&]*")
 
@@ -27,28 +29,34 @@ class RedisAddress:
         shown: the address for messages and logs: passwords are masked.
         connection_class: redis-py's connection class for the scheme.
         options: arguments of that class, secrets included; not part of the repr.
+        nodes: (host, port) of servers of a Redis Cluster to ask where the others are; empty for a single server.
     """
 
     shown: str
     connection_class: type[Any] = field(repr=False)
     options: dict[str, Any] = field(repr=False)
+    nodes: tuple[tuple[str, int], ...] = ()
 
 
 def parse_address(text: str, *, username: str | None = None, password: str | None = None) -> RedisAddress:
     """Read an address.
 
     Args:
-        text: `host`, `host:port`, `[::1]:port`, `redis://`, `rediss://` or `unix://` URL.
+        text: `host`, `host:port`, `[::1]:port`, `redis://`, `rediss://`, `unix://` or `redis+cluster://` URL.
         username: ACL user; wins over the one in the address.
         password: wins over the one in the address.
 
     Raises:
         ValueError: with the address (password masked) and what is wrong with it.
     """
+    if _CLUSTER in text:
+        return _parse_cluster(text, username, password)
     url = text if "://" in text else f"redis://{text}"
     shown = _mask(url)
     if not url.startswith(_SCHEMES):
-        raise ValueError(f"Redis address {shown!r} must be host:port, redis://, rediss:// or unix:///path")
+        raise ValueError(
+            f"Redis address {shown!r} must be host:port, redis://, rediss://, unix:///path or redis+cluster://"
+        )
     try:
         parts = urlsplit(url)
         options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
@@ -70,6 +78,24 @@ def parse_address(text: str, *, username: str | None = None, password: str | Non
     if password is not None:
         options["password"] = password
     return RedisAddress(shown, connection_class, options)
+
+
+def _parse_cluster(text: str, username: str | None, password: str | None) -> RedisAddress:
+    scheme, _, rest = text.partition(_CLUSTER)
+    netloc, slash, path = rest.partition("/")
+    netloc, question, query = (netloc, slash, path) if slash else netloc.partition("?")
+    user, at, hosts = netloc.rpartition("@")
+    first, *others = (
+        parse_address(f"{scheme}://{user}{at}{host}{question}{query}", username=username, password=password)
+        for host in hosts.split(",")
+    )
+    if scheme not in ("redis", "rediss") or first.options.get("db"):
+        raise ValueError(
+            f"Redis address {first.shown!r}: a cluster is redis+cluster:// or rediss+cluster://, with db 0"
+        )
+    nodes = tuple((each.options["host"], each.options["port"]) for each in (first, *others))
+    shown = f"{scheme}{_CLUSTER}{','.join(f'{host}:{port}' for host, port in nodes)}"
+    return RedisAddress(shown, first.connection_class, first.options, nodes)
 
 
 def _mask(url: str) -> str:

@@ -12,8 +12,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import redis
 from redis.backoff import NoBackoff
@@ -21,6 +23,7 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, Respon
 from redis.retry import Retry
 
 from surreal.distributed.address import parse_address
+from surreal.distributed.cluster import ClusterMap, slot_pool
 from surreal.distributed.keys import RUNS, PolicyKeys, RunKeys, ShardKeys, run_pattern
 from surreal.distributed.retry import delays_s, is_out_of_memory, is_refused, is_transient
 from surreal.distributed.scripts import load_script
@@ -36,19 +39,23 @@ MIN_SERVER_VERSION = (6, 2)
 SOCKET_READ_SIZE = 256 << 10
 #: A connection idle for longer is tested before its next use (s), so a peer that vanished costs no command.
 HEALTH_CHECK_INTERVAL_S = 15
+_STOPPED = threading.Event()
+_STOPPED.set()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class RedisClient:
-    """A thread-safe client of one Redis server, within the namespace of one run.
+    """A thread-safe client of one Redis server or cluster, within the namespace of one run.
 
     Args:
-        address: `host:port`, `redis://`, `rediss://` or `unix:///path`; see `surreal.distributed.address`.
+        address: `host:port`, `redis://`, `rediss://`, `unix:///path` or `redis+cluster://host:port,host:port`; see
+            `surreal.distributed.address`.
         run: id of the run, the namespace of all keys: letters, digits, `.`, `_`, `-`.
         password: wins over a password in the address.
         username: ACL user; wins over a user in the address.
         timeout_s: of one answer, > 0. Raising it tolerates slower servers, but finds out later that one is gone.
         retry_timeout_s: how long `retry` keeps trying by default, in s; `math.inf` waits until its owner stops.
+        slot: of a cluster, 0 .. 16383: be a client of the server that has this slot, and follow it when it moves.
 
     Raises:
         ValueError: the address or the run's id is not valid.
@@ -63,10 +70,12 @@ class RedisClient:
         username: str | None = None,
         timeout_s: float = 5.0,
         retry_timeout_s: float = 300.0,
+        slot: int | None = None,
     ) -> None:
         if timeout_s <= 0:
             raise ValueError(f"timeout_s is {timeout_s}; it must be > 0")
         self.run = check_name(run, "run id")
+        self._given = partial(RedisClient, address, run=run, password=password, username=username, timeout_s=timeout_s)
         self.retry_timeout_s = retry_timeout_s
         self.run_keys = RunKeys(self.run)
         parsed = parse_address(address, username=username, password=password)
@@ -84,13 +93,19 @@ class RedisClient:
         options.update(parsed.options)
         options["retry"] = Retry(NoBackoff(), 0)
         options["decode_responses"] = False
-        pool = redis.ConnectionPool(connection_class=parsed.connection_class, **options)
-        try:
-            pool.make_connection()  # builds the object without connecting: a wrong option is known now
-        except TypeError as error:
-            raise ValueError(f"Redis address {self.address!r} has an option that is not known: {error}") from None
-        pool.reset()
-        self.redis: redis.Redis = redis.Redis.from_pool(pool)
+        self._cluster = ClusterMap(parsed.nodes, parsed.connection_class, options) if parsed.nodes else None
+        self._redis: redis.Redis | None = None
+        if self._cluster is None or slot is not None:
+            if self._cluster is None:
+                pool = redis.ConnectionPool(connection_class=parsed.connection_class, **options)
+            else:
+                pool = slot_pool(self._cluster, slot or 0, parsed.connection_class, options)
+            try:
+                pool.make_connection()  # builds the object without connecting: a wrong option is known now
+            except TypeError as error:
+                raise ValueError(f"Redis address {self.address!r} has an option that is not known: {error}") from None
+            pool.reset()
+            self._redis = redis.Redis.from_pool(pool)
         self._rng = random.Random()
         self._lock = threading.Lock()
         self._away_since: float | None = None
@@ -98,11 +113,36 @@ class RedisClient:
     def __repr__(self) -> str:
         return f"RedisClient({self.address!r}, run={self.run!r})"
 
-    def shard_keys(self, shard: int = 0) -> ShardKeys:
+    @property
+    def redis(self) -> redis.Redis:
+        """redis-py's client. That of a cluster finds the server of each key; it connects when it is first asked for.
+
+        Raises:
+            redis.exceptions.ConnectionError: no server of the cluster answers.
+        """
+        if self._redis is None and self._cluster is not None:
+            return cast("redis.Redis", self._cluster.redis)
+        return cast("redis.Redis", self._redis)
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the address is that of a Redis Cluster."""
+        return self._cluster is not None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last call through `retry` or `attempt`, of any thread, met no server that answers."""
+        return self._away_since is not None
+
+    def at_slot(self, slot: int) -> RedisClient:
+        """A client of the server of a cluster that has a slot, whichever that is."""
+        return self._given(retry_timeout_s=self.retry_timeout_s, slot=slot)
+
+    def shard_keys(self, shard: int = 0, num_shards: int = 1) -> ShardKeys:
         """Names of one shard of the run's replay."""
-        if shard < 0:
-            raise ValueError(f"shard is {shard}; it must be >= 0")
-        return ShardKeys(self.run, shard)
+        if not 0 <= shard < num_shards:
+            raise ValueError(f"shard is {shard}; it must be 0 .. {num_shards - 1}")
+        return ShardKeys(self.run, shard, num_shards)
 
     def policy_keys(self, policy: str = "default") -> PolicyKeys:
         """Names of one policy's parameters."""
@@ -154,6 +194,16 @@ class RedisClient:
                 if self._away_since is not None:
                     self._note_recovery()
                 return result
+
+    def attempt(self, operation: Callable[[], T], *, what: str) -> T | None:
+        """Call `operation` once; None if Redis did not answer, which `is_away` then says until a call succeeds.
+
+        Raises:
+            RedisUnavailableError: Redis refuses this user, password or certificate.
+        """
+        with suppress(StoppedError):
+            return self.retry(operation, what=what, stop=_STOPPED)
+        return None
 
     def execute(self, *command: ScriptArg) -> Any:
         """Run one command once and return the server's reply as it is, strings as bytes."""
@@ -228,7 +278,10 @@ class RedisClient:
 
     def close(self) -> None:
         """Close all connections; the client may be used again and then connects anew."""
-        self.redis.close()
+        if self._redis is not None:
+            self._redis.close()
+        if self._cluster is not None:
+            self._cluster.close()
 
     def __enter__(self) -> RedisClient:
         return self

@@ -98,6 +98,7 @@ class Chunk:
         extras: the agent's columns, [n_steps, ...].
         leaves: one array [n_rows, *leaf_shape] for each leaf of the observation; none if the block was left in Redis.
         own_steps: how many of the steps belong to this chunk (the others are lookahead).
+        shard: number of the shard it came from.
     """
 
     segments: NDArray[np.int32]
@@ -107,6 +108,7 @@ class Chunk:
     own_steps: int
     entry_id: bytes = b""
     chunk_id: str = ""
+    shard: int = 0
     epoch: str = ""
     stored_bytes: int = 0
     contract: Contract | None = field(default=None, repr=False)

@@ -1,13 +1,15 @@
 """Every name that Surreal uses in Redis. No other file contains one.
 
 `R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream).
-Braces are hash tags: all keys of a shard, and all keys of a policy, live in one slot of a Redis Cluster.
+Braces are hash tags: all keys of a shard, and all keys of a policy, live in one slot of a Redis Cluster. With several
+shards, `S` is the number and a suffix, `2.17`: the first for which the shard's slot lies in its part of the slots, so
+that shards spread evenly over the servers of a cluster.
 
 | key | type | content | written by | read by | lifetime |
 |---|---|---|---|---|---|
 | `surreal:{R:sS}:stream` | stream | one entry a chunk: fields `id`, `head`, `table` | append script | PointerQueue | until evicted |
 | `surreal:{R:sS}:block:ID` | string | observation rows of chunk ID | append script | PointerQueue | until evicted |
-| `surreal:{R:sS}:meta` | hash | `epoch`, `mode`, `steps`, `live_steps`, `live_bytes`, `chunks`, `max_bytes`, `contract`, `done:ENTRY` | all scripts | all | the run |
+| `surreal:{R:sS}:meta` | hash | `epoch`, `mode`, `steps`, `live_steps`, `live_bytes`, `chunks`, `other_steps`, `max_bytes`, `contract`, `done:ENTRY` | all scripts | all | the run |
 | `surreal:{R:sS}:seq:SENDER` | string | last sequence number stored from a sender's incarnation | append script | append script, import | 1 h after use; an import's: the run |
 | `surreal:{R:sS}:lease` | string | token of the replay that owns the stream | evict script | evict script | seconds, renewed |
 | `surreal:{R:sS}:credit` | string | env steps the limiter lets in, in total | evict script | append script | seconds, renewed |
@@ -28,6 +30,11 @@ Nothing ever calls FLUSHALL; `RedisClient.delete_run` removes the keys of one ru
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS as NUM_SLOTS
+from redis.crc import key_slot
 
 RUNS = "surreal:runs"
 
@@ -38,10 +45,27 @@ class ShardKeys:
 
     run: str
     shard: int = 0
+    num_shards: int = 1
 
-    @property
+    @cached_property
     def _base(self) -> str:
-        return f"surreal:{{{self.run}:s{self.shard}}}"
+        return f"surreal:{{{self._tag}}}"
+
+    @cached_property
+    def slot(self) -> int:
+        """Where a Redis Cluster has them."""
+        return int(key_slot(self._tag.encode()))
+
+    @cached_property
+    def _tag(self) -> str:
+        tag = f"{self.run}:s{self.shard}"
+        if self.num_shards == 1:
+            return tag
+        # The middle half of the shard's part: servers' borders are rarely exactly at an even division.
+        begin = (self.shard + 0.25) * NUM_SLOTS / self.num_shards
+        end = (self.shard + 0.75) * NUM_SLOTS / self.num_shards
+        tags = (f"{tag}.{suffix}" for suffix in count())
+        return next(tag for tag in tags if begin <= key_slot(tag.encode()) < end)
 
     @property
     def stream(self) -> str:

@@ -7,6 +7,7 @@ stored exactly once whatever happened to the answer.
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -41,14 +42,19 @@ class Outbox:
         stream: the shard.
         drops_when_full: drop a chunk (and count it) in place of waiting for room or credit.
         max_stream_bytes: bound of the stream while no owner has set one and the server has no memory limit.
+        away_timeout_s: how long to wait for a server that does not answer, s, if that is less than a push may wait.
     """
 
-    def __init__(self, stream: Stream, *, drops_when_full: bool, max_stream_bytes: int) -> None:
+    def __init__(
+        self, stream: Stream, *, drops_when_full: bool, max_stream_bytes: int, away_timeout_s: float = math.inf
+    ) -> None:
         self.stream = stream
         self.sender_id = uuid.uuid4().hex[:20]
         self.global_step = 0
         self._drops_when_full = drops_when_full
         self._max_stream_bytes = max_stream_bytes
+        self._away_timeout_s = away_timeout_s
+        self._tried = 0  # sequence number of the last chunk that was sent
         self._bound_bytes: int | None = None
         self._sequence = 0
         self._pending: deque[_Pending] = deque()
@@ -102,6 +108,16 @@ class Outbox:
         """Whether the chunk under way was answered: a push would not wait for it."""
         return self._channel.is_ready()
 
+    def take_untried(self) -> list[tuple[Contract, EncodedChunk]]:
+        """Take out what was never sent; of what was, nobody knows whether it is stored."""
+        kept = [pending for pending in self._pending if pending.sequence <= self._tried]
+        untried = [(pending.contract, pending.chunk) for pending in self._pending if pending.sequence > self._tried]
+        self._pending = deque(kept)
+        return untried
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
     def drop_all(self) -> None:
         """Give up what waits, and count it."""
         self._channel.close()
@@ -152,11 +168,12 @@ class Outbox:
                 self._bound_bytes = stream_bound_bytes(self.stream.maxmemory_bytes()) or self._max_stream_bytes
             return self.stream.append(self._pending[0].chunk, self._options(is_limited))
 
-        timeout_s = max(0.1, deadline_s - time.monotonic())
+        timeout_s = min(max(0.1, deadline_s - time.monotonic()), self._away_timeout_s)
         return self.stream.client.retry(append, what="send experience", stop=stop, timeout_s=timeout_s)
 
     def _options(self, is_limited: bool) -> AppendOptions:
         pending = self._pending[0]
+        self._tried = pending.sequence
         return AppendOptions(
             sender=self.sender_id,
             sequence=pending.sequence,

@@ -9,16 +9,20 @@ of the clock would read nothing for ever.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from surreal.distributed.codec import Chunk, Contract, contract_id, decode
 from surreal.distributed.stream import Entry, Stream
 from surreal.errors import CodecError, StoppedError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _START = b"0-0"
 _BLOCK_MS = 200
@@ -32,6 +36,7 @@ class PointerQueue:
         max_chunks: chunks kept ready at most, >= 1.
         read_count: stream entries asked for at a time, >= 1; their blocks are in memory at once.
         stop: ends the waits.
+        is_patient: keep trying for as long as it takes when Redis does not answer, in place of the client's timeout.
         needs_blocks: asked once for each contract (on the enqueue thread) whether observations are to be downloaded;
             what it raises ends `enqueue_step`.
         on_ready: called (on the enqueue thread) whenever chunks are ready.
@@ -44,6 +49,7 @@ class PointerQueue:
         max_chunks: int = 32,
         read_count: int = 16,
         stop: threading.Event | None = None,
+        is_patient: bool = False,
         needs_blocks: Callable[[Contract], bool] = lambda _: True,
         on_ready: Callable[[], object] = lambda: None,
     ) -> None:
@@ -56,6 +62,7 @@ class PointerQueue:
         self._queue: queue.Queue[Chunk] = queue.Queue(max_chunks)
         self._read_count = read_count
         self._stop = stop or threading.Event()
+        self._timeout_s = math.inf if is_patient else None
         self._needs_blocks = needs_blocks
         self._fetches_blocks = True  # as the last contract says
         self._on_ready = on_ready
@@ -73,7 +80,7 @@ class PointerQueue:
             ContractError: the replay cannot work with the stream's contract.
             StoppedError: `stop` was set.
         """
-        entries = self.stream.client.retry(self._read, what="read the replay's stream", stop=self._stop)
+        entries = self._retry(self._read, "read the replay's stream")
         chunks = [chunk for chunk in map(self._decode, *self._with_blocks(entries)) if chunk is not None]
         for chunk in chunks:
             self._put(chunk)
@@ -88,6 +95,12 @@ class PointerQueue:
             return self._queue.get(block=timeout_s > 0, timeout=timeout_s or None)
         except queue.Empty:
             return None
+
+    @property
+    def next_id(self) -> tuple[int, int] | None:
+        """Entry id of the chunk that comes next, None if none is ready; for the thread that takes chunks out."""
+        with self._queue.mutex:
+            return parse_entry_id(self._queue.queue[0].entry_id) if self._queue.queue else None
 
     def __len__(self) -> int:
         return self._queue.qsize()
@@ -104,9 +117,7 @@ class PointerQueue:
             return [], []
         self._learn_contract(entries)
         chunk_ids = [entry.chunk_id for entry in entries] if self._fetches_blocks else []
-        epoch, blocks = self.stream.client.retry(
-            lambda: self.stream.fetch_blocks(chunk_ids), what="read observations", stop=self._stop
-        )
+        epoch, blocks = self._retry(lambda: self.stream.fetch_blocks(chunk_ids), "read observations")
         if not self._fetches_blocks:
             blocks = [None] * len(entries)
         if self._enter_epoch(epoch):
@@ -144,17 +155,21 @@ class PointerQueue:
                 logger.warning("chunk %s was refused (further ones are only counted): %s", entry.chunk_id, error)
             return None
         chunk.entry_id, chunk.chunk_id, chunk.epoch = entry.entry_id, entry.chunk_id, self.epoch
+        chunk.shard = self.stream.shard
         return chunk
 
     def _contract_of(self, head: bytes) -> Contract:
         wanted = contract_id(head)
         if self.contract is None or self.contract.id != wanted:
-            text = self.stream.client.retry(self.stream.contract, what="read the stream's contract", stop=self._stop)
+            text = self._retry(self.stream.contract, "read the stream's contract")
             if text is None:
                 raise CodecError("the stream has no contract")
             self.contract = Contract.from_bytes(text)
             self._fetches_blocks = self._needs_blocks(self.contract)
         return self.contract
+
+    def _retry(self, operation: Callable[[], T], what: str) -> T:
+        return self.stream.client.retry(operation, what=what, stop=self._stop, timeout_s=self._timeout_s)
 
     def _put(self, chunk: Chunk) -> None:
         while True:
@@ -165,3 +180,9 @@ class PointerQueue:
                 if self._stop.is_set():
                     raise StoppedError("the queue was stopped while it was full") from None
         self._on_ready()
+
+
+def parse_entry_id(entry_id: bytes) -> tuple[int, int]:
+    """The server's clock in ms when an entry was stored, and its number in that millisecond."""
+    milliseconds, _, number = entry_id.partition(b"-")
+    return int(milliseconds), int(number or 0)

@@ -19,10 +19,11 @@ _TRANSIENT = (
     exceptions.ClusterDownError,
     exceptions.MasterDownError,
     exceptions.TryAgainError,
+    exceptions.AskError,  # MovedError is one: a slot of a cluster is elsewhere now
 )
 _REFUSED = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
 #: Errors that some servers, or `redis.call` in a script of Redis 6.2, wrap into a plain ResponseError.
-_TRANSIENT_CODES = ("BUSY ", "-READONLY ", "-LOADING ", "-MASTERDOWN ", "-CLUSTERDOWN ")
+_TRANSIENT_CODES = ("BUSY ", "-READONLY ", "-LOADING ", "-MASTERDOWN ", "-CLUSTERDOWN ", "-MOVED ", "-ASK ")
 
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 2.0

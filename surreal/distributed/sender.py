@@ -20,8 +20,9 @@ from surreal.distributed.block import COMPRESSIONS
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import MAX_STACK, Contract
 from surreal.distributed.outbox import Outbox
+from surreal.distributed.outboxes import Outboxes
 from surreal.distributed.row_log import TERMINATED, TRUNCATED, RowLog, extra_specs
-from surreal.distributed.stream import Stream
+from surreal.distributed.shards import ReplayShards
 from surreal.errors import ContractError, RedisUnavailableError, ReplayFullError
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Action, Obs, StepBatch, StepKind
@@ -36,7 +37,7 @@ class ExpSender:
     """Gathers steps into chunks and stores them in the replay's stream.
 
     Args:
-        client: the replay server.
+        client: the replay server; or the `ReplayShards`, if there are several.
         chunk_steps: steps (of all environments together) after which a chunk leaves, >= 1. More steps cost fewer
             calls a step, and make experience older when it arrives.
         chunk_max_bytes: observation bytes after which a chunk leaves, bytes, counted before compression.
@@ -54,13 +55,13 @@ class ExpSender:
             it in `info["frames"]` as well.
         compression: of the observations: None, "lz4" (fast) or "zstd" (smaller). It costs this process time for each
             chunk; readers must mirror the observations.
-        shard: number of the shard to send to.
+        shard: number of the shard to send to; while it does not answer, another one is used.
         stop: ends a wait with `StoppedError` when it is set.
     """
 
     def __init__(
         self,
-        client: RedisClient,
+        client: RedisClient | ReplayShards,
         *,
         chunk_steps: int = 1024,
         chunk_max_bytes: int = 1 << 20,
@@ -85,9 +86,12 @@ class ExpSender:
             raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
         if compression not in (None, *COMPRESSIONS):
             raise ValueError(f"compression is {compression!r}; it must be None or one of {', '.join(COMPRESSIONS)}")
-        self.outbox = Outbox(
-            Stream(client, shard), drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes
-        )
+        shards, drops = ReplayShards.of(client), on_full == "drop"
+        self.outbox: Outbox | Outboxes
+        if len(shards) == 1:
+            self.outbox = Outbox(shards.stream(shard), drops_when_full=drops, max_stream_bytes=max_stream_bytes)
+        else:
+            self.outbox = Outboxes(shards, shard, drops_when_full=drops, max_stream_bytes=max_stream_bytes)
         self._chunk_steps = chunk_steps
         self._chunk_max_bytes = chunk_max_bytes
         self._max_delay_s = max_delay_s
@@ -313,7 +317,9 @@ class ExpSender:
             self.outbox.drop_all()
             return False
         self.outbox.close()
-        return True
+        is_all_sent = not len(self.outbox)
+        self.outbox.drop_all()
+        return is_all_sent
 
     def metrics(self) -> dict[str, float]:
         """Counts since the start: steps, chunks and bytes acknowledged, waits, what was dropped."""

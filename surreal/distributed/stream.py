@@ -15,6 +15,7 @@ import redis
 from surreal.distributed.channel import ScriptChannel
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Contract, EncodedChunk
+from surreal.distributed.keys import ShardKeys
 from surreal.errors import ContractError
 
 #: How long a sender's last sequence number is kept after its last chunk, s.
@@ -29,7 +30,7 @@ class Appended(NamedTuple):
 
     status: str  #: ok, duplicate, full, credit, contract or mismatch
     epoch: str
-    steps: int  #: env steps of the shard so far
+    steps: int  #: env steps of the run so far, those of its other shards as their owner knew them
     detail: bytes
 
 
@@ -100,12 +101,18 @@ class Stream:
 
     Args:
         client: where it lives.
+        keys: its names; None: those of the run's only shard.
+        server_share: part of the server's memory that is this shard's, > 0 .. 1.
         shard: its number.
     """
 
-    def __init__(self, client: RedisClient, shard: int = 0) -> None:
+    def __init__(
+        self, client: RedisClient, keys: ShardKeys | None = None, *, server_share: float = 1.0, shard: int = 0
+    ) -> None:
         self.client = client
-        self.keys = client.shard_keys(shard)
+        self.keys = keys or client.shard_keys()
+        self.shard = shard
+        self._server_share = server_share
 
     def append(self, chunk: EncodedChunk, options: AppendOptions) -> Appended:
         """Store a chunk once, and wait for the answer; safe to repeat. Redis at its maxmemory counts as "full"."""
@@ -207,9 +214,9 @@ class Stream:
         return bytes(newest[0][0]) if newest else b"0-0"
 
     def maxmemory_bytes(self) -> int:
-        """The server's memory limit, 0 if it has none."""
+        """This shard's part of the server's memory limit, 0 if it has none."""
         memory: Any = self.client.redis.info("memory")
-        return int(memory.get("maxmemory", 0))
+        return int(memory.get("maxmemory", 0) * self._server_share)
 
     def tick(
         self,
@@ -220,6 +227,7 @@ class Stream:
         credit_steps: int | None = None,
         samples: int | None = None,
         recount_steps: int = 0,
+        other_steps: int = 0,
         mode: str = "window",
         marks: Sequence[Mark] = (),
         evict: Sequence[Eviction] = (),
@@ -239,6 +247,7 @@ class Stream:
             max_bytes,
             "" if samples is None else samples,
             recount_steps,
+            other_steps,
             evict[0].epoch if evict else marks[0].epoch if marks else "",
             mode,
             len(marks),

@@ -115,7 +115,7 @@ def apply_wrappers(env: AnyEnv, specs: Sequence[WrapperSpec], *, training: bool)
         EnvError: a wrapper does not exist, or does not take its arguments.
     """
     for spec in select_wrappers(specs, training=training):
-        factory = _find(spec.name)
+        factory = find_wrapper(spec.name)
         _check_args(factory, env, spec)
         try:
             wrapped = factory(env, **spec.args)
@@ -143,7 +143,12 @@ def _check_args(factory: Callable[..., AnyEnv], env: AnyEnv, spec: WrapperSpec) 
         raise EnvError(f"wrapper {spec.name} does not take the arguments {dict(spec.args)}: {error}") from error
 
 
-def _find(name: str) -> Callable[..., AnyEnv]:
+def find_wrapper(name: str) -> Callable[..., AnyEnv]:
+    """Find a wrapper by its name or its import path.
+
+    Raises:
+        EnvError: there is none.
+    """
     if name in _WRAPPERS:
         return _WRAPPERS[name]
     module_name, separator, attribute = name.replace(":", ".").rpartition(".")

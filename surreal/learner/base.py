@@ -27,9 +27,9 @@ from torch import Tensor
 
 from surreal.checkpoint import check_tensors
 from surreal.errors import CheckpointError
-from surreal.learner.devices import batch_to, resolve_device
+from surreal.learner.devices import BatchMover, resolve_device
 from surreal.specs import ObsSpec
-from surreal.types import Batch, Obs
+from surreal.types import Batch, Obs, TrajectoryBatch
 from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Learner(ABC):
         self.metrics_interval = metrics_interval
         self.updates = 0
         self.is_ready = False
-        self._moves_batches = self.device.type != "cpu"
+        self._move = BatchMover(self.device) if self.device.type != "cpu" else None
         self._global_step = 0
         self._readings: dict[str, float] = {}
         self._busy_s = 0.0
@@ -75,12 +75,12 @@ class Learner(ABC):
         #: Whether `learn` should call `send_priorities`.
         self.wants_priorities = hasattr(replay, "update_priorities") and bool(getattr(replay, "wants_priorities", True))
 
-    def optimize(self, i: int, batch: Batch) -> dict[str, float]:
+    def optimize(self, i: int, batch: Batch | TrajectoryBatch) -> dict[str, float]:
         """Do one update.
 
         Args:
             i: number of the batch, as `batch_iterator` gives it.
-            batch: B transitions, on any device.
+            batch: B transitions, or B trajectories [T, B], on any device.
 
         Returns:
             The metrics as last read, at most `metrics_interval` updates old.
@@ -88,8 +88,8 @@ class Learner(ABC):
         started = time.perf_counter()
         if not self.is_ready:
             self._prepare(batch)
-        if self._moves_batches:
-            batch = batch_to(batch, self.device)
+        if self._move is not None:
+            batch = self._move(batch)
         metrics = self.learn(i, batch)
         if self.is_metrics_due:
             self._read(metrics)
@@ -99,8 +99,11 @@ class Learner(ABC):
         return self._readings
 
     @abstractmethod
-    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+    def learn(self, i: int, batch: Any) -> Mapping[str, Tensor | float]:
         """Do one update of the model from `batch`, whose tensors are on `self.device`.
+
+        It is what the replay hands out: a `Batch`, or a `TrajectoryBatch` of a replay of trajectories. A subclass says
+        in its signature which of them it takes.
 
         Metrics are scalars under bare names; they are read only when `is_metrics_due`, so the rest of the time a
         tensor costs nothing but its making, and leaving one out is fine.
@@ -214,9 +217,10 @@ class Learner(ABC):
         self.updates = updates
         self._global_step = global_step
 
-    def _prepare(self, batch: Batch) -> None:
+    def _prepare(self, batch: Batch | TrajectoryBatch) -> None:
         if not self.model.is_materialized:
-            self.model.materialize(ObsSpec.from_obs(_first_row(batch.obs)))
+            first = (0, 0) if isinstance(batch, TrajectoryBatch) else (0,)
+            self.model.materialize(ObsSpec.from_obs(_row(batch.obs, first)))
         self._become_ready()
 
     def _become_ready(self) -> None:
@@ -231,9 +235,10 @@ class Learner(ABC):
             logger.warning("update %d: %s is not finite; the learning rate may be too high", self.updates, broken[0])
 
 
-def _first_row(obs: Obs) -> Obs:
+def _row(obs: Obs, index: tuple[int, ...]) -> Obs:
+    """One observation of a batch."""
     if isinstance(obs, Mapping):
-        return {key: _first_row(value) for key, value in obs.items()}
+        return {key: _row(value, index) for key, value in obs.items()}
     if isinstance(obs, tuple):
-        return tuple(_first_row(item) for item in obs)
-    return obs[0].cpu().numpy()
+        return tuple(_row(item, index) for item in obs)
+    return obs[index].cpu().numpy()

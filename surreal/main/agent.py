@@ -39,7 +39,7 @@ def body(process: RoleProcess) -> None:
         listener.run_listener_thread()
         if not listener.wait_for_first(FIRST_PARAMETERS_S, process.stop):
             logger.info("no parameters yet; acting without")
-        sender = build.build_sender(config, process.replay_client, pool, process.stop)
+        sender = build.build_sender(config, process.replay, pool, process.stop, index=process.index)
         stack.callback(sender.close)
         loop = AgentLoop(pool, agent, sender, on_episode=lambda score, length, _: telemetry.episode(score, length))
         rate = RateMeter("agent/steps_per_s")

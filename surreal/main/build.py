@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -25,14 +24,16 @@ from surreal.distributed.broadcaster import TorchBroadcaster
 from surreal.distributed.client import RedisClient
 from surreal.distributed.listener import TorchListener
 from surreal.distributed.sender import ExpSender
-from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, WrapperSpec, check_env_id, make_env, make_vector_env
+from surreal.distributed.shards import ReplayShards
+from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, check_env_id, make_env, make_vector_env
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pool import describe_observations
-from surreal.errors import CheckpointError, ContractError
+from surreal.errors import CheckpointError, ConfigError, ContractError
 from surreal.learner import Learner
-from surreal.main.construct import Recipe, check, construct
+from surreal.main.construct import Recipe, accepted_names, check, construct
 from surreal.main.policy import policy_tensors
 from surreal.main.spaces import explicit_spaces
+from surreal.main.wrapping import check_wrappers, remote_wrappers, wrapper_specs
 from surreal.model import Model
 from surreal.replay import Replay
 from surreal.schedules import schedule_from_config
@@ -81,10 +82,12 @@ def check_names(config: Config) -> None:
     for env_id in (config.env.id if is_made else None, config.eval.env_id):
         if env_id is not None:
             check_env_id(env_id)
+    if config.rlx.servers:
+        check_wrappers(config)
     check(config, MODEL)
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
     check(config, LEARNER)
-    check(config, REPLAY)
+    _check_replay(config)
 
 
 def build_env(config: Config, *, training: bool, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
@@ -96,23 +99,32 @@ def build_env(config: Config, *, training: bool, render_mode: str | None = None)
     return make_env(
         env_id,
         kwargs=kwargs,
-        wrappers=_wrappers(config),
+        wrappers=wrapper_specs(config),
         frame_stack=config.env.frame_stack,
         training=training,
         render_mode=render_mode,
     )
 
 
-def build_spaces(config: Config) -> Spaces:
-    """Give the spaces that are written down, or find them out by making an environment."""
+def build_spaces(config: Config, *, training: bool = True) -> Spaces:
+    """Give the spaces that are written down, or find them out by making an environment.
+
+    Args:
+        config: of the run.
+        training: whether wrappers for training only are to be checked as well.
+    """
     given = explicit_spaces(config.env)
     if given is not None:
-        action_space = ActionAdapter(given.action).space
         if given.observation is None:
-            return Spaces(None, action_space)
+            return Spaces(None, ActionAdapter(given.action).space)
+        wrappers = remote_wrappers(config, given, training=training)
+        shown, action = given.observation, given.action
+        if wrappers is not None:
+            shown, action = wrappers.observation_space, wrappers.action_space
         stack = config.env.frame_stack
-        shown = given.observation if stack == 1 else batch_space(given.observation, stack)
-        return Spaces(describe_observations(shown), action_space)
+        return Spaces(
+            describe_observations(shown if stack == 1 else batch_space(shown, stack)), ActionAdapter(action).space
+        )
     env = build_env(config, training=True)
     try:
         return env_spaces(env)
@@ -130,11 +142,11 @@ def build_pool(config: Config, *, index: int) -> EnvPool:
     env, seed = config.env, (config.seed, 1, index)
     if env.pool == "vector":
         vector = make_vector_env(
-            env.id, env.num_envs, kwargs=env.kwargs, wrappers=_wrappers(config), frame_stack=env.frame_stack
+            env.id, env.num_envs, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack
         )
         return LocalEnvPool(vector, seed=seed)
     # A partial, not a lambda: worker processes are spawned, and get it by pickle.
-    make = partial(make_env, env.id, kwargs=env.kwargs, wrappers=_wrappers(config), frame_stack=env.frame_stack)
+    make = partial(make_env, env.id, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack)
     factories: list[Any] = [make] * env.num_envs
     if config.agent.show_ui:
         factories[0] = partial(make, render_mode="human")
@@ -190,15 +202,16 @@ def build_greedy_agent(config: Config, model: Model, spaces: Spaces, *, rng: np.
 
 def build_sender(
     config: Config,
-    client: RedisClient,
+    shards: ReplayShards,
     pool: EnvPool,
     stop: threading.Event,
     *,
+    index: int = 0,
     on_full: Literal["wait", "drop"] | None = None,
 ) -> ExpSender:
-    """Make the sender of an agent; `on_full` wins over `sender.on_full`."""
+    """Make the sender of process number `index`; `on_full` wins over `sender.on_full`."""
     return ExpSender(
-        client,
+        shards,
         chunk_steps=config.sender.chunk_steps,
         chunk_max_bytes=config.sender.chunk_max_bytes,
         max_delay_s=config.sender.max_delay_s,
@@ -210,12 +223,14 @@ def build_sender(
         obs_spec=pool.obs_spec,
         action_spec=action_spec(pool.action_space),
         frame_stack=config.env.frame_stack,
+        shard=index % len(shards),
         stop=stop,
     )
 
 
-def build_replay(config: Config, client: RedisClient, *, seed: int) -> Replay:
+def build_replay(config: Config, shards: ReplayShards, *, seed: int) -> Replay:
     """Make the learner's replay."""
+    _check_replay(config)
     pin_memory = config.replay.pin_memory
     offered = {
         "batch_size": config.learner.batch_size,
@@ -233,7 +248,7 @@ def build_replay(config: Config, client: RedisClient, *, seed: int) -> Replay:
         "pin_memory": _has_gpu(config) if pin_memory is None else pin_memory,
         "seed": seed,
     }
-    return construct(config, REPLAY, (client,), offered)
+    return construct(config, REPLAY, (shards,), offered)
 
 
 def build_learner(config: Config, model: Model, replay: Replay) -> Learner:
@@ -259,12 +274,26 @@ def build_checkpoints(config: Config, run_dir: Path) -> CheckpointStore:
     return CheckpointStore(run_dir / "checkpoints", keep=config.checkpoint.checkpoints_to_keep)
 
 
+def _check_replay(config: Config) -> None:
+    """Refuse settings whose silent loss would do harm, where the replay's class has no argument for them."""
+    cls, _ = check(config, REPLAY)
+    accepted, replay = accepted_names(cls), config.replay
+    harms = []
+    if replay.samples_per_insert is not None:
+        harms.append(("samples_per_insert", "samples_per_insert", "agents would wait for a limiter that nobody keeps"))
+    if replay.follow:
+        harms.append(("follow", "is_owner", "it would own the stream all the same"))
+    for name, argument, harm in harms:
+        if argument not in accepted:
+            key = f"replay.{name}"
+            where = config.source_of(key)
+            raise ConfigError(
+                f"{key} is set, but {cls.__qualname__} has no argument {argument}: {harm}; leave {name} out"
+                f"{f' ({where})' if where else ''}",
+                key=key,
+                source=where,
+            )
+
+
 def _has_gpu(config: Config) -> bool:
     return config.device != "cpu" and torch.cuda.is_available()
-
-
-def _wrappers(config: Config) -> Sequence[WrapperSpec]:
-    return [
-        WrapperSpec(wrapper.name or wrapper.class_path or "", dict(wrapper.args), wrapper.training_only)
-        for wrapper in config.env.wrappers
-    ]

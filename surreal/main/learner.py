@@ -53,7 +53,7 @@ class LearnerSession:
         spaces = build.build_spaces(config)
         self.model = build.build_model(config, spaces)
         seed = int(process.rng().integers(2**31))
-        self.replay: Replay = build.build_replay(config, process.replay_client, seed=seed)
+        self.replay: Replay = build.build_replay(config, process.replay, seed=seed)
         self.learner: Learner = build.build_learner(config, self.model, self.replay)
         self.broadcaster = build.build_broadcaster(config, process.parameter_client, self.model, process.stop)
         stack.callback(self.broadcaster.close)

@@ -83,7 +83,7 @@ def fill_replay(process: RoleProcess, path: Path) -> None:
     """
     archive = ReplayArchive(path)
     _check_spaces(process.config, archive)
-    result = import_replay(process.replay_client, path, stop=process.stop)
+    result = import_replay(process.replay, path, stop=process.stop)
     logger.info(
         "the replay has %d steps of %s, exported from run %s (%d of %d chunks were there already)",
         archive.manifest.steps, path, archive.manifest.run, result.known_chunks, archive.manifest.chunks,

@@ -43,6 +43,14 @@ def prepare(options: RunOptions) -> tuple[Config, str, RunFolder]:
     config = load_config(source, options.overrides)
     if options.offline is not None:
         config = load_offline_config(source, options.overrides, options.offline)
+    if config.replay.follow:
+        where = config.source_of("replay.follow")
+        raise ConfigError(
+            f"replay.follow is true{f' ({where})' if where else ''}, but a run needs a learner that owns its replay; "
+            "`surreal learner` starts one that follows, beside the run of another",
+            key="replay.follow",
+            source=where,
+        )
     add_python_path(config.python_path)
     build.check_names(config)
     run = options.run or (options.run_dir.absolute().name if options.resume and options.run_dir else None)

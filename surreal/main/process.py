@@ -28,8 +28,9 @@ import redis
 from surreal.config import Config, add_python_path, load_config
 from surreal.distributed.client import RedisClient
 from surreal.distributed.processes import live_processes
+from surreal.distributed.shards import ReplayShards
 from surreal.distributed.telemetry import Telemetry
-from surreal.errors import ConfigError, StoppedError, SurrealError
+from surreal.errors import ConfigError, RedisUnavailableError, StoppedError, SurrealError
 from surreal.main import registry
 from surreal.main.arguments import DEFAULT_REDIS, RoleArguments, parse
 from surreal.main.lifeline import follow_parent
@@ -54,7 +55,8 @@ class RoleProcess:
 
     Attributes:
         client: the run's Redis: configuration, heartbeats, log.
-        replay_client, parameter_client: the "replay server" and the "parameter server"; the same unless two are named.
+        replay: the "replay server", or servers; the same as `client` unless others are named.
+        parameter_client: the "parameter server"; the same as `client` unless another is named.
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
     """
 
@@ -65,7 +67,7 @@ class RoleProcess:
         self.name = f"{role}-{arguments.index}" if role == "agent" or arguments.index else role
         self.config, self.client = _connect(arguments, stop)
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
-        self.replay_client = self._client_at(self.config.redis.replay_address)
+        self.replay = self._connect_replay()
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
         # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
         self.telemetry = Telemetry(self.client, _TELEMETRY_ROLES.get(role, role), self.name, on_stop=self._end)
@@ -111,8 +113,9 @@ class RoleProcess:
         self.telemetry.stop()
         for ending in self._endings:
             ending()
-        for client in {id(client): client for client in self._clients()}.values():
-            client.close()
+        self.replay.close()
+        self.parameter_client.close()
+        self.client.close()
 
     def _end(self, reason: str) -> None:
         # Under a launcher the order of the stop is its business: agents, learner, evaluation.
@@ -136,8 +139,20 @@ class RoleProcess:
         client.check_server(timeout_s=self.arguments.connect_timeout_s, stop=self.stop)
         return client
 
-    def _clients(self) -> tuple[RedisClient, ...]:
-        return (self.client, self.replay_client, self.parameter_client)
+    def _connect_replay(self) -> ReplayShards:
+        """Connect to the servers of the experience; of several, at least one must answer."""
+        addresses, clients = self.config.replay_addresses, []
+        missing: list[RedisUnavailableError] = []
+        for address in addresses:
+            try:
+                clients.append(self._client_at(address))
+            except RedisUnavailableError as error:
+                missing.append(error)
+                if len(missing) == len(addresses):
+                    raise
+                logger.warning("going on without a shard: %s", error)
+                clients.append(make_client(address or "", self.client.run))
+        return ReplayShards(clients, self.config.num_shards)
 
 
 def make_client(address: str, run: str) -> RedisClient:

@@ -38,6 +38,7 @@ def plain_config(config: Config) -> dict[str, Any]:
     """All of a configuration but addresses, as plain data: for Redis, and for what checkpoints say of themselves."""
     plain = config.model_dump(mode="json", by_alias=True)
     del plain["redis"]
+    plain["replay"]["shards"] = config.num_shards  # which would go with the addresses
     return plain
 
 

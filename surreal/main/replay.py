@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from surreal.errors import ConfigError
 
 if TYPE_CHECKING:
     from surreal.distributed.client import RedisClient
+    from surreal.distributed.shards import ReplayShards
     from surreal.replay.info import ReplayInfo
 
 replay_app = typer.Typer(
@@ -27,10 +29,16 @@ replay_app = typer.Typer(
 
 RedisOption = Annotated[
     str | None,
-    typer.Option("--redis", metavar="URL", help="Where the replay is; default: $SURREAL_REDIS, else the run's folder."),
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        help="Where the replay is, or several servers in quotes; default: $SURREAL_REDIS, else the run's folder.",
+    ),
 ]
 RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", help="The run's folder.")]
-Shard = Annotated[int, typer.Option(min=0, help="Number of the shard.")]
+Shards = Annotated[
+    int | None, typer.Option(min=1, help="Shards of the replay; default: as the run says, else one a server.")
+]
 
 
 @replay_app.command()
@@ -38,22 +46,25 @@ def info(
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.")] = None,
     redis: RedisOption = None,
     run_dir: RunDir = None,
-    shard: Shard = 0,
+    shards: Shards = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what a run's replay holds."""
-    from surreal.main.status import find_run
     from surreal.replay.info import replay_info
 
-    with find_run(run, address=redis, run_dir=run_dir, must_be_known=False) as client:
-        found = client.retry(lambda: replay_info(client, shard), what="look at the replay")
-        address = client.address
-    if not found.epoch:
-        raise ConfigError(f"Redis at {address} holds no replay of run {found.run!r}", key="RUN")
-    if as_json:
-        typer.echo(json.dumps(found.to_json()))
-    else:
-        _print_info(found, Console())
+    with ExitStack() as stack:
+        replay = _find(stack, run, redis, run_dir, shards)
+        found = [
+            stream.client.retry(partial(replay_info, replay, stream.shard), what="look at the replay", timeout_s=5.0)
+            for stream in replay.streams()
+        ]
+    if not any(shard.epoch for shard in found):
+        raise ConfigError(f"Redis at {replay.address} holds no replay of run {replay.run!r}", key="RUN")
+    for shard in found:
+        if as_json:
+            typer.echo(json.dumps(shard.to_json()))
+        else:
+            _print_info(shard, Console())
 
 
 @replay_app.command(name="export")
@@ -62,17 +73,17 @@ def export(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of the new archive; it must not exist.")],
     redis: RedisOption = None,
     run_dir: RunDir = None,
-    shard: Shard = 0,
+    shards: Shards = None,
     file_format: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="arrow (Arrow IPC, fast), or parquet.")
     ] = "arrow",
 ) -> None:
     """Write what is in a run's replay now into files; the run may go on."""
-    from surreal.main.status import find_run
     from surreal.replay.archive import export_replay
 
-    with find_run(run, address=redis, run_dir=run_dir, must_be_known=False) as client:
-        manifest = export_replay(client, path, shard=shard, file_format=file_format)
+    with ExitStack() as stack:
+        replay = _find(stack, run, redis, run_dir, shards)
+        manifest = export_replay(replay, path, file_format=file_format)
     size = sum(file.bytes for file in manifest.files)
     typer.echo(f"{manifest.steps:,} steps in {manifest.chunks:,} chunks, {size:,} bytes, in {path}")
     if manifest.evicted_chunks or manifest.refused_chunks:
@@ -87,7 +98,7 @@ def import_(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run, new or not.")],
     redis: RedisOption = None,
     run_dir: RunDir = None,
-    shard: Shard = 0,
+    shards: Shards = None,
     timeout: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="Longest wait for room in a full replay.")
     ] = 60.0,
@@ -96,25 +107,63 @@ def import_(
     from surreal.replay.archive import import_replay
 
     with ExitStack() as stack:
-        client = stack.enter_context(_target(run, redis, run_dir))
-        client.check_server(timeout_s=5.0)
-        result = import_replay(client, path, shard=shard, timeout_s=timeout)
+        clients = [stack.enter_context(client) for client in _targets(run, redis, run_dir)]
+        for client in clients:
+            client.check_server(timeout_s=5.0)
+        result = import_replay(_shards(stack, clients, shards), path, timeout_s=timeout)
     typer.echo(f"{result.steps:,} steps in {result.chunks:,} chunks went into run {run}")
     if result.known_chunks:
         typer.echo(f"{result.known_chunks:,} chunks were there already")
 
 
-def _target(run: str, address: str | None, run_dir: Path | None) -> RedisClient:
-    """A client of a run that need not exist yet."""
-    from surreal.main.arguments import DEFAULT_REDIS, REDIS_VARIABLE
+def _find(
+    stack: ExitStack, run: str | None, addresses: str | None, run_dir: Path | None, num_shards: int | None
+) -> ReplayShards:
+    """The replay of a run that exists: on the server that the run is on, or on those that are named."""
+    from surreal.main.status import find_run
+
+    clients: list[RedisClient] = []
+    named: list[str | None] = [*_split(addresses)]
+    for address in named or [None]:
+        client = find_run(run, address=address, run_dir=run_dir, must_be_known=False)
+        clients.append(stack.enter_context(client))
+        run = client.run
+    return _shards(stack, clients, num_shards)
+
+
+def _targets(run: str, addresses: str | None, run_dir: Path | None) -> list[RedisClient]:
+    """Clients of a run that need not exist yet."""
+    from surreal.main.arguments import DEFAULT_REDIS
     from surreal.main.process import make_client
     from surreal.main.run_folder import RUNS_FOLDER, RunFolder
 
-    address = address or os.environ.get(REDIS_VARIABLE)
-    if address is None:
+    named = _split(addresses)
+    if not named:
         found = RunFolder(run_dir or RUNS_FOLDER / run).read_address()
-        address = DEFAULT_REDIS if found is None else found[0]
-    return make_client(address, run)
+        named = [DEFAULT_REDIS if found is None else found[0]]
+    return [make_client(address, run) for address in named]
+
+
+def _shards(stack: ExitStack, clients: list[RedisClient], num_shards: int | None) -> ReplayShards:
+    from surreal.distributed.shards import ReplayShards
+    from surreal.main import registry
+
+    if num_shards is None:
+        with suppress(ConfigError):  # a server of experience alone does not know
+            config = clients[0].retry(lambda: registry.stored_config(clients[0], ()), what="look at the run")
+            num_shards = max(config.num_shards, len(clients))
+    try:
+        shards = ReplayShards(clients, num_shards)
+    except ValueError as error:
+        raise ConfigError(str(error), key="--shards") from None
+    stack.callback(shards.close)
+    return shards
+
+
+def _split(addresses: str | None) -> list[str]:
+    from surreal.main.arguments import REDIS_VARIABLE
+
+    return (addresses or os.environ.get(REDIS_VARIABLE) or "").split()
 
 
 def _print_info(info: ReplayInfo, console: Console) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import surreal
 from surreal.config import Config
+from surreal.distributed.client import RedisClient
+from surreal.envs import make_env
 from surreal.errors import ConfigError
-from surreal.main import build
 from surreal.main.spaces import EnvSpaces, explicit_spaces
+from surreal.main.wrapping import client_specs, remote_wrappers
 from surreal.rlx.admission import Admission
 from surreal.rlx.limits import Limits
 from surreal.rlx.pool import RlxEnvPool
@@ -25,15 +27,20 @@ class ServerOptions:
 
     is_exploiting: bool = False
     reuses_port: bool = False
+    owner: str = ""  #: whose server it is; those of one owner share a port
+
+
+def port_owner(client: RedisClient) -> str:
+    """Name a run so that no other on this machine is called the same."""
+    return f"run {client.run}, Redis at {client.address}"
 
 
 def client_spaces(config: Config) -> EnvSpaces:
-    """Give the spaces as clients know them: wrappers included, frames not stacked."""
+    """Give the spaces as clients know them: with the wrappers that they apply, frames not stacked."""
     given = explicit_spaces(config.env)
     if given is not None:
         return given
-    plain = config.model_copy(update={"env": config.env.model_copy(update={"frame_stack": 1})})
-    env = build.build_env(plain, training=True)
+    env = make_env(config.env.id, kwargs=config.env.kwargs, wrappers=client_specs(config))
     try:
         return EnvSpaces(env.observation_space, env.action_space)
     finally:
@@ -41,11 +48,17 @@ def client_spaces(config: Config) -> EnvSpaces:
 
 
 def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
-    """Make the pool whose environments are sessions."""
+    """Make the pool whose environments are sessions.
+
+    Raises:
+        ConfigError: a wrapper is none that a server can apply.
+        EnvError: the environment does not exist.
+    """
     spaces, learns = client_spaces(config), not options.is_exploiting
     return RlxEnvPool(
         spaces.action,
         spaces.observation,
+        wrappers=remote_wrappers(config, spaces, training=learns),
         frame_stack=config.env.frame_stack,
         gather_window_s=config.rlx.gather_window_s,
         gather_max=config.rlx.gather_max,
@@ -66,6 +79,7 @@ def build_server_settings(config: Config, options: ServerOptions, on_metric: Met
         host=rlx.host,
         port=rlx.port,
         reuses_port=options.reuses_port or rlx.servers > 1,
+        owner=options.owner,
         timeout_s=rlx.timeout_s,
         idle_timeout_s=rlx.idle_timeout_s,
         token=_token(config),

@@ -11,10 +11,15 @@ from contextlib import ExitStack
 from surreal.config import Config
 from surreal.errors import ConfigError
 from surreal.main.supervise import Child
+from surreal.main.wrapping import client_specs
+from surreal.rlx.errors import RlxServerError
+from surreal.rlx.port_claim import PortClaim
 from surreal.rlx.settings import is_loopback
 
 
-def rlx_children(config: Config, common: Sequence[str], stack: ExitStack, say: Callable[[str], object]) -> list[Child]:
+def rlx_children(
+    config: Config, common: Sequence[str], stack: ExitStack, say: Callable[[str], object], *, owner: str
+) -> list[Child]:
     """List the servers, which count as agents, and the clients.
 
     Args:
@@ -22,13 +27,14 @@ def rlx_children(config: Config, common: Sequence[str], stack: ExitStack, say: C
         common: arguments that all role processes get.
         stack: gives the port back at the end.
         say: shows a line to whoever started the run.
+        owner: names the run, see `port_owner`.
 
     Raises:
         ConfigError: the port is taken.
     """
     if not config.rlx.servers:
         return []
-    port = _reserve_port(config, stack)
+    port = _reserve_port(config, stack, owner)
     url = _server_url(config, port)
     say(f"environments connect to {url}")
     if config.rlx.demo:
@@ -43,6 +49,9 @@ def rlx_children(config: Config, common: Sequence[str], stack: ExitStack, say: C
         arguments += [
             part for key, value in config.env.kwargs.items() for part in ("--arg", f"{key}={json.dumps(value)}")
         ]
+        for spec in client_specs(config):
+            settings = {"name": spec.name, "args": dict(spec.args), "training_only": spec.training_only}
+            arguments += ["--wrapper", json.dumps(settings)]
         if config.rlx.tls_cert is not None:
             arguments += ["--tls-ca", config.rlx.tls_cert]
         children.append(
@@ -51,10 +60,12 @@ def rlx_children(config: Config, common: Sequence[str], stack: ExitStack, say: C
     return children
 
 
-def _reserve_port(config: Config, stack: ExitStack) -> int:
+def _reserve_port(config: Config, stack: ExitStack, owner: str) -> int:
     """Bind the port without listening: it is ours from now on, and the servers share it, also when they start again."""
     host, port = config.rlx.host, config.rlx.port
     try:
+        if port:
+            stack.enter_context(PortClaim(host, port, owner))
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -62,10 +73,13 @@ def _reserve_port(config: Config, stack: ExitStack) -> int:
         stack.callback(holder.close)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(address)
-    except OSError as error:
+        bound = int(holder.getsockname()[1])
+        if not port:
+            stack.enter_context(PortClaim(host, bound, owner, is_bound=True))
+    except (OSError, RlxServerError) as error:
         source = config.source_of("rlx.port")
         raise ConfigError(f"rlx.port {port} of {host} cannot be had: {error}", key="rlx.port", source=source) from error
-    return int(holder.getsockname()[1])
+    return bound
 
 
 def _server_url(config: Config, port: int) -> str:

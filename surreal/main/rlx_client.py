@@ -18,7 +18,9 @@ from typing import Any
 import gymnasium
 import yaml
 
+from surreal.config.sections import WrapperConfig
 from surreal.envs.make import make_env
+from surreal.envs.wrappers import WrapperSpec
 from surreal.main.lifeline import follow_parent
 from surreal.main.reports import print_error
 from surreal.rlx.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
@@ -49,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return make_env(
             arguments.env_id,
             kwargs=dict(arguments.arg),
+            wrappers=arguments.wrapper,
             training=not arguments.exploit,
             render_mode="human" if arguments.show else None,
         )
@@ -81,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--episodes", type=_positive, metavar="N", help="how many in all; default: until stopped")
     add("--seed", type=int, help="repeatable first episodes; default: new ones each time")
     add("--arg", type=_setting, action="append", default=[], metavar="K=V", help="argument of the environment")
+    add("--wrapper", type=_wrapper, action="append", default=[], metavar="W",
+        help="wrapper that the server leaves to clients: {name: N, args: {...}}; the innermost first")  # fmt: skip
     add("--show", action="store_true", help="open a window for each environment")
     add("--timeout", type=float, default=60.0, metavar="S", help="longest wait for one answer, s")
     add("--attempts", type=_positive, default=40, metavar="N", help="how often to try to connect before giving up")
@@ -103,6 +108,15 @@ def _setting(text: str) -> tuple[str, Any]:
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
     return key, yaml.safe_load(value)
+
+
+def _wrapper(text: str) -> WrapperSpec:
+    try:
+        settings = yaml.safe_load(text)
+        wrapper = WrapperConfig.model_validate({"name": settings} if isinstance(settings, str) else settings)
+    except (yaml.YAMLError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no wrapper: {error}") from error
+    return WrapperSpec(wrapper.name or wrapper.class_path or "", wrapper.args, wrapper.training_only)
 
 
 def _summary(counts: Counts) -> str:

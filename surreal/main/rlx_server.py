@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from surreal.main.lifeline import follow_parent
 from surreal.main.policy import load_policy
 from surreal.main.process import RoleProcess, role_rng, run_role
 from surreal.main.reports import print_error
-from surreal.main.rlx_build import ServerOptions
+from surreal.main.rlx_build import ServerOptions, port_owner
 from surreal.metrics import RateMeter
 from surreal.rlx.pool import RlxEnvPool
 from surreal.rlx.server import RlxServer
@@ -52,7 +53,7 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
     with ExitStack() as stack:
         pool = rlx_build.build_rlx_pool(config, options)
         stack.callback(pool.close)
-        spaces = build.build_spaces(config)
+        spaces = build.build_spaces(config, training=not options.is_exploiting)
         model = build.build_model(config, spaces)
         build.restore_model(config, model)
         if options.is_exploiting:
@@ -66,8 +67,12 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         if not listener.wait_for_first(FIRST_PARAMETERS_S, process.stop):
             logger.info("no parameters yet; acting without")
         sender = None
-        if not options.is_exploiting and spaces.obs_spec is not None:
-            sender = build.build_sender(config, process.replay_client, pool, process.stop, on_full=config.rlx.on_full)
+        if spaces.obs_spec is None:
+            logger.warning("env.observation_space is raw: states go to the agent as they come, nothing is recorded")
+        elif not options.is_exploiting:
+            sender = build.build_sender(
+                config, process.replay, pool, process.stop, index=process.index, on_full=config.rlx.on_full
+            )
             stack.callback(sender.close)
             telemetry.add_source(sender.metrics)
             telemetry.watch(global_step=lambda: sender.global_step)
@@ -78,6 +83,7 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
             rate.total = loop.env_steps
             return rate.metrics()
 
+        options = replace(options, owner=port_owner(process.client))
         server = _start(config, pool, options, stack, on_metric=partial(_send_metric, process))
         for source in (loop.metrics, speed, pool.metrics, server.metrics, listener.metrics):
             telemetry.add_source(source)
@@ -94,8 +100,14 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         logger.info("acted for %d env steps and %d episodes", loop.env_steps, loop.episodes)
 
 
-def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event) -> None:
+def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *, reuses_port: bool = False) -> None:
     """Serve a saved policy until `stop` is set.
+
+    Args:
+        path: of the file.
+        overrides: settings that win over the file's, `key.path=value` each.
+        stop: set it to end.
+        reuses_port: share the port with other servers of the same file.
 
     Raises:
         SurrealError: the file, a setting, or the address does not work out.
@@ -103,11 +115,11 @@ def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event) ->
     policy = load_policy(path)
     config = _with_overrides(policy.config, overrides)
     add_python_path(config.python_path)
-    options = ServerOptions(is_exploiting=True)
+    options = ServerOptions(is_exploiting=True, reuses_port=reuses_port, owner=f"policy {path.resolve()}")
     with ExitStack() as stack:
         pool = rlx_build.build_rlx_pool(config, options)
         stack.callback(pool.close)
-        spaces = build.build_spaces(config)
+        spaces = build.build_spaces(config, training=False)
         model = build.build_model(config, spaces)
         try:
             model.load_tensors(policy.tensors)
@@ -185,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--exploit", action="store_true", help="act as well as the agent can; nothing is learned")
     add("--checkpoint", type=Path, metavar="PATH", help="serve this policy, without a run; with --exploit")
     add("--demo", action="store_true", help="serve the example page as well")
-    add("--reuse-port", action="store_true", help="share the port with other servers of this machine")
+    add("--reuse-port", action="store_true", help="share the port with other servers of the same run on this machine")
     return parser
 
 
@@ -217,7 +229,7 @@ def _serve_checkpoint(own: argparse.Namespace, rest: Sequence[str], overrides: S
     follow_parent()
     setup_logging(arguments.log_level, "rlx-server")
     try:
-        serve_policy(own.checkpoint, [*arguments.set, *overrides], stop)
+        serve_policy(own.checkpoint, [*arguments.set, *overrides], stop, reuses_port=own.reuse_port)
     except Exception as error:
         if arguments.debug:
             raise

@@ -27,6 +27,7 @@ from surreal.main.interrupts import Interrupts
 from surreal.main.outcome import RunOutcome, result_of
 from surreal.main.prepare import RunOptions, prepare
 from surreal.main.progress import Progress
+from surreal.main.rlx_build import port_owner
 from surreal.main.rlx_children import rlx_children
 from surreal.main.run_folder import newest_checkpoint
 from surreal.main.scores import read_best
@@ -83,7 +84,7 @@ class Launcher:
             telemetry.start()
             stack.callback(telemetry.stop)
             supervision = Supervision(
-                self._children(stack),
+                self._children(servers, stack),
                 log_dir=self.folder.path / "logs",
                 environment={
                     REDIS_VARIABLE: servers.address,
@@ -111,14 +112,14 @@ class Launcher:
             registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)
         registry.register(servers.client, self.config, servers.parameter_client)
 
-    def _children(self, stack: ExitStack) -> list[Child]:
+    def _children(self, servers: RunServers, stack: ExitStack) -> list[Child]:
         common = ["--config", str(self.folder.config_path), "--run", self.run, "--run-dir", str(self.folder.path)]
         common += ["--supervised", *(["--resume"] if self._options.resume else [])]
         offline = [] if self._options.offline is None else ["--offline", str(self._options.offline.absolute())]
         children = [Child("learner", "learner", _command("learner", [*common, *offline]))]
         for index in range(self.config.agent.count):
             children.append(Child(f"agent-{index}", "agent", _command("agent", [*common, "--index", str(index)])))
-        children += rlx_children(self.config, common, stack, self._say)
+        children += rlx_children(self.config, common, stack, self._say, owner=port_owner(servers.client))
         if self.config.eval.enabled:
             children.append(Child("eval", "eval", _command("eval", common)))
         return children
@@ -169,7 +170,7 @@ class Launcher:
     def _take_snapshot(self, servers: RunServers) -> Snapshot:
         return take_snapshot(
             servers.client,
-            servers.replay_client,
+            servers.replay,
             servers.parameter_client,
             policy=self.config.broadcast.policy,
         )

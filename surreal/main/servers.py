@@ -9,6 +9,7 @@ from pathlib import Path
 from surreal.config import Config
 from surreal.distributed.client import RedisClient
 from surreal.distributed.server import EmbeddedRedis
+from surreal.distributed.shards import ReplayShards
 from surreal.errors import RedisUnavailableError
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class RunServers:
     Attributes:
         address: what the run's processes connect to.
         client: of the run: configuration, heartbeats, log.
-        replay_client, parameter_client: the same one, unless the configuration names a server for them.
+        replay, parameter_client: on the same one, unless the configuration names servers for them.
         is_own: whether the server was started here, and ends with the run.
 
     Raises:
@@ -53,7 +54,8 @@ class RunServers:
         self.address = address
         self.is_own = self._server is not None
         self.client = self._connect(address)
-        self.replay_client = self._connect(config.redis.replay_address)
+        replay_clients = [self._connect(replay_address) for replay_address in config.replay_addresses]
+        self.replay = ReplayShards(replay_clients, config.num_shards)
         self.parameter_client = self._connect(config.redis.parameter_address)
 
     def keep(self) -> None:
@@ -72,7 +74,7 @@ class RunServers:
 
     def delete_run(self) -> None:
         """Remove the run's keys from servers that go on; our own ends anyway, and may have its data in the folder."""
-        clients = (self.replay_client, self.parameter_client, self.client)
+        clients = (*self.replay.clients, self.parameter_client, self.client)
         for client in {id(client): client for client in clients}.values():
             if client is not self.client or not self.is_own:
                 client.delete_run()

@@ -8,6 +8,7 @@ from typing import Any
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.processes import Heartbeat, all_processes
+from surreal.distributed.shards import ReplayShards
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Snapshot:
 
 def take_snapshot(
     client: RedisClient,
-    replay_client: RedisClient | None = None,
+    replay: ReplayShards | None = None,
     parameter_client: RedisClient | None = None,
     *,
     policy: str = "default",
@@ -58,7 +59,7 @@ def take_snapshot(
 
     Args:
         client: of the run.
-        replay_client: where the experience is, if that is another server.
+        replay: where the experience is; None: on the same server.
         parameter_client: where the parameters are, if that is another server.
         policy: whose version counts.
 
@@ -66,17 +67,16 @@ def take_snapshot(
         RedisUnavailableError: no answer.
     """
     snapshot = summarize_processes(all_processes(client))
-    replay_client, parameter_client = replay_client or client, parameter_client or client
-    steps: Any = replay_client.retry(
-        lambda: replay_client.redis.hget(replay_client.shard_keys().meta, "steps"), what="read the env steps"
-    )
+    parameter_client = parameter_client or client
+    streams = (replay or ReplayShards(client)).streams()
+    counts = [stream.client.attempt(stream.counts, what="read the env steps") for stream in streams]
     version: Any = parameter_client.retry(
         lambda: parameter_client.redis.hget(parameter_client.policy_keys(policy).params, "version"),
         what="read the version",
     )
     return replace(
         snapshot,
-        env_steps=max(snapshot.env_steps, _to_int(steps)),
+        env_steps=max(snapshot.env_steps, sum(each.steps for each in counts if each is not None)),
         version=max(snapshot.version, _to_int(version)),
     )
 

@@ -1,8 +1,8 @@
-"""Replay: the learner's view of the stream in Redis. Subclasses say what is kept and what is drawn.
+"""Replay: the learner's view of the streams in Redis. Subclasses say what is kept and what is drawn.
 
-Two threads work for it once `start_threads()` was called:
+These threads work for it once `start_threads()` was called:
 
-    PointerQueue/enqueue    waits for Redis, downloads and decodes chunks
+    enqueue (one a shard)   PointerQueue: waits for Redis, downloads and decodes chunks
     replay                  step(): takes chunks in (`_insert`), lets old ones go (`_evict`), renews the lease and the
                             limiter's credit, draws (`_sample`), gathers (from this process or from Redis, see
                             `observations`) and aggregates (`aggregate_batch`) ahead
@@ -20,8 +20,7 @@ import logging
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,15 +28,15 @@ from numpy.typing import NDArray
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Chunk, Contract
-from surreal.distributed.pointer_queue import PointerQueue
-from surreal.distributed.stream import Stream
+from surreal.distributed.pointer_queues import PointerQueues
+from surreal.distributed.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.drawing import BatchDrawer
 from surreal.replay.fetcher import ExpFetcherQueue, to_batch
-from surreal.replay.follower import StreamFollower
+from surreal.replay.keeper import StreamKeeper
 from surreal.replay.limiter import SamplesPerInsert
+from surreal.replay.living_chunks import LivingChunks
 from surreal.replay.observations import MODES, Mode, Observations, choose
-from surreal.replay.owner import StreamOwner
 from surreal.replay.remote_rows import RemoteRows
 from surreal.replay.storage import Rows, StoredChunk, TransitionStore
 from surreal.specs import ObsSpec
@@ -53,10 +52,10 @@ _CHUNKS_PER_STEP = 8
 
 
 class Replay(ABC):
-    """Base of all replays: follows one stream, owns it (or not), and hands out batches.
+    """Base of all replays: follows the run's shards, owns them (or not), and hands out batches.
 
     Args:
-        client: the replay server.
+        client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: transitions of a batch, >= 1.
         capacity: transitions kept; the oldest chunks go first, so up to one chunk fewer may be alive, and one more
             where fewer would be less than `start_size`.
@@ -77,7 +76,7 @@ class Replay(ABC):
         pin_memory: make batches in page-locked memory, for a learner on a GPU; needs CUDA.
         lease_s: how long the stream stays ours after a sign of life, s.
         seed: of the sampling.
-        shard: number of the shard to follow.
+        shards: numbers of the shards to follow; None: all. Several learners can split them.
 
     Raises:
         ValueError: an argument is out of range, or the settings cannot work together.
@@ -92,7 +91,7 @@ class Replay(ABC):
 
     def __init__(
         self,
-        client: RedisClient,
+        client: RedisClient | ReplayShards,
         *,
         batch_size: int = 64,
         capacity: int = 100_000,
@@ -109,7 +108,7 @@ class Replay(ABC):
         pin_memory: bool = False,
         lease_s: float = 5.0,
         seed: int | None = None,
-        shard: int = 0,
+        shards: Sequence[int] | None = None,
     ) -> None:
         if batch_size < 1 or prefetch < 1 or n_step < 1:
             raise ValueError("batch_size, prefetch and n_step must be >= 1")
@@ -119,7 +118,7 @@ class Replay(ABC):
             raise ValueError(f"gamma is {gamma}; it must be 0 .. 1")
         if observations not in MODES:
             raise ValueError(f"observations is {observations!r}; it must be one of {', '.join(MODES)}")
-        self.client = client
+        self.shards = ReplayShards.of(client)
         self.batch_size = batch_size
         self.capacity = capacity
         self.start_size = start_size
@@ -136,24 +135,30 @@ class Replay(ABC):
             batch_size=batch_size * self.steps_per_sample,
         )
         self.store: TransitionStore | None = None
-        self._chunks: deque[StoredChunk] = deque()
+        self._chunks = LivingChunks()
         self._wake = threading.Event()
         self._supervisor = Supervisor("replay")
         stop = self._supervisor.stop_event
-        stream = Stream(client, shard)
-        self._stream = stream
-        self.owner: StreamOwner | StreamFollower
-        if is_owner:
-            self.owner = StreamOwner(
-                stream, self.limiter, max_bytes=max_bytes, lease_s=lease_s, stop=stop, mode=self.stream_mode
-            )
-        else:
-            self.owner = StreamFollower(stream, self.limiter, max_bytes=max_bytes, stop=stop)
-        self.pointer_queue = PointerQueue(stream, stop=stop, needs_blocks=self._is_mirrored, on_ready=self._wake.set)
+        followed = sorted(set(range(len(self.shards)) if shards is None else shards))
+        if not followed:
+            raise ValueError("shards is empty; name at least one, or leave it out")
+        self.streams = self.shards.streams(followed)
+        self.owner = StreamKeeper(
+            self.streams,
+            self.limiter,
+            is_owner=is_owner,
+            max_bytes=max_bytes,
+            lease_s=lease_s,
+            stop=stop,
+            mode=self.stream_mode,
+            others=self.shards.streams([shard for shard in range(len(self.shards)) if shard not in followed]),
+        )
+        self.pointer_queue = PointerQueues(
+            self.streams, stop=stop, needs_blocks=self._is_mirrored, on_ready=self._wake.set
+        )
         self._drawer: BatchDrawer | None = None
         self._where: tuple[int, bool] | None = None  # contract id, and whether its observations are mirrored
         self.fetcher_queue = ExpFetcherQueue(prefetch)
-        self._stored_bytes = 0
         self._evicted_chunks = 0
         self._inserted_steps = 0
         self._newest_version = -1
@@ -181,22 +186,13 @@ class Replay(ABC):
         Raises:
             ValueError: the byte bound cannot hold `start_size` transitions.
         """
-        number, steps, stored = 0, len(self), self._stored_bytes
-        gone_until = self.store.rows.gone_until if self.store is not None else 0
-        for chunk in self._chunks:
-            is_needed = steps - chunk.steps < self.start_size
-            if chunk.row_end <= gone_until:
-                pass
-            elif stored > self.owner.max_bytes:
-                if is_needed:
-                    raise ValueError(
-                        f"the replay's max_bytes is {self.owner.max_bytes}, which {steps} transitions fill, but its "
-                        f"start_size is {self.start_size}: raise max_bytes (and Redis' maxmemory), or lower start_size"
-                    )
-            elif is_needed or steps <= self.capacity:
-                break
-            number, steps, stored = number + 1, steps - chunk.steps, stored - chunk.stored_bytes
-        return number
+        return self._chunks.count_superfluous(
+            len(self),
+            capacity=self.capacity,
+            start_size=self.start_size,
+            gone_until=self.store.rows.gone_until if self.store is not None else 0,
+            is_over=self.owner.is_over,
+        )
 
     def start_sample_condition(self) -> bool:
         """Whether batches may be drawn: `start_size` transitions are there, and the stream was read to its end once."""
@@ -225,7 +221,8 @@ class Replay(ABC):
     def start_threads(self) -> None:
         """Start the background threads; also makes CPython switch threads more often (`SWITCH_INTERVAL_S`)."""
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
-        self._supervisor.spawn("enqueue", self.pointer_queue.enqueue_step)
+        for queue in self.pointer_queue.queues:
+            self._supervisor.spawn(f"enqueue-{queue.stream.shard}", queue.enqueue_step)
         self._supervisor.spawn("replay", self.step)
 
     def batch_iterator(self) -> Iterator[tuple[int, Batch]]:
@@ -320,16 +317,16 @@ class Replay(ABC):
 
     @property
     def epoch(self) -> str:
-        """The shard's epoch; it changes when Redis was emptied."""
+        """The shards' epochs; it changes when a Redis was emptied."""
         return self.owner.epoch
 
     def state_dict(self) -> dict[str, Any]:
         """Counters for a checkpoint; the contents are in Redis."""
-        return {"samples": self.num_samples, "global_step": self.global_step}
+        return self.owner.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on counting from a checkpoint; before `start_threads`."""
-        self.owner.restore(global_step=int(state["global_step"]), samples=int(state["samples"]))
+        self.owner.load_state_dict(state)
 
     def metrics(self) -> dict[str, float]:
         """Size, bytes and rates since the start."""
@@ -360,6 +357,7 @@ class Replay(ABC):
             numbers = self._insert(chunk)
             if self.store is not None:
                 stored = StoredChunk(
+                    shard=chunk.shard,
                     entry_id=chunk.entry_id,
                     chunk_id=chunk.chunk_id,
                     epoch=chunk.epoch,
@@ -369,7 +367,6 @@ class Replay(ABC):
                     row_end=self.store.rows.head,
                 )
                 self._chunks.append(stored)
-                self._stored_bytes += stored.stored_bytes
                 self.owner.make_room_for(stored)
             self._inserted_steps += chunk.own_steps
             self._newest_version = int(chunk.columns["version"][-1])
@@ -384,14 +381,14 @@ class Replay(ABC):
             return
         if self.store is not None:
             if self.store.contract.id != contract.id:
-                raise ContractError(f"the stream of run {self.client.run} changed its contract while it was read")
+                raise ContractError(f"the stream of run {self.shards.run} changed its contract while it was read")
             return
         if self.n_step > contract.lookahead + 1:
             raise ContractError(
-                f"n_step is {self.n_step}, but the stream of run {self.client.run} has a lookahead of "
+                f"n_step is {self.n_step}, but the stream of run {self.shards.run} has a lookahead of "
                 f"{contract.lookahead}; send with lookahead >= {self.n_step - 1}"
             )
-        rows = None if self._is_mirrored(contract) else RemoteRows(contract, self._stream, self._supervisor.stop_event)
+        rows = None if self._is_mirrored(contract) else RemoteRows(contract, self.streams, self._supervisor.stop_event)
         self.store = self._make_store(contract, rows)
         self._drawer = BatchDrawer(self.store, self.batch_size, sample=self._sample, after_loss=self._after_loss)
 
@@ -410,7 +407,6 @@ class Replay(ABC):
     def _let_go(self) -> None:
         for _ in range(self._evict()):
             chunk = self._chunks.popleft()
-            self._stored_bytes -= chunk.stored_bytes
             if self.store is not None:
                 self.store.evict(chunk)
             self.owner.evict(chunk)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +26,9 @@ from numpy.typing import NDArray
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Chunk
+from surreal.distributed.shards import ReplayShards
 from surreal.replay.cutting import Cut, Cutter
 from surreal.replay.ledger import Ledger, from_mark
-from surreal.replay.owner import StreamOwner
 from surreal.replay.trajectory_replay import TrajectoryReplay
 from surreal.types import TrajectoryBatch
 
@@ -50,7 +51,7 @@ class FIFOReplay(TrajectoryReplay):
     """On-policy trajectories of fixed length, in the order in which they were completed.
 
     Args:
-        client: the replay server.
+        client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: trajectories of a batch, >= 1.
         trajectory_steps: T, rows of a trajectory, >= 1: its steps, and a row for each end of an episode inside it.
             Raising it bootstraps later, and makes steps older when they are used.
@@ -63,7 +64,8 @@ class FIFOReplay(TrajectoryReplay):
         max_bytes: bytes kept in Redis; agents wait when they are used up. None: as Redis' memory limit lets us.
         pin_memory: make batches in page-locked memory, for a learner on a GPU.
         lease_s: how long the stream stays ours after a sign of life, s.
-        shard: number of the shard to follow.
+        shards: numbers of the shards to follow; None: all. Several learners can split them, so that each step is
+            learned from once.
 
     Raises:
         ValueError: an argument is out of range.
@@ -73,7 +75,7 @@ class FIFOReplay(TrajectoryReplay):
 
     def __init__(
         self,
-        client: RedisClient,
+        client: RedisClient | ReplayShards,
         *,
         batch_size: int = 16,
         trajectory_steps: int = 128,
@@ -83,7 +85,7 @@ class FIFOReplay(TrajectoryReplay):
         max_bytes: int | None = None,
         pin_memory: bool = False,
         lease_s: float = 5.0,
-        shard: int = 0,
+        shards: Sequence[int] | None = None,
     ) -> None:
         if trajectory_steps < 1:
             raise ValueError(f"trajectory_steps is {trajectory_steps}; it must be >= 1")
@@ -100,14 +102,14 @@ class FIFOReplay(TrajectoryReplay):
             observations="mirrored",
             pin_memory=pin_memory,
             lease_s=lease_s,
-            shard=shard,
+            shards=shards,
         )
         self.trajectory_steps = trajectory_steps
         self.max_version_lag = max_version_lag
         self._piece_timeout_s = piece_timeout_s
         self._cutter = Cutter(trajectory_steps)
         self._ledger = Ledger()
-        self._marks: dict[bytes, bytes] | None = None  # what was consumed before this replay began
+        self._marks: dict[int, dict[bytes, bytes]] = {}  # what was consumed before this replay began, by shard
         self._arrived: deque[NDArray[np.bool_]] = deque()  # of each chunk just inserted: which steps were consumed
         self._new_cuts: list[Cut] = []
         self._ready: deque[Cut] = deque()
@@ -172,9 +174,10 @@ class FIFOReplay(TrajectoryReplay):
         return len(self._ready) >= self.batch_size
 
     def _insert(self, table: Chunk) -> range:
-        if self._marks is None:
-            self._marks = self.client.retry(
-                self._stream.marks, what="read which steps were consumed", stop=self._supervisor.stop_event
+        if table.shard not in self._marks:
+            stream = next(stream for stream in self.streams if stream.shard == table.shard)
+            self._marks[table.shard] = stream.client.retry(
+                stream.marks, what="read which steps were consumed", stop=self._supervisor.stop_event
             )
         store = self.trajectories
         is_repeated = store.lanes.is_repeated(table.chunk_id)
@@ -182,7 +185,7 @@ class FIFOReplay(TrajectoryReplay):
         if is_repeated:  # the first copy is, or was, here
             self._arrived.append(np.ones(len(numbers), np.bool_))
             return numbers
-        is_consumed = from_mark(self._marks.pop(table.entry_id, None), len(numbers))
+        is_consumed = from_mark(self._marks[table.shard].pop(table.entry_id, None), len(numbers))
         self._arrived.append(is_consumed)
         version = table.columns["version"][table.own].astype(np.int64)
         self._version = max(self._version, int(version.max(initial=-1)))
@@ -235,10 +238,9 @@ class FIFOReplay(TrajectoryReplay):
         settled = self._ledger.settle()
         for chunk in settled.gone:
             self.owner.evict(chunk)
-            self._stored_bytes -= chunk.stored_bytes
             self._evicted_chunks += 1
         for chunk, mark in settled.marks:
-            self._books.mark(chunk, mark)
+            self.owner.mark(chunk, mark)
         last = self._ledger.free()
         if last is not None:
             self.trajectories.evict(last)
@@ -272,7 +274,7 @@ class FIFOReplay(TrajectoryReplay):
         Raises:
             ValueError: the byte bound cannot hold a batch.
         """
-        if not self._books.is_full or len(self._ready) >= self.batch_size or len(self.fetcher_queue):
+        if not self.owner.is_full or len(self._ready) >= self.batch_size or len(self.fetcher_queue):
             self._full_since_s = None
             return
         now_s = time.monotonic()
@@ -293,9 +295,3 @@ class FIFOReplay(TrajectoryReplay):
                     " maxmemory), or lower batch_size or trajectory_steps"
                 )
             self._break_off(np.inf)
-
-    @property
-    def _books(self) -> StreamOwner:
-        if not isinstance(self.owner, StreamOwner):
-            raise ValueError("a FIFO replay owns its stream")
-        return self.owner

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from surreal.distributed.client import RedisClient
-from surreal.distributed.stream import Stream
+from surreal.distributed.shards import ReplayShards
 from surreal.errors import CodecError
 
 
@@ -36,15 +36,15 @@ class ReplayInfo:
         return asdict(self)
 
 
-def replay_info(client: RedisClient, shard: int = 0) -> ReplayInfo:
+def replay_info(where: RedisClient | ReplayShards, shard: int = 0) -> ReplayInfo:
     """Look at a stream; nothing is changed.
 
     Raises:
         CodecError: the stream's meta data make no sense.
         redis.exceptions.RedisError: no answer.
     """
-    stream = Stream(client, shard)
-    keys = stream.keys
+    stream = ReplayShards.of(where).stream(shard)
+    keys, client = stream.keys, stream.client
     pipeline = client.redis.pipeline(transaction=False)
     pipeline.hgetall(keys.meta)
     pipeline.xlen(keys.stream)

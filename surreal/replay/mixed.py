@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Chunk
+from surreal.distributed.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
 from surreal.replay.storage import Rows
@@ -29,7 +30,7 @@ class MixedReplay(Replay):
     the newest of them. It never waits for further ones: where they are too few, rows repeat, which is counted.
 
     Args:
-        client: the replay server.
+        client: the replay server; or the `ReplayShards`, if there are several.
         on_policy_fraction: share of the on-policy rows, 0 .. 1.
         on_policy_window: newest transitions that may be on-policy, >= 1. Raising it repeats fewer rows, and takes older
             ones where versions do not tell.
@@ -43,7 +44,7 @@ class MixedReplay(Replay):
 
     def __init__(
         self,
-        client: RedisClient,
+        client: RedisClient | ReplayShards,
         *,
         on_policy_fraction: float = 0.5,
         on_policy_window: int = 4096,

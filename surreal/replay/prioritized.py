@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Chunk
+from surreal.distributed.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
 from surreal.replay.priority_file import SavedPriorities, read_priorities, write_priorities
@@ -40,7 +41,7 @@ class PrioritizedReplay(Replay):
     """Draws what surprised the learner more often. New transitions get the agent's priority or the largest so far.
 
     Args:
-        client: the replay server.
+        client: the replay server; or the `ReplayShards`, if there are several.
         priority_exponent: alpha, 0 .. 1; 0 draws uniformly, raising it favours large errors more.
         importance_exponent: beta at the start, 0 .. 1; 1 corrects the bias of the sampling fully, 0 not at all.
         importance_exponent_end: beta at the end of the annealing, 0 .. 1.
@@ -57,7 +58,7 @@ class PrioritizedReplay(Replay):
 
     def __init__(
         self,
-        client: RedisClient,
+        client: RedisClient | ReplayShards,
         *,
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.4,
@@ -142,6 +143,8 @@ class PrioritizedReplay(Replay):
             CheckpointError: the file cannot be used, or is of another `priority_exponent`.
         """
         self._saved = read_priorities(path, exponent=self.priority_exponent)
+        # Also where none of the file's chunks is left: what is new must not fall behind the errors of the rest.
+        self._max_leaf = max(self._max_leaf, self._saved.max_leaf)
         return sum(len(leaves) for leaves in self._saved.chunks.values())
 
     # -- hooks: on the replay's thread -------------------------------------------------------------------------------
@@ -181,8 +184,7 @@ class PrioritizedReplay(Replay):
         rows.extras["weight"] = weight.astype(np.float32)
         total = self._tree.total if self._tree is not None else 0.0
         priority = self._to_priority(info.probability * total)
-        age = self.alive.stop - 1 - info.generation
-        return super().aggregate_batch(rows._replace(sample_info=info._replace(priority=priority, age_steps=age)))
+        return super().aggregate_batch(rows._replace(sample_info=info._replace(priority=priority)))
 
     def metrics(self) -> dict[str, float]:
         tree = self._tree
@@ -200,9 +202,8 @@ class PrioritizedReplay(Replay):
 
     def _initial_leaves(self, table: Chunk, number: int) -> NDArray[np.float64]:
         saved = self._saved.chunks.pop(table.chunk_id, None) if self._saved is not None else None
-        if saved is not None and self._saved is not None and len(saved) == number:
+        if saved is not None and len(saved) == number:
             self._restored += number
-            self._max_leaf = max(self._max_leaf, self._saved.max_leaf)
             return saved
         sent = table.extras.get(PRIORITY_COLUMN)
         if sent is None:

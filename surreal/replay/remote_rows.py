@@ -2,8 +2,9 @@
 
 A pointer is (block, row); as a block holds leaf after leaf, a row's bytes have a known place in it. The rows of a batch
 are sorted, equal ones fetched once, adjacent ones (an observation and the next, the frames of a stack) as one range,
-and all ranges in one round trip. A range that comes back empty was evicted by the stream's owner, or lost: the chunk is
-marked, so is everything older than the oldest entry of the stream, and the replay draws again.
+and all ranges of a shard in one round trip. A range that comes back empty was evicted by the stream's owner, or lost:
+the chunk is marked, so is everything older than the oldest entry of the stream, and the replay draws again. Of several
+shards, one that does not answer is passed over: what is on it counts as gone until it is back.
 """
 
 from __future__ import annotations
@@ -11,25 +12,28 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.distributed.codec import Chunk, Contract
+from surreal.distributed.pointer_queue import parse_entry_id
 from surreal.distributed.ranges import RangeReader, RangeReply, RangeRequest, bulk, getrange_prefix
 from surreal.distributed.stream import Stream
 from surreal.replay.observations import Leaves, Observations, Wanted
+from surreal.replay.remote_chunks import RemoteChunks
 from surreal.specs import ArraySpec
 
 logger = logging.getLogger(__name__)
 
-_FIRST_CHUNKS = 256
-
 
 class _Plan(NamedTuple):
-    """How the rows of a batch lie in the reply."""
+    """How the rows of a batch that one shard has lie in its reply."""
 
+    shard: int  #: place of the shard among those that are followed
+    epoch: int  #: of its reader: how often all that was asked for had been given up
     rows: NDArray[np.int64]  #: [N] wanted rows, rising
     order: NDArray[np.int64]  #: [N] where each of them stands in what was wanted
     range_of: NDArray[np.int64]  #: [N] number of the range that holds the row
@@ -38,23 +42,25 @@ class _Plan(NamedTuple):
 
 
 class RemoteRows(Observations):
-    """Rows fetched from one shard.
+    """Rows fetched from the shards that have them.
 
     Args:
-        contract: what the stream holds; it must not be compressed.
-        stream: the shard.
+        contract: what the streams hold; it must not be compressed.
+        streams: of the shards.
         stop: ends waits for Redis.
     """
 
     asks_ahead = 1
 
-    def __init__(self, contract: Contract, stream: Stream, stop: threading.Event) -> None:
+    def __init__(self, contract: Contract, streams: Sequence[Stream], stop: threading.Event) -> None:
         super().__init__(contract)
-        self._stream = stream
+        self._streams = streams
+        self._places_of = {stream.shard: place for place, stream in enumerate(streams)}
         self._stop = stop
-        self._reader = RangeReader(stream.client)
-        self._plans: deque[_Plan] = deque()
-        self._chunks = _Chunks()
+        self._readers = [RangeReader(stream.client) for stream in streams]
+        self._epochs = [0] * len(streams)
+        self._plans: deque[list[_Plan]] = deque()
+        self._chunks = RemoteChunks()
         self._head = 0
         # Where each leaf's rows begin, in bytes per row of the chunk: leaf after leaf. Empty leaves are not fetched.
         self._sizes = [leaf.nbytes for leaf in contract.obs.leaves]
@@ -74,8 +80,9 @@ class RemoteRows(Observations):
 
     def insert(self, chunk: Chunk) -> int:
         first, rows = self._head, chunk.num_rows
-        prefix = getrange_prefix(self._stream.keys.block(chunk.chunk_id))
-        self._chunks.append(first, rows, prefix, (chunk.epoch, _parse_id(chunk.entry_id)))
+        shard = self._places_of[chunk.shard]
+        prefix = getrange_prefix(self._streams[shard].keys.block(chunk.chunk_id))
+        self._chunks.append(first, rows, shard, prefix, (chunk.epoch, parse_entry_id(chunk.entry_id)))
         self._head += rows
         if rows >= len(self._first_texts):
             self._write_texts(2 * rows)
@@ -85,36 +92,52 @@ class RemoteRows(Observations):
         self._chunks.free_until(sequence)
 
     def ask(self, wanted: Wanted) -> None:
-        plan, request = self._plan(wanted)
-        self._plans.append(plan)
-        self._reader.ask(request)
+        rows = np.concatenate([rows.ravel() for rows in wanted])
+        parts: list[tuple[int, NDArray[np.int64] | None]] = [(0, None)]
+        if len(self._streams) > 1:
+            shards = self._chunks.shard[self._chunks.find(rows)]
+            parts = [(shard, np.flatnonzero(shards == shard)) for shard in np.unique(shards).tolist()]
+        plans = []
+        for shard, part in parts:
+            plan, request = self._plan(shard, rows, part)
+            plans.append(plan)
+            self._readers[shard].ask(request)
+        self._plans.append(plans)
 
     def collect(self, wanted: Wanted) -> list[Leaves] | None:
-        plan = self._plans[0]
-        reply = self._stream.client.retry(self._reader.answer, what="read observations", stop=self._stop)
+        plans = self._plans[0]
+        replies = [self._answer(plan) for plan in plans]
         self._plans.popleft()
-        if reply.is_whole is not None and not reply.is_whole.all():
-            self._note_gone(plan, reply.is_whole)
+        is_whole = True
+        for plan, reply in zip(plans, replies, strict=True):
+            if reply is None:
+                is_whole = False
+            elif reply.is_whole is not None and not reply.is_whole.all():
+                self._note_gone(plan, reply.is_whole)
+                is_whole = False
+        if not is_whole:
             return None
         found: list[Leaves] = [[] for _ in wanted]
         for i, leaf in enumerate(self.contract.obs.leaves):
-            places, begin = self._places(i, plan, reply), 0
-            for leaves, rows in zip(found, wanted, strict=True):
-                part = places[begin : begin + rows.size].reshape(rows.shape)
-                leaves.append(_gather(leaf, self._sizes[i], reply.buffer, part))
-                begin += rows.size
+            gather = self._gather_from_one if len(plans) == 1 else self._gather_from_several
+            gather(i, leaf, plans, [reply for reply in replies if reply is not None], wanted, found)
         return found
 
     def forget(self) -> None:
         self._plans.clear()
-        self._reader.forget()
+        for reader in self._readers:
+            reader.forget()
 
     @property
     def has_gone(self) -> bool:
-        return self._chunks.num_gone > 0
+        return self._chunks.num_gone > 0 or (len(self._streams) > 1 and any(self._are_away()))
 
     def are_gone(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return self._chunks.is_gone[self._chunks.find(rows)]
+        chunks = self._chunks.find(rows)
+        are_gone = self._chunks.is_gone[chunks]
+        if len(self._streams) > 1:
+            are_gone |= np.array(self._are_away())[self._chunks.shard[chunks]]
+        return are_gone
 
     @property
     def gone_until(self) -> int:
@@ -125,10 +148,59 @@ class RemoteRows(Observations):
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _plan(self, wanted: Wanted) -> tuple[_Plan, RangeRequest]:
+    def _are_away(self) -> list[bool]:
+        return [stream.client.is_away for stream in self._streams]
+
+    def _answer(self, plan: _Plan) -> RangeReply | None:
+        """What a shard answers; None if it does not, or if what was asked for was given up before."""
+        client, reader = self._streams[plan.shard].client, self._readers[plan.shard]
+        if len(self._streams) == 1:
+            return client.retry(reader.answer, what="read observations", stop=self._stop)
+        if plan.epoch != self._epochs[plan.shard]:
+            return None
+        reply = None if client.is_away else client.attempt(reader.answer, what="read observations")
+        if reply is None:
+            reader.forget()
+            self._epochs[plan.shard] += 1
+        return reply
+
+    def _gather_from_one(
+        self,
+        i: int,
+        leaf: ArraySpec,
+        plans: list[_Plan],
+        replies: list[RangeReply],
+        wanted: Wanted,
+        found: list[Leaves],
+    ) -> None:
+        places, begin = np.empty(len(plans[0].rows), np.int64), 0
+        places[plans[0].order] = self._places(i, plans[0], replies[0])
+        for leaves, rows in zip(found, wanted, strict=True):
+            part = places[begin : begin + rows.size].reshape(rows.shape)
+            leaves.append(_gather(leaf, self._sizes[i], replies[0].buffer, part))
+            begin += rows.size
+
+    def _gather_from_several(
+        self,
+        i: int,
+        leaf: ArraySpec,
+        plans: list[_Plan],
+        replies: list[RangeReply],
+        wanted: Wanted,
+        found: list[Leaves],
+    ) -> None:
+        everything = np.empty((sum(rows.size for rows in wanted), *leaf.shape), leaf.dtype)
+        for plan, reply in zip(plans, replies, strict=True):
+            everything[plan.order] = _gather(leaf, self._sizes[i], reply.buffer, self._places(i, plan, reply))
+        begin = 0
+        for leaves, rows in zip(found, wanted, strict=True):
+            leaves.append(everything[begin : begin + rows.size].reshape(*rows.shape, *leaf.shape))
+            begin += rows.size
+
+    def _plan(self, shard: int, rows: NDArray[np.int64], part: NDArray[np.int64] | None) -> tuple[_Plan, RangeRequest]:
+        """How to get a part of the wanted rows, all on one shard; None: all of them."""
         chunks = self._chunks
-        rows = np.concatenate([rows.ravel() for rows in wanted])
-        order = rows.argsort()
+        order = rows.argsort() if part is None else part[rows[part].argsort()]
         rows = rows[order]
         chunk = chunks.find(rows)
         is_start = np.empty(len(rows), np.bool_)
@@ -138,7 +210,7 @@ class RemoteRows(Observations):
         starts = is_start.nonzero()[0]
         range_of = is_start.cumsum() - 1
         first, chunk = rows[starts], chunk[starts]
-        plan = _Plan(rows, order, range_of, rows - first[range_of], len(starts))
+        plan = _Plan(shard, self._epochs[shard], rows, order, range_of, rows - first[range_of], len(starts))
 
         ends = np.empty_like(starts)  # the last row of each range
         ends[:-1], ends[-1] = starts[1:] - 1, len(rows) - 1
@@ -159,13 +231,12 @@ class RemoteRows(Observations):
         return plan, RangeRequest(b"".join(commands.ravel().tolist()), lengths.ravel())
 
     def _places(self, i: int, plan: _Plan, reply: RangeReply) -> NDArray[np.int64]:
-        """Where the wanted rows of leaf `i` begin in the buffer."""
-        places = np.empty(len(plan.rows), np.int64)
-        if self._sizes[i]:
-            begin = self._fetched.index(i) * plan.num_ranges
-            offsets = reply.offsets[begin : begin + plan.num_ranges]
-            places[plan.order] = offsets[plan.range_of] + plan.within * self._sizes[i]
-        return places
+        """Where the plan's rows of leaf `i` begin in the buffer."""
+        if not self._sizes[i]:
+            return plan.rows
+        begin = self._fetched.index(i) * plan.num_ranges
+        offsets = reply.offsets[begin : begin + plan.num_ranges]
+        return offsets[plan.range_of] + plan.within * self._sizes[i]
 
     def _write_texts(self, rows: int) -> None:
         size = self._sizes[self._fetched[0]]
@@ -178,74 +249,22 @@ class RemoteRows(Observations):
         is_gone = (~is_whole).reshape(-1, plan.num_ranges).sum(axis=0) > 0
         rows = np.unique(plan.rows[is_gone[plan.range_of]])
         self.gone_rows += len(rows)
-        epoch, oldest = self._stream.client.retry(self._stream.oldest, what="find the oldest entry", stop=self._stop)
         # Rows of chunks that the replay let go meanwhile need no mark.
-        self._chunks.mark_gone(rows[rows >= self._chunks.begin_row], epoch, _parse_id(oldest) if oldest else None)
+        rows = rows[rows >= self._chunks.begin_row]
+        self._chunks.mark_gone(rows, plan.shard, *self._oldest(self._streams[plan.shard]))
         logger.debug("%d rows are gone; everything before row %d is", len(rows), self._chunks.gone_until)
 
-
-class _Chunks:
-    """The living chunks, oldest first: arrays with a gap at both ends, indexed from their beginning."""
-
-    def __init__(self) -> None:
-        self.first = np.zeros(_FIRST_CHUNKS, np.int64)  # sequence number of the first row
-        self.rows = np.zeros(_FIRST_CHUNKS, np.int64)
-        self.prefix = np.zeros(_FIRST_CHUNKS, np.object_)  # of the command that reads the block
-        self.origin = np.zeros(_FIRST_CHUNKS, np.object_)  # (epoch, entry id)
-        self.is_gone = np.zeros(_FIRST_CHUNKS, np.bool_)
-        self.num_gone = 0
-        self._begin = self._end = 0
-
-    @property
-    def begin_row(self) -> int:
-        return int(self.first[self._begin]) if self._begin < self._end else 1 << 62
-
-    @property
-    def gone_until(self) -> int:
-        """Row behind the last of the chunks at the beginning that are gone."""
-        place = self._begin
-        if self.num_gone:
-            while place < self._end and self.is_gone[place]:
-                place += 1
-        return int(self.first[place - 1] + self.rows[place - 1]) if place > self._begin else 0
-
-    def find(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Places of the chunks that hold these rows."""
-        first = self.first[self._begin : self._end]
-        return np.searchsorted(first, rows, side="right") + (self._begin - 1)
-
-    def append(self, first: int, rows: int, prefix: bytes, origin: tuple[str, tuple[int, int]]) -> None:
-        if self._end == len(self.first):
-            self._move()
-        place = self._end
-        self.first[place], self.rows[place], self.prefix[place], self.is_gone[place] = first, rows, prefix, False
-        self.origin[place] = origin
-        self._end += 1
-
-    def free_until(self, sequence: int) -> None:
-        while self._begin < self._end and self.first[self._begin] + self.rows[self._begin] <= sequence:
-            self.num_gone -= int(self.is_gone[self._begin])
-            self._begin += 1
-
-    def mark_gone(self, rows: NDArray[np.int64], epoch: str, oldest: tuple[int, int] | None) -> None:
-        self.is_gone[np.unique(self.find(rows))] = True
-        for place in range(self._begin, self._end):
-            chunk_epoch, entry_id = self.origin[place]
-            if chunk_epoch == epoch and oldest is not None and entry_id >= oldest:
-                break
-            self.is_gone[place] = True
-        self.num_gone = int(np.count_nonzero(self.is_gone[self._begin : self._end]))
-
-    def _move(self) -> None:
-        """Move the living to the front of arrays that they fill at most half."""
-        living = self._end - self._begin
-        size = max(_FIRST_CHUNKS, 2 * living)
-        for name in ("first", "rows", "prefix", "origin", "is_gone"):
-            old = getattr(self, name)
-            new = np.zeros(size, old.dtype)
-            new[:living] = old[self._begin : self._end]
-            setattr(self, name, new)
-        self._begin, self._end = 0, living
+    def _oldest(self, stream: Stream) -> tuple[str, tuple[int, int] | None]:
+        """A shard's epoch and the id of its oldest entry, None if it has none; ("", (0, 0)) if it does not answer."""
+        what = "find the oldest entry"
+        if len(self._streams) == 1:
+            epoch, oldest = stream.client.retry(stream.oldest, what=what, stop=self._stop)
+        else:
+            answer = stream.client.attempt(stream.oldest, what=what)
+            if answer is None:
+                return "", (0, 0)
+            epoch, oldest = answer
+        return epoch, parse_entry_id(oldest) if oldest else None
 
 
 def _gather(leaf: ArraySpec, size: int, buffer: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[Any]:
@@ -254,8 +273,3 @@ def _gather(leaf: ArraySpec, size: int, buffer: NDArray[np.uint8], places: NDArr
         return np.empty((*places.shape, *leaf.shape), leaf.dtype)
     every: NDArray[np.uint8] = np.ndarray((len(buffer) - size + 1, size), np.uint8, buffer, 0, (1, 1))
     return every[places].view(leaf.dtype).reshape(*places.shape, *leaf.shape)
-
-
-def _parse_id(entry_id: bytes) -> tuple[int, int]:
-    milliseconds, _, sequence = entry_id.partition(b"-")
-    return int(milliseconds), int(sequence or 0)

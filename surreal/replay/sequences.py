@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Chunk
+from surreal.distributed.shards import ReplayShards
 from surreal.replay.lanes import Run
 from surreal.replay.ring import Ring
 from surreal.replay.trajectory_replay import TrajectoryReplay
@@ -30,7 +31,7 @@ class SequenceReplay(TrajectoryReplay):
     that begin before it.
 
     Args:
-        client: the replay server.
+        client: the replay server; or the `ReplayShards`, if there are several.
         sequence_length: L, rows of a sequence, burn-in included, >= 1.
         burn_in: rows at the start that are not to be learned from, 0 .. L - 1; more of them make up for recorded states
             that are out of date.
@@ -41,7 +42,9 @@ class SequenceReplay(TrajectoryReplay):
         ValueError: an argument is out of range.
     """
 
-    def __init__(self, client: RedisClient, *, sequence_length: int = 80, burn_in: int = 40, **options: Any) -> None:
+    def __init__(
+        self, client: RedisClient | ReplayShards, *, sequence_length: int = 80, burn_in: int = 40, **options: Any
+    ) -> None:
         if sequence_length < 1 or not 0 <= burn_in < sequence_length:
             raise ValueError(
                 f"sequence_length is {sequence_length} and burn_in {burn_in}; they must be >= 1 and 0 .. length - 1"

@@ -49,6 +49,7 @@ class StoredChunk(NamedTuple):
     stored_bytes: int
     end: int  #: sequence number behind its last transition
     row_end: int  #: sequence number behind its last observation row
+    shard: int = 0
 
 
 class TransitionStore:
@@ -154,7 +155,7 @@ class TransitionStore:
             discount=columns["discount"].take(slots),
             version=version,
             extras={extra.name: columns[f"extra.{extra.name}"].take(slots, axis=0) for extra in self.contract.extras},
-            sample_info=SampleInfo(slots, indices, probability, version),
+            sample_info=SampleInfo(slots, indices, probability, version, age_steps=self.transitions.head - 1 - indices),
         )
         return Request(rows, wanted)
 

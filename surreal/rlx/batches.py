@@ -19,7 +19,7 @@ _NO_INFO: dict[str, NDArray[Any]] = {}
 
 
 class BatchBuilder:
-    """Builds the batches of one pool, in buffers that are used again: a batch is valid until the next.
+    """Builds the batches of one pool, each in memory of its own.
 
     Args:
         obs_spec: leaves of one observation.
@@ -32,7 +32,6 @@ class BatchBuilder:
         self._is_raw = is_raw
         self._explore = explore
         self._record = record
-        self._buffers: list[NDArray[Any]] = [np.empty((0, *(leaf.shape[1:])), leaf.dtype) for leaf in obs_spec.leaves]
         self._empty = empty_batch(obs_spec)
         if is_raw:
             self._empty = self._empty._replace(obs=np.empty(0, object))
@@ -43,7 +42,7 @@ class BatchBuilder:
         cut_ids = np.array(cut, np.int64) if cut else _NO_IDS
         if not count:
             return self._empty._replace(closed_ids=cut_ids) if cut else self._empty
-        rows: list[LastEvent | LiveEvent] = [*ended, *live] if ended else list(live)
+        rows: list[LastEvent | LiveEvent] = [*ended, *live]
         kind = np.array([_FIRST if event.is_first else _MID for event in live], np.uint8)
         terminated, truncated, info = np.zeros(count, np.bool_), np.zeros(count, np.bool_), _NO_INFO
         if ended:
@@ -73,15 +72,12 @@ class BatchBuilder:
             for index, state in enumerate(states):
                 objects[index] = state
             return objects
-        leaves = []
+        leaves: list[NDArray[Any]] = []
         for index, leaf in enumerate(self._obs_spec.leaves):
-            # Arrays are joined along their first axis, in one call for all of them, into memory that is there already.
-            lines = count * (leaf.shape[0] if leaf.shape else 1)
-            if len(self._buffers[index]) < lines:
-                self._buffers[index] = np.empty((2 * lines, *leaf.shape[1:]), leaf.dtype)
-            out = self._buffers[index][:lines]
-            np.concatenate([state[index] for state in states], out=out)
-            leaves.append(out.reshape((count, *leaf.shape)))
+            rows: list[Any] = [state[index] for state in states]
+            # Joined in one call; bytes, as most states come, need no more than that.
+            rows = [row if type(row) is bytes else np.ascontiguousarray(row, leaf.dtype) for row in rows]
+            leaves.append(np.ndarray((count, *leaf.shape), leaf.dtype, bytearray().join(rows)))
         return self._obs_spec.unflatten(leaves)
 
 

@@ -12,11 +12,12 @@ from typing import Any
 
 @dataclass(slots=True)
 class LiveEvent:
-    """A session waits for an action."""
+    """A session waits for an action. It has one of these for all its steps: nobody keeps it beyond the answer."""
 
     slot: int
     session: Any  #: handed back with the action
-    state: Any  #: leaves as `StateReader.read` gives them; without an observation space, the state as it came
+    #: `Leaves`, each of them an array or its bytes; without an observation space, the state as it came
+    state: Any
     reward: float  #: of the action before; 0 at the beginning of an episode
     is_first: bool
     is_exploiting: bool

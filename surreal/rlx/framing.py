@@ -31,20 +31,17 @@ class FrameReader:
 
     Attributes:
         max_bytes: the bound; it may be changed between two calls.
+        pending: bytes of an unfinished frame that are held.
     """
 
-    __slots__ = ("_broken", "_buffer", "_needed", "max_bytes")
+    __slots__ = ("_broken", "_buffer", "_needed", "max_bytes", "pending")
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.max_bytes = limits.max_bytes
         self._buffer = bytearray()
         self._needed = 0  # bytes of the buffer that must be there before it is worth another look
         self._broken: str | None = None
-
-    @property
-    def pending(self) -> int:
-        """Bytes of an unfinished frame that are held."""
-        return len(self._buffer)
+        self.pending = 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """Add bytes, and return the payloads that they complete, in order.
@@ -57,13 +54,14 @@ class FrameReader:
             raise RlxFrameError(self._broken)
         if self._buffer:
             self._buffer += data
-            if len(self._buffer) < self._needed:
+            self.pending = len(self._buffer)
+            if self.pending < self._needed:
                 return []
             data = bytes(self._buffer)
             self._buffer = bytearray()
         elif type(data) is not bytes:
             data = bytes(data)
-        self._needed = 0
+        self._needed = self.pending = 0
         frames: list[bytes] = []
         position, size = 0, len(data)
         while position < size:
@@ -86,6 +84,7 @@ class FrameReader:
             position = end + 1
         if position < size:
             self._buffer += data[position:] if position else data
+            self.pending = size - position
         return frames
 
     def _fail(self, message: str, frames: list[bytes]) -> None:

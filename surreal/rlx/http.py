@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from surreal.rlx.settings import is_loopback
 
@@ -23,6 +23,7 @@ class Answer(NamedTuple):
     status: HTTPStatus
     content_type: str
     body: bytes
+    location: str | None = None  #: where the page is instead
 
 
 def answer_get(path: str, static_dir: Path | None) -> Answer | None:
@@ -34,11 +35,16 @@ def answer_get(path: str, static_dir: Path | None) -> Answer | None:
         return None
     root = static_dir.resolve()
     file = (root / path.lstrip("/")).resolve()
-    if file.is_dir():
+    is_folder = file.is_dir()
+    if is_folder:
         file = file / "index.html"
     # What a path with dots or a link leads to may be anywhere.
     if not file.is_relative_to(root) or not file.is_file() or file.stat().st_size > _MAX_FILE_BYTES:
         return None
+    name = path.rpartition("/")[2]
+    if is_folder and name:
+        # Relative to this address: `//name/` would be another server.
+        return Answer(HTTPStatus.MOVED_PERMANENTLY, "text/plain; charset=utf-8", b"", f"./{quote(name)}/")
     kind = _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
     return Answer(HTTPStatus.OK, f"{kind}; charset=utf-8" if kind.startswith("text/") else kind, file.read_bytes())
 

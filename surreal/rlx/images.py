@@ -69,7 +69,7 @@ def pixels_at(payload: bytes, start: int, mode: str, width: int, height: int) ->
     """Make the array of the raw bytes at `start`; sizes were checked."""
     if mode == "1":
         packed: NDArray[np.uint8] = np.ndarray((height, (width + 7) // 8), np.uint8, payload, start)
-        return np.unpackbits(packed, axis=1, count=width).astype(np.bool_)
+        return np.unpackbits(packed, axis=1, count=width).view(np.bool_)
     if mode in ("I", "F"):
         pixels: NDArray[Any] = np.ndarray((height, width), "<i4" if mode == "I" else "<f4", payload, start)
         return pixels.copy()

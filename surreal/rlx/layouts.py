@@ -1,7 +1,8 @@
-"""Decodes a client's updates by the layout of its earlier ones: the same as `decode`, several times faster.
+"""Reads a client's updates by the layout of its earlier ones: the same as `decode`, many times faster.
 
-The updates of one client differ in the values of reward, state and terminal only; everything between these, types,
-shapes and keys, is the same bytes every time. Where it is not, `decode` reads the message.
+The updates of one client differ in the values of reward and state only; everything between these, the frame around
+them, keys, types and shapes, is the same bytes every time. So one call takes them apart and one comparison checks
+them. Where they differ in anything else, `decode` reads the message.
 """
 
 from __future__ import annotations
@@ -10,33 +11,38 @@ import struct
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surreal.rlx import type_ids
 from surreal.rlx.framing import frame
+from surreal.specs import ArraySpec
 
 _U32 = struct.Struct("<I")
-_F64 = struct.Struct("<d")
 
 #: Layouts that are remembered; the first update of an episode has another than the rest.
 _MAX_LAYOUTS = 4
 #: Bytes of a layout that are remembered, at most.
 _MAX_CONSTANT_BYTES = 1024
+#: Forms of the rewards that vary, by type id.
+_REWARDS = {type_ids.DOUBLE: "d", type_ids.INT4: "i", type_ids.INT64: "q"}
 #: Bytes of the values that have no other form, by type id.
 _FIXED = {type_ids.NULL: 0, type_ids.INT4: 4, type_ids.DOUBLE: 8, type_ids.BOOLEAN: 1, type_ids.INT64: 8}
 
 
 class Layouts:
-    """Layouts of the updates of one client, as whole frames."""
+    """Layouts of the updates of one client, by the length of whole frames.
 
-    __slots__ = ("_layouts",)
+    Args:
+        plain: of observations that are the bytes of a state as it comes; None: they never are.
+    """
 
-    def __init__(self) -> None:
-        self._layouts: dict[int, _Layout | None] = {}
+    __slots__ = ("_layouts", "_plain", "get")
 
-    def read(self, data: bytes) -> dict[str, Any] | None:
-        """Decode what was received, if it is one frame that differs in its values only from one learnt before."""
-        layout = self._layouts.get(len(data))
-        return None if layout is None else layout.read(data)
+    def __init__(self, plain: ArraySpec | None = None) -> None:
+        self._plain = plain
+        self._layouts: dict[int, Layout | None] = {}
+        #: Give the layout of frames of a length, or None.
+        self.get = self._layouts.get
 
     def learn(self, payload: bytes, message: dict[str, Any]) -> None:
         """Remember the layout of a payload, which was decoded to `message`, if it is an update of the usual kind."""
@@ -44,45 +50,78 @@ class Layouts:
         if len(self._layouts) < _MAX_LAYOUTS and isinstance(command, str) and command == "update":
             data = frame(payload)
             if len(data) not in self._layouts:
-                self._layouts[len(data)] = _find_layout(data, len(data) - 1 - len(payload), message)
+                self._layouts[len(data)] = _find_layout(data, len(data) - 1 - len(payload), message, self._plain)
 
 
-class _Layout:
-    """Where the values of an update are, in frames that are otherwise equal to `data`."""
+class Layout:
+    """Where reward and state are, in frames that are otherwise equal to `data`.
 
-    __slots__ = ("_base", "_constants", "_dtype", "_reward_at", "_shape", "_state_at", "_terminal_at")
+    Args:
+        data: a whole frame.
+        state: that is in it.
+        state_at: where its bytes begin and end.
+        reward_at: where the reward begins and ends; None if there is none, or one that is None.
+        reward_form: of `struct`.
+        plain: see `Layouts`.
 
-    def __init__(self, data: bytes, message: dict[str, Any], values: dict[str, tuple[int, int]]) -> None:
-        state = message["state"]
+    Attributes:
+        is_plain: whether the bytes of the state are an observation.
+    """
+
+    __slots__ = ("_constants", "_dtype", "_reward", "_shape", "_state", "_unpack", "is_plain")
+
+    def __init__(
+        self,
+        data: bytes,
+        state: NDArray[Any],
+        state_at: tuple[int, int],
+        reward_at: tuple[int, int] | None,
+        reward_form: str,
+        plain: ArraySpec | None,
+    ) -> None:
         self._dtype, self._shape = state.dtype, state.shape
-        self._base = {key: value for key, value in message.items() if key not in values}
-        self._state_at = values["state"][0]
-        self._terminal_at = values["terminal"][0]
-        self._reward_at = values["reward"][0] if "reward" in values else None
-        self._constants: list[tuple[int, int, bytes]] = []
-        begin = 0
-        for start, end in [*sorted(values.values()), (len(data), len(data))]:
-            self._constants.append((begin, start, data[begin:start]))
-            begin = end
+        self.is_plain = plain is not None and (state.dtype, state.shape) == (plain.dtype, plain.shape)
+        values = [(*state_at, f"{state.nbytes}s")]
+        if reward_at is not None:
+            values.append((*reward_at, reward_form))
+        values.sort()
+        # Constants and values take turns: constants have the even numbers.
+        parts, position = "<", 0
+        for start, end, form in values:
+            parts += f"{start - position}s{form}"
+            position = end
+        unpack = self._unpack = struct.Struct(f"{parts}{len(data) - position}s").unpack_from
+        self._constants = unpack(data)[::2]
+        self._state = 1 + 2 * [value[:2] for value in values].index(state_at)
+        self._reward = None if reward_at is None else 4 - self._state
 
-    def read(self, data: bytes) -> dict[str, Any] | None:
-        """Read a frame of the same length; None: it is another."""
-        for start, end, constant in self._constants:
-            if data[start:end] != constant:
-                return None
-        message = self._base.copy()
-        # Not aligned, perhaps; it is copied into a batch anyway.
-        message["state"] = np.ndarray(self._shape, self._dtype, data, self._state_at)
-        message["terminal"] = data[self._terminal_at] == 1
-        if self._reward_at is not None:
-            (message["reward"],) = _F64.unpack_from(data, self._reward_at)
-        return message
+    def read(self, data: bytes | memoryview) -> tuple[bytes, float | None] | None:
+        """Give the bytes of the state, and the reward.
+
+        Args:
+            data: begins with what is to be read, a frame of the layout's length.
+
+        Returns:
+            None: it is another frame.
+        """
+        parts = self._unpack(data)
+        if parts[::2] != self._constants:
+            return None
+        return parts[self._state], None if self._reward is None else parts[self._reward]
+
+    def message(self, state: bytes, reward: float | None) -> dict[str, Any]:
+        """Give the message that a frame holds, as `decode` gives it, without the keys that an update does not need."""
+        array: NDArray[Any] = np.ndarray(self._shape, self._dtype, state)
+        return {"command": "update", "reward": reward, "state": array, "terminal": False}
 
 
-def _find_layout(data: bytes, start: int, message: dict[str, Any]) -> _Layout | None:
+def _find_layout(data: bytes, start: int, message: dict[str, Any], plain: ArraySpec | None) -> Layout | None:
     """Find the values in a frame whose payload, at `start`, was decoded already; None where it is not as usual."""
     state = message.get("state")
     if not isinstance(state, np.ndarray) or state.dtype.kind not in "iuf" or not state.size:
+        return None
+    truncated = message.get("truncated")
+    if message.get("terminal") is not False or not (truncated is None or truncated is False):
         return None
     if len(data) - state.nbytes > _MAX_CONSTANT_BYTES:
         return None
@@ -96,11 +135,12 @@ def _find_layout(data: bytes, start: int, message: dict[str, Any]) -> _Layout | 
             return None
         places[key] = (kind, begin, end)
         position = end
-    values = {}
-    for key, kind in (("state", type_ids.NDARRAY), ("terminal", type_ids.BOOLEAN), ("reward", type_ids.DOUBLE)):
-        if key in places and places[key][0] == kind:
-            values[key] = places[key][1:]
-    return _Layout(data, message, values) if "state" in values and "terminal" in values else None
+    reward_kind, *reward_at = places.get("reward", (type_ids.NULL, 0, 0))
+    if reward_kind == type_ids.NULL:
+        return Layout(data, state, places["state"][1:], None, "", plain)
+    if reward_kind not in _REWARDS:
+        return None
+    return Layout(data, state, places["state"][1:], (reward_at[0], reward_at[1]), _REWARDS[reward_kind], plain)
 
 
 def _value_span(data: bytes, position: int, kind: int) -> tuple[int, int]:

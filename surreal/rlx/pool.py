@@ -23,6 +23,7 @@ from surreal.envs.pool import EnvPool, EpisodeCounter
 from surreal.rlx.batches import BatchBuilder
 from surreal.rlx.events import CutEvent, Event, LastEvent, LiveEvent
 from surreal.rlx.states import StateReader
+from surreal.rlx.wrapping import RemoteWrappers
 from surreal.specs import ObsSpec
 from surreal.types import StepBatch
 
@@ -45,6 +46,7 @@ class RlxEnvPool(EnvPool):
         action_space: of the environments, as clients see it.
         observation_space: of the environments; None: states reach the agent as they came, in an array of objects,
             and are not recorded.
+        wrappers: what stands between these spaces and the agent; None: nothing. Not for states as they came.
         frame_stack: frames that the agent sees at once, >= 1; clients send them one at a time.
         gather_window_s: longest wait for the actions of further sessions once one waits for its own, >= 0; nobody
             waits when all of them do. Raising it makes batches larger and answers later.
@@ -54,7 +56,8 @@ class RlxEnvPool(EnvPool):
 
     Attributes:
         reader: reads states for the sessions; None without an observation space.
-        frame_stack: as given.
+        wrappers, frame_stack: as given.
+        frame_spec: of one frame, as the agent sees it.
 
     Raises:
         ValueError: a space is of a kind that has no arrays, or is to be stacked but is not one array.
@@ -66,6 +69,7 @@ class RlxEnvPool(EnvPool):
         action_space: gymnasium.Space[Any],
         observation_space: gymnasium.Space[Any] | None = None,
         *,
+        wrappers: RemoteWrappers | None = None,
         frame_stack: int = 1,
         gather_window_s: float = 0.0,
         gather_max: int = 1024,
@@ -73,10 +77,14 @@ class RlxEnvPool(EnvPool):
         record: bool = True,
     ) -> None:
         self.reader = None if observation_space is None else StateReader(observation_space)
+        self.wrappers = wrappers
         self.frame_stack = frame_stack
         self.obs_spec = ObsSpec((), {"dict": {}})
-        if self.reader is not None and observation_space is not None:
-            self.observation_space, self.obs_spec = observation_space, self.reader.spec
+        if wrappers is not None:
+            observation_space, action_space = wrappers.observation_space, wrappers.action_space
+        if observation_space is not None:
+            self.observation_space, self.obs_spec = observation_space, ObsSpec.from_space(observation_space)
+        self.frame_spec = self.obs_spec
         if frame_stack != 1:
             if frame_stack < 1 or not self.obs_spec.is_array or observation_space is None:
                 raise ValueError(f"frame_stack is {frame_stack}; it must be >= 1, and observations one array each")

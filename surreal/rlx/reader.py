@@ -47,13 +47,14 @@ class Reader:
     Methods may raise `struct.error` or `IndexError` past the end; the caller takes both for a message that is cut off.
     """
 
-    __slots__ = ("_depth", "_items_left", "_keeps_images", "_limits", "_payload", "_position")
+    __slots__ = ("_depth", "_items_left", "_keeps_images", "_limits", "_payload", "_pixels_left", "_position")
 
     def __init__(self, payload: bytes, limits: Limits, *, keeps_images: bool) -> None:
         self._payload = payload
         self._position = 4
         self._limits = limits
         self._items_left = limits.max_items
+        self._pixels_left = limits.max_bytes
         self._depth = 0
         self._keeps_images = keeps_images
 
@@ -202,6 +203,11 @@ class Reader:
         nbytes = self._u32()
         images.check_size(mode, width, height, nbytes)
         start = self._skip(nbytes)
+        if mode == "1":
+            # A bit each here, a byte each as an array.
+            self._pixels_left -= width * height
+            if self._pixels_left < 0:
+                raise RlxLimitError(f"the pixels of mode 1 are more than the limit of {self._limits.max_bytes} bytes")
         image = images.Image(mode, images.pixels_at(self._payload, start, mode, width, height))
         return image if self._keeps_images else image.to_array()
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from surreal.rlx.errors import RlxRequestError
 
-_LARGEST = float(np.finfo(np.float32).max)
+#: Magnitude of the largest reward, which experience holds as float32.
+LARGEST_REWARD = float(np.finfo(np.float32).max)
 
 
 class RewardReader:
@@ -30,7 +31,7 @@ class RewardReader:
             RlxRequestError: it is neither, or not finite, or has not as many numbers as there are weights.
         """
         value = reward if type(reward) is float else self._number(reward)
-        if not abs(value) <= _LARGEST:
+        if not abs(value) <= LARGEST_REWARD:
             raise RlxRequestError(f"the reward must be finite, got {value}")
         return value
 

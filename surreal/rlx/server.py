@@ -16,13 +16,14 @@ import asyncio
 import logging
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Self
 
 from surreal.rlx.connection import BaseConnection
 from surreal.rlx.errors import RlxServerError
 from surreal.rlx.hub import Hub
 from surreal.rlx.pool import RlxEnvPool
+from surreal.rlx.port_claim import PortClaim
 from surreal.rlx.settings import ServerSettings
 from surreal.rlx.tcp import TcpConnection
 
@@ -130,7 +131,28 @@ class RlxServer:
         loop, settings = asyncio.get_running_loop(), self._settings
         self._loop, self._stop = loop, asyncio.Event()
         hub = self._hub = Hub(self._pool, settings, loop)
-        server = await loop.create_server(
+        with ExitStack() as stack:
+            server = await self._listen(hub, stack)
+            self._ready.set()
+            try:
+                while not self._stop.is_set():
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._stop.wait(), _SWEEP_INTERVAL_S)
+                    hub.sweep()
+            finally:
+                server.close()
+                await self._close_connections(hub)
+
+    async def _listen(self, hub: Hub, stack: ExitStack) -> asyncio.Server:
+        settings = self._settings
+
+        def claim(*, is_bound: bool) -> None:
+            if settings.reuses_port:
+                stack.enter_context(PortClaim(settings.host, self.port, settings.owner, is_bound=is_bound))
+
+        if settings.port:
+            claim(is_bound=False)
+        server = await asyncio.get_running_loop().create_server(
             lambda: _Newcomer(hub),
             settings.host,
             settings.port,
@@ -140,15 +162,9 @@ class RlxServer:
             reuse_port=settings.reuses_port or None,
         )
         self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        try:
-            while not self._stop.is_set():
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), _SWEEP_INTERVAL_S)
-                hub.sweep()
-        finally:
-            server.close()
-            await self._close_connections(hub)
+        if not settings.port:
+            claim(is_bound=True)
+        return server
 
     async def _close_connections(self, hub: Hub) -> None:
         for connection in list(hub.connections):

@@ -16,7 +16,9 @@ import numpy as np
 
 from surreal.rlx.errors import RlxRequestError, brief
 from surreal.rlx.events import CutEvent, LastEvent, LiveEvent
+from surreal.rlx.rewards import LARGEST_REWARD
 from surreal.rlx.stacking import FrameStacker
+from surreal.rlx.wrapping import SessionWrappers
 
 if TYPE_CHECKING:
     from surreal.rlx.hub import Hub
@@ -36,12 +38,17 @@ def error_reply(error: Exception) -> Reply:
     return {"response": "error", "message": str(error)}
 
 
+def action_reply(action: Any) -> Reply:
+    """Say what to do."""
+    return {"response": "action", "data": action}
+
+
 class Session:
     """One environment elsewhere.
 
     Args:
         hub: of the server.
-        on_action: called with the action that an `update` waited for.
+        on_action: called with the action that an `update` waited for, or with the error that took its place.
 
     Attributes:
         is_waiting: whether the agent is to act.
@@ -51,8 +58,8 @@ class Session:
     """
 
     __slots__ = (
-        "_hub", "_in_episode", "_is_active", "_is_exploiting", "_is_ready", "_length", "_on_action",
-        "_return", "_slot", "_stacker",
+        "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_is_ready", "_length", "_on_action",
+        "_return", "_slot", "_stacker", "_wrappers",
         "has_ended", "is_authorized", "is_closed", "is_refused", "is_waiting",
     )  # fmt: skip
 
@@ -63,7 +70,9 @@ class Session:
         pool = hub.pool
         self._stacker: FrameStacker | None = None
         if pool.reader is not None and pool.frame_stack > 1:
-            self._stacker = FrameStacker(pool.reader.spec.leaves[0], pool.frame_stack)
+            self._stacker = FrameStacker(pool.frame_spec.leaves[0], pool.frame_stack)
+        self._wrappers: SessionWrappers | None = None
+        self._event = LiveEvent(-1, self, None, 0.0, is_first=True, is_exploiting=False)
         self._is_ready = self._is_exploiting = self._in_episode = self._is_active = False
         self._return, self._length = 0.0, 0
         self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
@@ -88,11 +97,40 @@ class Session:
             hub.errors += 1
             return error_reply(error)
 
+    def step(self, state: bytes, reward: float | None) -> bool:
+        """Take an update in the middle of an episode: what `handle` does, for the plainest and most frequent requests.
+
+        Args:
+            state: an observation (see `StateReader.plain`).
+            reward: as it came.
+
+        Returns:
+            Whether it was one of these; otherwise nothing has happened, and it is for `handle`.
+        """
+        if reward is None and self._is_exploiting:
+            reward = 0.0
+        if reward is None or not -LARGEST_REWARD <= reward <= LARGEST_REWARD:
+            return False
+        if not self._in_episode or self._stacker is not None or self._wrappers is not None:
+            return False
+        self._hub.requests += 1
+        self._return += reward
+        self._length += 1
+        self._event.is_first = False
+        self._wait([state], reward)
+        return True
+
     def answer(self, action: Any) -> None:
         """Take the action; the connection sends it."""
         if not self.is_closed:
             self.is_waiting = False
             self._hub.num_waiting -= 1
+            if self._wrappers is not None:
+                try:
+                    action = self._wrappers.action(action)
+                except RlxRequestError as error:
+                    self._hub.errors += 1
+                    action = error
             self._on_action(self, action)
 
     def close(self) -> None:
@@ -115,6 +153,8 @@ class Session:
         if self._slot < 0:
             self._slot = self._hub.take_slot()
         self._is_exploiting = exploits or self._hub.settings.is_exploiting
+        if self._hub.pool.wrappers is not None:
+            self._wrappers = self._hub.pool.wrappers.open(training=not self._is_exploiting)
         self._is_ready = True
         return READY
 
@@ -130,43 +170,54 @@ class Session:
             terminal, truncated = _flag(request, "terminal"), _flag(request, "truncated")
             if terminal or truncated:
                 return self._end(request, is_terminated=not truncated)
-        hub = self._hub
-        reader = hub.pool.reader
+        reader = self._hub.pool.reader
         state: Any = request.get("state")
         if reader is not None:
             state = reader.read(state)
+        wrappers = self._wrappers
+        if wrappers is not None:
+            state = wrappers.observation(state)
         is_first, reward = not self._in_episode, 0.0
         if is_first:
             self._in_episode = True
             self._return, self._length = 0.0, 0
         else:
-            reward = self._read_reward(request.get("reward"))
-            self._return += reward
+            reward = counted = self._read_reward(request.get("reward"))
+            if wrappers is not None:
+                counted, reward = wrappers.rewards(reward)
+            self._return += counted
             self._length += 1
         if self._stacker is not None:
             state = self._stacker.push(state, is_first=is_first)
-        self.is_waiting = True
-        hub.num_waiting += 1
         if not self._is_active:
             self._is_active = True
-            hub.num_active += 1
-        hub.put(LiveEvent(self._slot, self, state, reward, is_first, self._is_exploiting))
+            self._hub.num_active += 1
+        event = self._event
+        event.slot, event.is_first, event.is_exploiting = self._slot, is_first, self._is_exploiting
+        self._wait(state, reward)
         return None
+
+    def _wait(self, state: Any, reward: float) -> None:
+        """Ask for an action."""
+        event, hub = self._event, self._hub
+        event.state, event.reward = state, reward
+        self.is_waiting = True
+        hub.num_waiting += 1
+        hub.put(event)
 
     def _end(self, request: Mapping[str, Any], *, is_terminated: bool) -> Reply:
         if self._in_episode:
-            reward = self._read_reward(request.get("reward"))
-            state, reader = request.get("state"), self._hub.pool.reader
-            # Nobody bootstraps from a terminal state, so it may be left out.
-            is_missing = is_terminated and reader is not None and state is None
-            final = reader.nothing() if is_missing and reader is not None else self._read_state(state)
+            reward = counted = self._read_reward(request.get("reward"))
+            if self._wrappers is not None:
+                counted, reward = self._wrappers.rewards(reward)
+            final = self._read_final(request.get("state"), is_terminated=is_terminated)
             self._in_episode = False
             if self._stacker is not None:
                 final = self._stacker.push(final, is_first=False)
             self._hub.put(
                 LastEvent(
                     self._slot, final, reward, is_terminated, self._is_exploiting,
-                    self._return + reward, self._length + 1,
+                    self._return + counted, self._length + 1,
                 )
             )  # fmt: skip
         self.has_ended = True
@@ -208,9 +259,15 @@ class Session:
             self.has_ended = True
             self._hub.put(CutEvent(self._slot, has_episode=True, is_gone=False))
 
-    def _read_state(self, state: Any) -> Any:
+    def _read_final(self, state: Any, *, is_terminated: bool) -> Any:
         reader = self._hub.pool.reader
-        return state if reader is None else reader.read(state)
+        if reader is None:
+            return state
+        # Nobody bootstraps from a terminal state, so it may be left out.
+        wrappers = self._wrappers
+        if is_terminated and state is None:
+            return reader.nothing() if wrappers is None else wrappers.nothing()
+        return reader.read(state) if wrappers is None else wrappers.observation(reader.read(state))
 
     def _read_reward(self, reward: Any) -> float:
         if reward is None:

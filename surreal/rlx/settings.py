@@ -29,6 +29,7 @@ class ServerSettings:
         host: address to listen on; everything but loopback lets other machines in.
         port: TCP port, of WebSockets and HTTP too; 0: a free one.
         reuses_port: let several servers of this machine share the port; the system spreads connections over them.
+        owner: whose server this is; only servers that say the same share a port.
         timeout_s: age at which a connection is closed at the next end of an episode, reply first, s; None: never.
         idle_timeout_s: time without a whole request after which a connection is closed, s; None: never.
         token: what `init` must bring; None: nothing.
@@ -46,6 +47,7 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     reuses_port: bool = False
+    owner: str = ""
     timeout_s: float | None = None
     idle_timeout_s: float | None = 600.0
     token: str | None = None

@@ -37,6 +37,10 @@ class StateReader:
     Args:
         space: the observation space of the environments.
 
+    Attributes:
+        spec: of an observation.
+        plain: of a state whose bytes are an observation without a further look; None: there are none.
+
     Raises:
         ValueError: the space is of a kind that has no arrays.
     """
@@ -46,6 +50,7 @@ class StateReader:
         self._bounds = list(_bounds(space))
         self._has_choice = any(leaf.nbytes for leaf in self.spec.leaves) and not _is_single(space)
         self._only = self.spec.leaves[0] if self.spec.is_array else None
+        self.plain = self._only if self._bounds == [None] else None
         self._zeros: Leaves = [np.zeros(leaf.shape or (1,), leaf.dtype) for leaf in self.spec.leaves]
         self._lows: Leaves = [
             zero if bounds is None else np.broadcast_to(bounds.low, zero.shape).astype(zero.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import Any
 
@@ -12,7 +13,7 @@ from surreal.rlx.errors import RlxDecodeError, RlxError, RlxFrameError
 from surreal.rlx.framing import FrameReader, frame
 from surreal.rlx.hub import Hub
 from surreal.rlx.layouts import Layouts
-from surreal.rlx.session import Reply, Session, error_reply
+from surreal.rlx.session import Reply, Session, action_reply, error_reply
 
 #: Longest request of a client that has not shown the token yet, bytes.
 _STRANGER_BYTES = 1 << 14
@@ -33,7 +34,7 @@ class TcpConnection(BaseConnection):
         super().__init__(hub, transport)
         self._limits = hub.settings.limits
         self._keeps_images = hub.pool.reader is not None
-        self._layouts = Layouts()
+        self._layouts = Layouts(None if hub.pool.reader is None else hub.pool.reader.plain)
         self._reader = FrameReader(self._limits)
         self._session = Session(hub, self._on_action)
         if not self._session.is_authorized:
@@ -52,15 +53,20 @@ class TcpConnection(BaseConnection):
     def backlog_size(self) -> int:
         return len(self._backlog)
 
+    def buffer_updated(self, count: int) -> None:
+        layout = self._layouts.get(count)
+        if layout is not None and not (self._session.is_waiting or self._reader.pending or self._is_closing):
+            values = layout.read(self.hub.buffer)
+            if values is not None:
+                self.heard_s = time.monotonic()
+                if not (layout.is_plain and self._session.step(*values)):
+                    self._handle(layout.message(*values))
+                return
+        super().buffer_updated(count)
+
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
             return
-        if not self._session.is_waiting and not self._reader.pending:
-            message = self._layouts.read(data)
-            if message is not None:
-                self.hear()
-                self._handle(message)
-                return
         failure: RlxError | None = None
         try:
             payloads = self._reader.feed(data)
@@ -124,7 +130,7 @@ class TcpConnection(BaseConnection):
             self.transport.write(known)
         else:
             try:
-                self._send({"response": "action", "data": action})
+                self._send(error_reply(action) if isinstance(action, RlxError) else action_reply(action))
             except RlxError as error:
                 self._send(error_reply(error))
         if self._backlog or self._has_eof:

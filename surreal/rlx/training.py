@@ -13,13 +13,15 @@
 Options come from the constructor, else from the command line, else from `app.yaml`:
 
     constructor    command line          app.yaml
-    address        --rlx-server H:P      relaax_rlx_server: {bind: H:P}
+    address        --rlx-server H:P      relaax_rlx_server: {bind: H:P}, else rlx: {host: H, port: P}
     exploit        --exploit [True]      -
     show_ui        --show-ui [True]      -
     max_episodes   --max-episodes N      environment: {max_episodes: N}       default 1
     infinite_run   --infinite-run        environment: {infinite_run: true}    default false
     -              --config PATH         default: app.yaml of the working folder, if there
     token          $SURREAL_RLX_TOKEN
+
+The file may be the configuration of the run: what else is in it is left to others.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 #: Environment variable that holds the server's token: an argument would be shown by `ps`.
 TOKEN_VARIABLE = "SURREAL_RLX_TOKEN"  # noqa: S105 - the name of a variable
+
+#: Servers that listen on all addresses of a machine are found on it.
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - they are compared with
 
 
 class TrainingBase:
@@ -93,7 +98,7 @@ class TrainingBase:
     ) -> None:
         given = _parse(sys.argv[1:] if argv is None else argv)
         file = _read(given.config, self.config_file)
-        environment, server = _section(file, "environment"), _section(file, "relaax_rlx_server")
+        environment = _section(file, "environment")
         self.exploit = bool(_first(exploit, given.exploit, False))
         self.show_ui = bool(_first(show_ui, given.show_ui, False))
         self.max_episodes = int(_first(max_episodes, given.max_episodes, environment.get("max_episodes"), 1))
@@ -102,7 +107,7 @@ class TrainingBase:
         self.failure: AgentProxyException | None = None
         self._stop = stop or threading.Event()
         self._rng = random.Random()
-        where = str(_first(address, given.rlx_server, server.get("bind"), f"localhost:{DEFAULT_PORT}"))
+        where = str(_first(address, given.rlx_server, _address_in(file)))
         self.agent = agent or AgentProxy(where, token=token or os.environ.get(TOKEN_VARIABLE))
 
     def episode(self, number: int) -> float | None:
@@ -213,6 +218,18 @@ def _section(file: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(section, dict):
         raise ConfigError(f"{name} is {section!r}; it must hold settings", key=name)
     return section
+
+
+def _address_in(file: Mapping[str, Any]) -> Any:
+    """Give the server's address in a file, its own section first, then where the run's servers listen."""
+    bind = _section(file, "relaax_rlx_server").get("bind")
+    if bind is not None:
+        return bind
+    rlx = _section(file, "rlx")
+    host = str(_first(rlx.get("host"), "localhost"))
+    host = "localhost" if host in _ANY_ADDRESS else f"[{host}]" if ":" in host else host
+    scheme = "rlx" if rlx.get("tls_cert") is None else "rlxs"
+    return f"{scheme}://{host}:{rlx.get('port') or DEFAULT_PORT}"
 
 
 def _first(*values: Any) -> Any:

@@ -23,7 +23,7 @@ from surreal.rlx.errors import RlxDecodeError, RlxError, RlxRequestError, brief
 from surreal.rlx.http import answer_get, may_connect
 from surreal.rlx.hub import Hub
 from surreal.rlx.json_form import dump_json, parse_json
-from surreal.rlx.session import Reply, Session, error_reply
+from surreal.rlx.session import Reply, Session, action_reply, error_reply
 
 Sid = str | int | None
 
@@ -129,6 +129,8 @@ class WebSocketConnection(BaseConnection):
             response.headers["Content-Type"] = answer.content_type
             response.headers["Content-Length"] = str(len(answer.body))
             response.headers["Cache-Control"] = "no-cache"
+            if answer.location is not None:
+                response.headers["Location"] = answer.location
             response.body = answer.body
         self._protocol.send_response(response)
 
@@ -228,7 +230,7 @@ class WebSocketConnection(BaseConnection):
         client = self._by_session.get(session)
         if client is None or self._is_closing:
             return
-        self._reply(client, {"response": "action", "data": action})
+        self._reply(client, error_reply(action) if isinstance(action, RlxError) else action_reply(action))
         self._work_off(client)
         self._flush()
         self.adjust_reading()

@@ -11,8 +11,11 @@ import sys
 import time
 from typing import TextIO
 
-#: Libraries whose DEBUG records drown everyone else's.
-NOISY_LOGGERS = ("PIL", "asyncio", "fsspec", "matplotlib", "numba", "urllib3", "websockets")
+#: Libraries whose records drown everyone else's, with the least severe level of theirs that is worth a line.
+NOISY_LOGGERS = {
+    **dict.fromkeys(("PIL", "asyncio", "fsspec", "matplotlib", "numba", "urllib3"), logging.INFO),
+    "websockets": logging.WARNING,  # INFO is every connection
+}
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -80,6 +83,6 @@ def setup_logging(level: str | int = "INFO", name: str = "surreal") -> None:
     console.setFormatter(ConsoleFormatter(name, show_traceback=number <= logging.DEBUG))
     root.addHandler(console)
     root.setLevel(number)
-    for noisy in NOISY_LOGGERS:
-        logging.getLogger(noisy).setLevel(max(number, logging.INFO))
+    for noisy, least in NOISY_LOGGERS.items():
+        logging.getLogger(noisy).setLevel(max(number, least))
     logging.captureWarnings(True)

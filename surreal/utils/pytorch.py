@@ -138,7 +138,7 @@ def to_tensors(obs: Obs, device: torch.device | None = None) -> Any:
     """Turn an observation of arrays, numbers, or nested dicts and tuples of them into tensors of the same nesting.
 
     Args:
-        obs: tensors in it are passed on.
+        obs: tensors in it are passed on, and arrays of objects, for which there are no tensors.
         device: where the tensors go; None is the CPU, where they share memory with the arrays.
     """
     if not isinstance(obs, np.ndarray):
@@ -149,6 +149,8 @@ def to_tensors(obs: Obs, device: torch.device | None = None) -> Any:
         if isinstance(obs, Tensor):
             return obs if device is None else obs.to(device)
         obs = np.asarray(obs)
+    if obs.dtype.hasobject:
+        return obs
     flags = obs.flags
     # torch can express neither read-only memory nor negative strides.
     tensor = torch.from_numpy(obs if flags.c_contiguous and flags.writeable else np.array(obs, order="C"))

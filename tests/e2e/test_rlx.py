@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surreal.rlx import AgentProxy
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
@@ -43,3 +47,58 @@ def test_policy_is_not_served_without_saying_that_nothing_is_learned(workplace: 
     assert (code, "add --exploit" in output) == (2, True), output
     code, output = workplace.run("rlx-server", "--checkpoint", "none.safetensors", "--exploit")
     assert (code, output) == (1, "error: checkpoint none.safetensors does not exist\n")
+
+
+ECHO = """
+import numpy as np
+from torch import nn, zeros
+
+from surreal.agent import Agent
+from surreal.model import Model
+
+
+class Nothing(Model):
+    def __init__(self, action_space):
+        super().__init__()
+        self.bias = nn.Parameter(zeros(1))
+
+    def forward(self, obs):
+        return self.bias
+
+
+class Reader(Agent):
+    def _act(self, obs, explore):
+        return np.array([len(str(state)) for state in obs])
+"""
+
+RAW = """
+env:
+  id: Elsewhere
+  observation_space: raw
+  action_space: {type: discrete, n: 1000}
+rlx: {servers: 1, port: 0}
+model: {class: parts.Nothing}
+agent: {class: parts.Reader, count: 0}
+eval: {enabled: false}
+"""
+
+
+def test_agent_of_a_user_takes_states_of_any_form(workplace: Workplace) -> None:
+    project = workplace.folder / "project"
+    project.mkdir()
+    (project / "parts.py").write_text(ECHO)
+    (project / "app.yaml").write_text(RAW)
+    command = workplace.start("run", str(project / "app.yaml"))
+    found = workplace.wait_for(lambda: re.search(r"connect to rlx://(\S+)", command.output), "the address")
+    states: list[Any] = ["text", {"a": [1, "x"], "b": None}, [1, [2.5, "y"]], np.zeros((2, 2), np.int64), None, 3]
+    with AgentProxy(found[1]) as agent:
+        agent.connect(retry=20)
+        agent.init()
+        for index, state in enumerate(states):
+            assert agent.update(0.5 if index else None, state) == len(str(state))
+        assert agent.update(2.0, "end", terminal=True) is None
+    workplace.wait_for(lambda: workplace.status()["episode_return"] == 4.5, "the return of the episode")
+    command.interrupt()
+    command.wait()
+    log = "".join(path.read_text() for path in workplace.run_dir().glob("**/*.log*"))
+    assert "nothing is recorded" in log

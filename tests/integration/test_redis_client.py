@@ -98,7 +98,7 @@ def test_delete_run_removes_its_keys_and_no_others(client: RedisClient) -> None:
     other = RedisClient(client_address(client), run=f"{client.run}-2")
     for each in (client, other):
         names = [each.run_keys.config, each.policy_keys().part("abc", 0), each.policy_keys("x").params]
-        names += [each.shard_keys(shard).block(str(i)) for shard in range(2) for i in range(400)]
+        names += [each.shard_keys(shard, 2).block(str(i)) for shard in range(2) for i in range(400)]
         for name in names:
             each.redis.set(name, b"")
     assert client.delete_run() == 803

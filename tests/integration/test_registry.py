@@ -34,10 +34,10 @@ def test_run_in_use_is_not_deleted(client: RedisClient) -> None:
     with pytest.raises(ConfigError, match="is in use"):
         registry.delete_run(client)
     client.redis.delete(client.policy_keys().lease)
-    client.redis.set(client.shard_keys(3).lease, "token")
+    client.redis.set(client.shard_keys(3, 4).lease, "token")
     with pytest.raises(ConfigError, match="is in use"):
         registry.delete_run(client)
-    client.redis.delete(client.shard_keys(3).lease)
+    client.redis.delete(client.shard_keys(3, 4).lease)
     join(client)
     with pytest.raises(ConfigError, match=r"is alive \(agent-0\)"):
         registry.delete_run(client)

@@ -136,7 +136,7 @@ def test_an_archive_of_another_environment_or_not_whole_is_refused(
     archive: Path, client: RedisClient, redis_server: Any
 ) -> None:
     with RedisClient(redis_server.address, run=f"{client.run}-offline") as target:
-        process: Any = SimpleNamespace(replay_client=target, stop=threading.Event(), config=load_config("acrobot-dqn"))
+        process: Any = SimpleNamespace(replay=target, stop=threading.Event(), config=load_config("acrobot-dqn"))
         with pytest.raises(ContractError, match="another environment than Acrobot-v1"):
             fill_replay(process, archive)
         process.config = load_config("cartpole-dqn")

@@ -49,8 +49,8 @@ def test_servers_of_experience_and_parameters_may_be_others(
     other = start_redis(port=0, password="x")
     process = join(f"redis.replay_address=redis://:x@{other.address}")
     assert process.parameter_client is process.client
-    assert process.replay_client.address == f"redis://:***@{other.address}"
-    assert process.replay_client.run == process.client.run
+    assert process.replay.address == f"redis://:***@{other.address}"
+    assert process.replay.run == process.client.run
     process.close()
 
 

@@ -4,32 +4,32 @@
 -- ARGV  1 epoch to use if the shard has none   2 chunk id      3 sequence number     4 own steps
 --       5 accounted bytes                      6 contract id   7 contract, or ''     8 '1' if the limiter applies
 --       9 bound in bytes if no owner set one  10 life of the sequence key, s   11 head   12 table   13 block
--- Returns {status, epoch, env steps of the shard, detail}; status is one of
+-- Returns {status, epoch, env steps of the run (of other shards as the owner told last), detail}; status is one of
 --   'ok', 'duplicate', 'full' (at the byte bound), 'credit' (the limiter gives none), 'contract' (send it along),
 --   'mismatch' (detail: the stored contract).
-local meta = redis.call('HMGET', KEYS[2], 'epoch', 'steps', 'live_bytes', 'max_bytes', 'contract_id', 'chunks')
-local epoch, steps = meta[1], tonumber(meta[2] or '0')
+local meta = redis.call('HMGET', KEYS[2], 'epoch', 'steps', 'live_bytes', 'max_bytes', 'contract_id', 'other_steps')
+local epoch, steps, others = meta[1], tonumber(meta[2] or '0'), tonumber(meta[6] or '0')
 local bytes, bound = tonumber(ARGV[5]), tonumber(meta[4] or ARGV[9])
 
 local last = redis.call('GET', KEYS[4])
 if last and tonumber(ARGV[3]) <= tonumber(last) then
   redis.call('EXPIRE', KEYS[4], ARGV[10])
-  return {'duplicate', epoch or '', steps, ''}
+  return {'duplicate', epoch or '', steps + others, ''}
 end
 if meta[5] and meta[5] ~= ARGV[6] then
   if redis.call('XLEN', KEYS[1]) > 0 or ARGV[7] == '' then
-    return {ARGV[7] == '' and 'contract' or 'mismatch', epoch or '', steps, redis.call('HGET', KEYS[2], 'contract')}
+    return {ARGV[7] == '' and 'contract' or 'mismatch', epoch or '', steps + others, redis.call('HGET', KEYS[2], 'contract')}
   end
 elseif not meta[5] and ARGV[7] == '' then
-  return {'contract', epoch or '', steps, ''}
+  return {'contract', epoch or '', steps + others, ''}
 end
 if bound > 0 and tonumber(meta[3] or '0') + bytes > bound then
-  return {'full', epoch or '', steps, ''}
+  return {'full', epoch or '', steps + others, ''}
 end
 if ARGV[8] == '1' then
   local credit = redis.call('GET', KEYS[5])
   if not credit or steps + tonumber(ARGV[4]) > tonumber(credit) then
-    return {'credit', epoch or '', steps, credit or ''}
+    return {'credit', epoch or '', steps + others, credit or ''}
   end
 end
 
@@ -47,4 +47,4 @@ redis.call('SET', KEYS[4], ARGV[3], 'EX', ARGV[10])
 redis.call('HINCRBY', KEYS[2], 'live_bytes', bytes)
 redis.call('HINCRBY', KEYS[2], 'live_steps', ARGV[4])
 redis.call('HINCRBY', KEYS[2], 'chunks', 1)
-return {'ok', epoch, redis.call('HINCRBY', KEYS[2], 'steps', ARGV[4]), ''}
+return {'ok', epoch, redis.call('HINCRBY', KEYS[2], 'steps', ARGV[4]) + others, ''}

@@ -6,9 +6,10 @@
 --       4 env steps the limiter lets in, in total, or ''      5 life of that credit, ms
 --       6 bound of the stream, bytes                          7 samples drawn so far
 --       8 env steps to add if this shard was never counted up (after Redis was emptied)
---       9 epoch in which the chunks to remove were stored: in another one, their names may be those of new chunks
---      10 mode of the stream, fixed by its first owner      11 number of marks
---       then for each mark: entry id, which of the chunk's steps were consumed (of the epoch in 9, as the chunks)
+--       9 env steps of the run's other shards
+--      10 epoch in which the chunks to remove were stored: in another one, their names may be those of new chunks
+--      11 mode of the stream, fixed by its first owner      12 number of marks
+--       then for each mark: entry id, which of the chunk's steps were consumed (of the epoch in 10, as the chunks)
 --       then for each block: entry id, own steps, accounted bytes
 -- Returns {status, epoch, env steps, live steps, live bytes, removed chunks, samples stored before}; status is
 --   'ok', 'held' (epoch: the token of the other owner), 'mode' (epoch: the mode that the stream has).
@@ -20,7 +21,7 @@ if holder and holder ~= ARGV[1] then
   return {'held', holder, 0, 0, 0, 0, 0}
 end
 local mode = redis.call('HGET', KEYS[2], 'mode')
-if mode and mode ~= ARGV[10] then
+if mode and mode ~= ARGV[11] then
   return {'mode', mode, 0, 0, 0, 0, 0}
 end
 if tonumber(ARGV[2]) > 0 then
@@ -30,9 +31,9 @@ else
 end
 
 local removed, steps, bytes = 0, 0, 0
-local arg = 12 + 2 * tonumber(ARGV[11])
-if #ARGV > 11 and redis.call('HGET', KEYS[2], 'epoch') == ARGV[9] then
-  for mark = 12, arg - 2, 2 do
+local arg = 13 + 2 * tonumber(ARGV[12])
+if #ARGV > 12 and redis.call('HGET', KEYS[2], 'epoch') == ARGV[10] then
+  for mark = 13, arg - 2, 2 do
     redis.call('HSET', KEYS[2], 'done:' .. ARGV[mark], ARGV[mark + 1])
   end
   for key = 5, #KEYS do
@@ -60,13 +61,13 @@ if not epoch then
   redis.call('HSET', KEYS[2], 'epoch', epoch)
 end
 if not mode then
-  redis.call('HSET', KEYS[2], 'mode', ARGV[10])
+  redis.call('HSET', KEYS[2], 'mode', ARGV[11])
 end
 if not meta[2] then
   redis.call('HINCRBY', KEYS[2], 'steps', ARGV[8])
   redis.call('HSET', KEYS[2], 'counted', '1')
 end
-redis.call('HSET', KEYS[2], 'max_bytes', ARGV[6])
+redis.call('HSET', KEYS[2], 'max_bytes', ARGV[6], 'other_steps', ARGV[9])
 if ARGV[7] ~= '' then
   redis.call('HSET', KEYS[2], 'samples', ARGV[7])
 end

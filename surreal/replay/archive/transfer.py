@@ -1,4 +1,4 @@
-"""From a stream into an archive, and back: what `surreal replay export` and `surreal replay import` do.
+"""From a replay's streams into an archive, and back: what `surreal replay export` and `surreal replay import` do.
 
 An export only reads; the run may go on, and its owner may evict. An import appends through the append script under
 senders of its own, derived from the archive's id, with the sequence numbers the chunks had: repeated after an
@@ -10,18 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import surreal
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Chunk, EncodedChunk, encode
 from surreal.distributed.contract import describe_difference
 from surreal.distributed.data_contract import Contract
-from surreal.distributed.pointer_queue import PointerQueue
+from surreal.distributed.pointer_queue import PointerQueue, parse_entry_id
+from surreal.distributed.shards import ReplayShards
 from surreal.distributed.stream import Appended, AppendOptions, Stream
 from surreal.errors import ContractError, ReplayFullError, StoppedError, SurrealError
 from surreal.replay.archive.columns import ArchivedChunk
@@ -30,6 +31,8 @@ from surreal.replay.archive.manifest import Manifest
 from surreal.utils.memory import stream_bound_bytes
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _DEFAULT_BOUND_BYTES = 2 << 30
 _LOOK_AHEAD = 64
@@ -46,70 +49,76 @@ class ImportResult(NamedTuple):
 
 
 def export_replay(
-    client: RedisClient,
+    where: RedisClient | ReplayShards,
     path: Path,
     *,
-    shard: int = 0,
     file_format: str = "arrow",
     file_bytes: int = FILE_BYTES,
     stop: threading.Event | None = None,
 ) -> Manifest:
-    """Write what is in a stream now into a new archive; nothing in Redis is changed.
+    """Write what is in a replay now into a new archive, shard after shard; nothing in Redis is changed.
 
     Args:
-        client: of the run, where its replay is.
+        where: the run's replay.
         path: the archive's folder; it must not exist.
-        shard: number of the shard.
         file_format: arrow or parquet.
         file_bytes: uncompressed bytes after which the next file begins, >= 1.
         stop: ends it; nothing is left at the path then.
 
     Raises:
         ConfigError: the path cannot be written.
-        SurrealError: the stream is empty, or Redis was emptied meanwhile.
+        SurrealError: the replay is empty, or Redis was emptied meanwhile.
     """
-    stream = Stream(client, shard)
-    length, last_id, global_step = client.retry(lambda: _extent(stream), what="look at the stream", stop=stop)
-    text = client.retry(stream.contract, what="read the stream's contract", stop=stop)
-    if not length or text is None:
-        raise SurrealError(f"the replay of run {client.run} at {client.address} is empty: there is nothing to export")
-    queue = PointerQueue(stream, stop=stop)
+    shards = ReplayShards.of(where)
+    extents = [
+        (stream, stream.client.retry(partial(_extent, stream), what="look at the stream", stop=stop))
+        for stream in shards.streams()
+    ]
+    extents = [(stream, extent) for stream, extent in extents if extent.length]
+    if not extents:
+        raise SurrealError(f"the replay of run {shards.run} at {shards.address} is empty: there is nothing to export")
+    first = extents[0][0]
+    text = first.client.retry(first.contract, what="read the stream's contract", stop=stop)
+    if text is None:
+        raise SurrealError(f"Redis was emptied while the replay of run {shards.run} was exported; repeat it")
+    chunks = refused = 0
     with ArchiveWriter(path, Contract.from_bytes(text), file_format=file_format, file_bytes=file_bytes) as writer:
-        chunks = 0
-        for chunk in _follow(queue, last_id, stop):
-            if chunk.contract is None or chunk.contract.id != writer.contract.id:
-                raise SurrealError(f"the stream of run {client.run} changed its contract while it was exported")
-            sender, _, sequence = chunk.chunk_id.rpartition("-")
-            writer.add(chunk, sender=sender, sequence=int(sequence))
-            chunks += 1
+        for stream, extent in extents:
+            queue = PointerQueue(stream, stop=stop)
+            for chunk in _follow(queue, extent.last_id, stop):
+                if chunk.contract is None or chunk.contract.id != writer.contract.id:
+                    raise SurrealError(f"the stream of run {shards.run} changed its contract while it was exported")
+                sender, _, sequence = chunk.chunk_id.rpartition("-")
+                writer.add(chunk, sender=sender, sequence=int(sequence))
+                chunks += 1
+            refused += queue.refused_chunks
         if not chunks:
-            raise SurrealError(f"all chunks of run {client.run} were evicted before they were exported; try again")
+            raise SurrealError(f"all chunks of run {shards.run} were evicted before they were exported; try again")
         return writer.finish(
-            run=client.run,
+            run=shards.run,
             created=time.time(),
             surreal_version=surreal.__version__,
-            evicted_chunks=max(0, length - chunks - queue.refused_chunks),
-            refused_chunks=queue.refused_chunks,
-            global_step=global_step,
+            evicted_chunks=max(0, sum(extent.length for _, extent in extents) - chunks - refused),
+            refused_chunks=refused,
+            global_step=sum(extent.steps for _, extent in extents),
         )
 
 
 def import_replay(
-    client: RedisClient,
+    where: RedisClient | ReplayShards,
     path: Path,
     *,
-    shard: int = 0,
     timeout_s: float = 60.0,
     stop: threading.Event | None = None,
 ) -> ImportResult:
-    """Append an archive's chunks to a stream, each once, in their order; all of it is verified before the first.
+    """Append an archive's chunks to a replay, each once, in their order; all of it is verified before the first.
 
-    Imported steps count as env steps of the run. The samples-per-insert limiter is not asked.
+    Imported steps count as env steps of the run. The samples-per-insert limiter is not asked. Senders of the archive
+    are spread over the shards.
 
     Args:
-        client: of the run, where its replay is.
+        where: the run's replay.
         path: the archive's folder.
-        shard: number of the shard.
         timeout_s: how long to wait for room in a full stream, whose owner evicts, s.
         stop: ends it with `StoppedError`; a later import goes on from there.
 
@@ -121,26 +130,33 @@ def import_replay(
     """
     archive = ReplayArchive(path)
     archive.verify()
-    stream = Stream(client, shard)
-    importer = _Importer(stream, archive, timeout_s, stop or threading.Event())
-    client.retry(importer.prepare, what="look at the stream", stop=stop)
+    shards = ReplayShards.of(where)
+    stop = stop or threading.Event()
+    importers = [_Importer(stream, archive, len(shards), timeout_s, stop) for stream in shards.streams()]
+    for importer in importers:
+        importer.retry(importer.prepare, "look at the stream")
     steps = chunks = known = 0
     for group in _groups(archive.chunks()):
-        missing = client.retry(partial(importer.missing, group), what="find known chunks", stop=stop)
-        known += len(group) - len(missing)
-        for chunk in missing:
-            encoded = encode(archive.contract, chunk.segments, chunk.columns, chunk.leaves)
-            importer.append(chunk, encoded)
-            steps, chunks = steps + encoded.own_steps, chunks + 1
-    client.retry(importer.remember, what="note the import", stop=stop)
+        for importer in importers:
+            ours = [chunk for chunk in group if importer.is_for(chunk)]
+            missing = importer.retry(partial(importer.missing, ours), "find known chunks") if ours else []
+            known += len(ours) - len(missing)
+            for chunk in missing:
+                encoded = encode(archive.contract, chunk.segments, chunk.columns, chunk.leaves)
+                importer.append(chunk, encoded)
+                steps, chunks = steps + encoded.own_steps, chunks + 1
+    for importer in importers:
+        importer.retry(importer.remember, "note the import")
     return ImportResult(archive.manifest, chunks, steps, known)
 
 
 class _Importer:
-    """The chunks of one archive on their way into one stream."""
+    """One shard's part of the chunks of an archive, on their way into its stream."""
 
-    def __init__(self, stream: Stream, archive: ReplayArchive, timeout_s: float, stop: threading.Event) -> None:
-        self._stream, self._archive = stream, archive
+    def __init__(
+        self, stream: Stream, archive: ReplayArchive, num_shards: int, timeout_s: float, stop: threading.Event
+    ) -> None:
+        self._stream, self._archive, self._num_shards = stream, archive, num_shards
         self._timeout_s, self._stop = timeout_s, stop
         # The archive's id and the sender's place make an incarnation that no sender has, the same in every attempt.
         self._senders = [f"{archive.manifest.id[:16]}{place:04x}" for place in range(len(archive.manifest.senders))]
@@ -149,6 +165,14 @@ class _Importer:
         self._bound_bytes = 0
         self._epoch = ""
         self._sends_contract = False
+
+    def is_for(self, chunk: ArchivedChunk) -> bool:
+        """Whether this shard gets a chunk: a sender's chunks stay together."""
+        return chunk.sender % self._num_shards == self._stream.shard
+
+    def retry(self, operation: Callable[[], T], what: str) -> T:
+        """Call until Redis answers."""
+        return self._stream.client.retry(operation, what=what, stop=self._stop)
 
     def prepare(self) -> None:
         """Look at the stream, and refuse what can be known to fail."""
@@ -165,9 +189,10 @@ class _Importer:
             return  # part of it is there already, or an owner makes room
         bound, live = redis.hmget(keys.meta, "max_bytes", "live_bytes")
         room = int(bound or self._bound_bytes) - int(live or 0)
-        if self._archive.manifest.stored_bytes > room:
+        needed = self._archive.manifest.stored_bytes // self._num_shards
+        if needed > room:
             raise ReplayFullError(
-                f"the archive takes about {self._archive.manifest.stored_bytes} bytes in Redis, and the replay of run "
+                f"the archive takes about {needed} bytes in Redis, and the replay of run "
                 f"{self._run} has room for {max(room, 0)}: raise Redis' maxmemory, or start a learner, which evicts"
             )
 
@@ -189,9 +214,7 @@ class _Importer:
         while True:
             if self._stop.is_set():
                 raise StoppedError(f"the import stopped before chunk {chunk.number}; repeat it to go on")
-            answer = self._stream.client.retry(
-                lambda: self._append_once(chunk, encoded), what="import a chunk", stop=self._stop
-            )
+            answer = self.retry(lambda: self._append_once(chunk, encoded), "import a chunk")
             if answer.status == "mismatch":
                 self._compare(answer.detail)
             elif answer.status == "contract":
@@ -248,7 +271,7 @@ class _Importer:
 
 def _follow(queue: PointerQueue, last_id: bytes, stop: threading.Event | None) -> Iterator[Chunk]:
     """The chunks of a stream up to an entry."""
-    end, epoch = _entry_number(last_id), ""
+    end, epoch = parse_entry_id(last_id), ""
     while True:
         queue.enqueue_step()
         if epoch not in ("", queue.epoch):
@@ -256,7 +279,7 @@ def _follow(queue: PointerQueue, last_id: bytes, stop: threading.Event | None) -
         epoch = queue.epoch
         reached = queue.has_caught_up.is_set()
         while (chunk := queue.dequeue()) is not None:
-            if _entry_number(chunk.entry_id) > end:
+            if parse_entry_id(chunk.entry_id) > end:
                 return
             yield chunk
         if reached:
@@ -265,20 +288,20 @@ def _follow(queue: PointerQueue, last_id: bytes, stop: threading.Event | None) -
             raise StoppedError("the export was stopped")
 
 
-def _extent(stream: Stream) -> tuple[int, bytes, int]:
-    """Entries of a stream, the id of its last one, and the run's env steps."""
+class _Extent(NamedTuple):
+    length: int  #: entries of the stream
+    last_id: bytes
+    steps: int  #: env steps of the shard so far
+
+
+def _extent(stream: Stream) -> _Extent:
     redis = stream.client.redis
     if not redis.exists(stream.keys.stream):
-        return 0, b"0-0", 0
+        return _Extent(0, b"0-0", 0)
     info: Any = redis.xinfo_stream(stream.keys.stream)
     steps: Any = redis.hget(stream.keys.meta, "steps")
     last = info["last-generated-id"]
-    return int(info["length"]), last if isinstance(last, bytes) else str(last).encode(), int(steps or 0)
-
-
-def _entry_number(entry_id: bytes) -> tuple[int, int]:
-    milliseconds, _, number = entry_id.partition(b"-")
-    return int(milliseconds), int(number)
+    return _Extent(int(info["length"]), last if isinstance(last, bytes) else str(last).encode(), int(steps or 0))
 
 
 def _groups(chunks: Iterator[ArchivedChunk]) -> Iterator[list[ArchivedChunk]]:

@@ -200,7 +200,7 @@ def pump_until(replay: UniformReplay, is_done: Callable[[], bool]) -> None:
 
 def tick(replay: UniformReplay) -> None:
     """Let the owner talk to Redis now, not when it is due."""
-    replay.owner._last_tick_s = 0.0
+    replay.owner.owners[0].last_tick_s = 0.0
     replay.step(timeout_s=0)
 
 
@@ -250,5 +250,5 @@ def assert_consistent(run: Any, replay: Any) -> None:
 
 def settle(replay: Any) -> None:
     """Turn until what was evicted is gone from Redis too."""
-    while replay.owner._pending:
+    while replay.owner.num_pending:
         replay.step(timeout_s=0.001)

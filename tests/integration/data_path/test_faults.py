@@ -63,8 +63,8 @@ def test_a_server_at_its_memory_limit_stops_the_agent_and_not_the_owner(fault_ru
     pump(replay, steps=replay.global_step)
     replay.capacity = 100
     replay._let_go()
-    assert replay.owner._pending
-    while replay.owner._pending:
+    assert replay.owner.num_pending
+    while replay.owner.num_pending:
         replay.step(timeout_s=0.001)
     assert stream_counts(run) == (len(replay._chunks), len(replay._chunks))
     for i in range(fillers):
@@ -88,7 +88,7 @@ def test_an_emptied_server_is_followed_from_its_start(run: Any, cursor: str) -> 
     first_epoch = replay.epoch
     run.client.delete_run()
     if cursor != "behind":
-        replay.pointer_queue._cursor = b"99999999999999-0"
+        replay.pointer_queue.queues[0]._cursor = b"99999999999999-0"
     for _ in range(10):
         walker.walk(sender, 10)
         sender.flush()
@@ -111,13 +111,13 @@ def test_chunks_of_a_new_epoch_are_evicted_also_before_the_owner_knows_of_it(run
     walker.walk(sender, 200)
     sender.flush()
     pump(replay, steps=200)
-    while replay.owner._pending:
+    while replay.owner.num_pending:
         replay.step(timeout_s=0.001)
     run.client.delete_run()
     walker.walk(sender, 200)
     sender.flush()
     pump(replay, steps=400)
-    while replay.owner._pending:
+    while replay.owner.num_pending:
         replay.step(timeout_s=0.001)
     assert stream_counts(run) == (len(replay._chunks), len(replay._chunks))
     steps, stored = run.client.redis.hmget(run.client.shard_keys().meta, "live_steps", "live_bytes")
@@ -145,7 +145,7 @@ def test_evicting_mirrored_chunks_of_an_old_epoch_removes_nothing_new(run: Any) 
     assert replay.metrics()["replay/evicted_chunks"] > 0, "of the old epoch"
     tick(replay)
     assert replay.epoch == "new"
-    while replay.owner._pending:
+    while replay.owner.num_pending:
         replay.step(timeout_s=0.001)
     assert stream_counts(run) == (len(entries), len(entries))
 
@@ -212,7 +212,7 @@ def test_a_server_killed_and_started_empty_goes_on_with_what_is_mirrored(fault_r
         assert sender.global_step >= 200
     sender.close()
     wait_until(lambda: replay.global_step == 400 and replay.metrics()["replay/inserted_steps"] >= 400)
-    wait_until(lambda: not replay.owner._pending)
+    wait_until(lambda: not replay.owner.num_pending)
     replay.stop()
     assert replay.join()
     expected = walker.naive.transitions()

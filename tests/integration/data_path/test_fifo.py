@@ -53,7 +53,7 @@ def settle(replay: FIFOReplay) -> None:
     """Turn until Redis knows what was committed."""
     deadline_s = time.monotonic() + DEADLINE_S
     replay.step(timeout_s=0.0)
-    while replay.owner._pending or replay.owner._marks:
+    while replay.owner.num_pending:
         assert time.monotonic() < deadline_s
         replay.step(timeout_s=0.001)
 
@@ -257,8 +257,8 @@ def test_agents_wait_while_nothing_is_committed(run: Any, make_fifo: Callable[..
     replay = make_fifo(max_bytes=40_000)
     sender, pool = run.sender(chunk_steps=64, wait_timeout_s=0.2), Pool(2, 1, 0.5, is_dict=False)
     replay.step(timeout_s=0)
-    replay.owner._bound_bytes = 60_000  # without a memory limit the room above max_bytes is large
-    replay.owner._last_tick_s = 0.0
+    replay.owner.owners[0].bound_bytes = 60_000  # without a memory limit the room above max_bytes is large
+    replay.owner.owners[0].last_tick_s = 0.0
     replay.step(timeout_s=0)
     found: list[Trajectory] = []
     with pytest.raises(ReplayFullError):
@@ -293,7 +293,7 @@ def test_a_full_stream_of_open_trajectories_goes_on(
     feed(pool, sender, 600)
     sender.flush()
     turn(replay)
-    replay.owner._last_tick_s = 0.0
+    replay.owner.owners[0].last_tick_s = 0.0
     for _ in range(4):
         replay.step(timeout_s=0)
     batch = replay.dequeue(1.0)
@@ -312,7 +312,7 @@ def test_a_byte_bound_that_cannot_hold_a_batch_is_an_error_not_a_silence(
     feed(Pool(3, 1, 0.5, is_dict=False), sender, 600)
     sender.flush()
     turn(replay)
-    replay.owner._last_tick_s = 0.0
+    replay.owner.owners[0].last_tick_s = 0.0
     with pytest.raises(ValueError, match=r"max_bytes is .* a batch takes 8 trajectories of 1000"):
         for _ in range(5):
             replay.step(timeout_s=0)
@@ -331,7 +331,7 @@ def test_an_emptied_redis_loses_no_step_that_arrived_and_repeats_none(
     run.client.redis.flushall()
     feed(pool, sender, 50)
     assert sender.close()
-    replay.owner._last_tick_s = 0.0
+    replay.owner.owners[0].last_tick_s = 0.0
     found += drain(replay)
     flush_pieces(replay)
     found += drain(replay)

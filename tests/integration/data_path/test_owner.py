@@ -88,7 +88,7 @@ def test_a_lease_that_was_given_back_is_taken_at_once(run: Any) -> None:
     assert first.join()
     second = run.replay(lease_s=0.1)
     second.step(timeout_s=0)
-    assert second.epoch == first.client.redis.hget(run.client.shard_keys().meta, "epoch").decode()
+    assert second.epoch == run.client.redis.hget(run.client.shard_keys().meta, "epoch").decode()
 
 
 def test_the_lease_of_an_owner_who_died_is_taken_when_it_ends(run: Any) -> None:

@@ -84,7 +84,7 @@ def test_a_learner_that_was_killed_has_the_saved_priorities_again(run: Any, make
         replay.update_priorities(batch.sample_info, rng.random(8) * 3)
         if i >= 40:
             break
-    wait_until(lambda: not replay.owner._pending)
+    wait_until(lambda: not replay.owner.num_pending)
     replay.save_priorities(path)  # while its threads work
     # As if killed: the lease stays where it is.
     replay._supervisor.stop()

@@ -141,7 +141,7 @@ def test_a_follower_draws_again_what_its_owner_evicted(run: Any) -> None:
     pump(follower, steps=steps)
     assert len(follower) == steps
     pump(owner, steps=steps)
-    while owner.owner._pending:
+    while owner.owner.num_pending:
         owner.step(timeout_s=0.001)
     alive = contents(owner)
     # What was drawn before the eviction may still be there; behind it everything is alive.

@@ -12,8 +12,11 @@ import pytest
 from gymnasium import spaces
 
 from surreal.agent import AgentLoop
+from surreal.config import Config
 from surreal.distributed.client import RedisClient
 from surreal.distributed.sender import ExpSender
+from surreal.main.build import build_spaces
+from surreal.main.rlx_build import ServerOptions, build_rlx_pool
 from surreal.replay import UniformReplay
 from surreal.rlx.admission import Admission
 from surreal.rlx.gym_driver import DriverOptions, run_envs
@@ -37,9 +40,9 @@ class Zero:
 class Path:
     """Server, loop, sender and replay of one run."""
 
-    def __init__(self, redis_address: str, run: str) -> None:
+    def __init__(self, redis_address: str, run: str, pool: RlxEnvPool | None = None) -> None:
         self.client = RedisClient(redis_address, run=run)
-        self.pool = RlxEnvPool(spaces.Discrete(2), SPACE)
+        self.pool = pool or RlxEnvPool(spaces.Discrete(2), SPACE)
         self.sender = ExpSender(self.client, chunk_steps=1, max_delay_s=0.01)
         loop: Any = AgentLoop(self.pool, Zero(), self.sender)  # type: ignore[arg-type]
         self.server = RlxServer(self.pool, ServerSettings(port=0, admission=Admission(None, 0)))
@@ -120,6 +123,42 @@ def test_exploiting_session_sends_nothing(path: Path, wire: Any) -> None:
         exploiting.update([1000 + value, 0], reward)
         training.update([value, 0], reward)
     assert path.finish() == [(1, 1.0, 0.5, 2), (2, 1.0, 0.5, 3)]
+
+
+class Tenfold(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """A user's wrapper."""
+
+    def observation(self, obs: Any) -> Any:
+        return obs * 10
+
+
+WRAPPED = {
+    "env": {
+        "id": "Elsewhere",
+        "observation_space": {"type": "box", "shape": [2, 1]},
+        "action_space": {"type": "discrete", "n": 2},
+        "wrappers": [{"name": "flatten"}, {"class": f"{__name__}.Tenfold"}, {"name": "reward_clip"}],
+    }
+}
+
+
+def test_wrappers_of_the_configuration_are_applied_by_the_server(redis_server: Any, run_id: str, wire: Any) -> None:
+    pool = build_rlx_pool(Config.model_validate(WRAPPED), ServerOptions())
+    path = Path(redis_server.address, run_id, pool)
+    assert pool.obs_spec == build_spaces(Config.model_validate(WRAPPED)).obs_spec
+    exploiting, training = wire(path), wire(path)
+    exploiting.ask(command="init", exploit=True)
+    training.init()
+    for client, factor in ((training, 1.0), (exploiting, 100.0)):
+        client.update([[1], [0]])
+        client.update([[2], [0]], 5.0 * factor)
+        client.update([[3], [0]], -7.0 * factor, terminal=True)
+    assert training.ask(command="update", reward=None, state=[10, 20, 30])["message"].startswith(
+        "the state must have shape (2, 1)"
+    )
+    # What is learned from is clipped; what counts as the episode's return is not.
+    assert path.finish() == [(10, 1.0, 0.5, 20), (20, -1.0, 0.0, 30)]
+    assert pool.metrics()["env/episode_return_mean"] == -101.0
 
 
 class Corridor(gymnasium.Env[Any, Any]):

@@ -11,7 +11,8 @@ from surreal.config.problems import all_keys
 from surreal.errors import ConfigError
 
 SECTIONS = {
-    *("env", "model", "agent", "learner", "replay", "sender", "broadcast", "rlx", "redis", "eval", "checkpoint", "run")
+    *("env", "model", "agent", "learner", "replay", "sender", "broadcast", "rlx", "redis", "eval", "checkpoint", "run"),
+    *("environment", "relaax_rlx_server"),
 }
 
 

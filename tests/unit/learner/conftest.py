@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from surreal.types import Batch, SampleInfo
+from surreal.types import Batch, SampleInfo, TrajectoryBatch
 
 MakeBatch = Callable[..., Batch]
+MakeTrajectories = Callable[..., TrajectoryBatch]
 
 
 @pytest.fixture
@@ -27,6 +28,32 @@ def make_batch() -> MakeBatch:
             next_obs=torch.tensor(rng.normal(size=(rows, 4)), dtype=torch.float32),
             extras={} if weight is None else {"weight": torch.full((rows,), weight)},
             sample_info=info,
+        )
+
+    return make
+
+
+@pytest.fixture
+def make_trajectories() -> MakeTrajectories:
+    def make(seed: int = 0, rows: int = 4, columns: int = 3) -> TrajectoryBatch:
+        rng = np.random.default_rng(seed)
+        generation = np.arange(columns)
+        info = SampleInfo(generation, generation, np.ones(columns), np.zeros(columns, np.int64))
+        shape = (rows, columns)
+        return TrajectoryBatch(
+            obs=torch.tensor(rng.normal(size=(rows + 1, columns, 4)), dtype=torch.float32),
+            action=torch.tensor(rng.integers(0, 2, shape)),
+            reward=torch.tensor(rng.random(shape), dtype=torch.float32),
+            discount=torch.full(shape, 0.99),
+            mask=torch.ones(shape),
+            is_first=torch.zeros((rows + 1, columns), dtype=torch.bool),
+            terminated=torch.zeros(shape, dtype=torch.bool),
+            truncated=torch.zeros(shape, dtype=torch.bool),
+            version=torch.zeros(shape, dtype=torch.int64),
+            extras={"value": torch.zeros(shape)},
+            initial_state={"state.h": torch.zeros(columns, 8), "state.c": torch.zeros(columns, 8)},
+            sample_info=info,
+            burn_in=2,
         )
 
     return make

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
@@ -9,11 +11,13 @@ from torch import Tensor
 
 from surreal.errors import CheckpointError
 from surreal.learner import DQNLearner, Learner
-from surreal.learner.devices import batch_to, resolve_device
+from surreal.learner import devices
+from surreal.learner.devices import BatchMover, batch_to, resolve_device, tensors_of
 from surreal.model import QFunction
-from surreal.types import Batch
+from surreal.types import Batch, TrajectoryBatch
 
 MakeBatch = Callable[..., Batch]
+MakeTrajectories = Callable[..., TrajectoryBatch]
 
 
 class CountingLearner(Learner):
@@ -99,6 +103,68 @@ def test_batch_to_keeps_nesting_and_sample_info(make_batch: MakeBatch) -> None:
     assert torch.equal(moved.obs["b"][0], torch.ones(2))
     assert torch.equal(moved.extras["weight"], batch.extras["weight"])
     assert moved.sample_info is batch.sample_info
+
+
+def test_copies_have_a_stream_of_their_own_for_which_the_computation_waits(
+    make_batch: MakeBatch, make_trajectories: MakeTrajectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    class Computing:
+        def wait_stream(self, stream: str) -> None:
+            events.append(f"wait for {stream}")
+
+    @contextmanager
+    def in_stream(stream: str) -> Iterator[None]:
+        events.append(f"enter {stream}")
+        yield
+        events.append("leave")
+
+    def move(batch: Any, device: torch.device) -> Any:
+        events.append(f"copy to {device}")
+        return batch
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"copies of {device}")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Computing())
+    monkeypatch.setattr(torch.cuda, "stream", in_stream)
+    monkeypatch.setattr(devices, "batch_to", move)
+    mover = BatchMover(torch.device("cuda"))
+    for batch in (make_batch(), make_trajectories()):
+        assert mover(batch) is batch
+        assert events == ["enter copies of cuda", "copy to cuda", "leave", "wait for copies of cuda"]
+        events.clear()
+
+
+def test_trajectories_are_moved_and_shape_the_model(make_trajectories: MakeTrajectories) -> None:
+    batch = make_trajectories(rows=5, columns=3)
+    moved = batch_to(batch, torch.device("meta"))
+    assert moved.sample_info is batch.sample_info
+    assert moved.burn_in == batch.burn_in == 2
+    assert len(list(tensors_of(batch))) == len(list(tensors_of(moved))) == 12
+    assert all(tensor.is_meta for tensor in tensors_of(moved))
+    learner = made()
+    learner.optimize(0, batch)
+    assert learner.model(batch.obs[0]).shape == (3, 2)
+    assert learner.model(batch.obs[:, 0]).shape == (6, 2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_batches_arrive_whole_on_a_gpu_that_is_busy(make_batch: MakeBatch, is_pinned: bool) -> None:
+    device = torch.device("cuda")
+    mover, busy = BatchMover(device), torch.randn(2048, 2048, device=device)
+    sums, expected = [], []
+    for seed in range(50):
+        batch = make_batch(seed, rows=4096)
+        expected.append(float(batch.obs.double().sum()))
+        if is_pinned:
+            batch = batch._replace(obs=batch.obs.pin_memory(), next_obs=batch.next_obs.pin_memory())
+        busy = torch.tanh(busy @ busy)
+        moved = mover(batch)
+        assert moved.obs.is_cuda
+        assert moved.extras.keys() == batch.extras.keys()
+        sums.append(moved.obs.double().sum())
+    torch.testing.assert_close(torch.stack(sums).cpu(), torch.tensor(expected, dtype=torch.float64))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -118,7 +119,7 @@ def test_launcher_starts_servers_on_one_port_and_clients_that_know_it() -> None:
     lines: list[str] = []
     with ExitStack() as stack:
         config = load("rlx.servers=2", "env.kwargs={sutton_barto_reward: true}", "rlx.demo=true")
-        children = rlx_children(config, ["--run", "r"], stack, lines.append)
+        children = rlx_children(config, ["--run", "r"], stack, lines.append, owner="r")
     assert [child.name for child in children] == [
         "rlx-server-0",
         "rlx-server-1",
@@ -133,7 +134,7 @@ def test_launcher_starts_servers_on_one_port_and_clients_that_know_it() -> None:
         f"environments connect to rlx://127.0.0.1:{port}", f"example page at http://127.0.0.1:{port}/example/",
     ]  # fmt: skip
     with ExitStack() as stack:
-        assert rlx_children(load_config("cartpole-dqn"), [], stack, lines.append) == []
+        assert rlx_children(load_config("cartpole-dqn"), [], stack, lines.append, owner="r") == []
 
 
 def test_port_that_is_taken_is_one_clear_error() -> None:
@@ -141,4 +142,68 @@ def test_port_that_is_taken_is_one_clear_error() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         with pytest.raises(ConfigError, match="cannot be had"):
-            rlx_children(load(f"rlx.port={other.getsockname()[1]}"), [], stack, lambda _: None)
+            rlx_children(load(f"rlx.port={other.getsockname()[1]}"), [], stack, lambda _: None, owner="r")
+
+
+def test_port_of_another_run_is_one_clear_error() -> None:
+    with ExitStack() as stack:
+        children = rlx_children(load(), [], stack, lambda _: None, owner="run a")
+        port = children[0].command[children[0].command.index("--port") + 1]
+        with pytest.raises(ConfigError, match=rf"rlx.port {port} .*belongs to run a, and run b needs"):
+            rlx_children(load(f"rlx.port={port}"), [], stack, lambda _: None, owner="run b")
+
+
+LIMITED = ["env.wrappers=[{name: time_limit, args: {max_episode_steps: 9}, on_client: true}, {name: reward_clip}]"]
+
+
+def test_wrappers_of_clients_are_applied_by_them_and_the_others_by_the_server() -> None:
+    config = load(*LIMITED)
+    build.check_names(config)
+    with ExitStack() as stack:
+        client = rlx_children(config, [], stack, lambda _: None, owner="r")[-1].command
+    assert json.loads(client[client.index("--wrapper") + 1]) == {
+        "name": "time_limit", "args": {"max_episode_steps": 9}, "training_only": None,
+    }  # fmt: skip
+    pool = build_rlx_pool(config, ServerOptions())
+    assert pool.wrappers is not None
+    assert pool.wrappers.open(training=True).rewards(5.0) == (5.0, 1.0)
+    assert (
+        build_rlx_pool(
+            load("env.wrappers=[{name: time_limit, args: {max_episode_steps: 9}, on_client: true}]"), ServerOptions()
+        ).wrappers
+        is None
+    )
+
+
+def test_spaces_that_are_written_down_are_those_below_the_wrappers() -> None:
+    config = load("env.observation_space={type: box, shape: [2, 3]}", ACTIONS, "env.wrappers=[{name: flatten}]")
+    pool = build_rlx_pool(config, ServerOptions())
+    assert pool.obs_spec == build.build_spaces(config).obs_spec
+    assert pool.obs_spec.leaves[0].shape == (6,)
+    assert pool.reader is not None
+    assert pool.reader.spec.leaves[0].shape == (2, 3)
+
+
+def test_wrapper_that_acts_in_the_environment_is_refused_before_anything_starts() -> None:
+    config = load("env.wrappers=[{name: flatten}, {name: life_loss}]")
+    with pytest.raises(
+        ConfigError, match=r"^env\.wrappers\.1: wrapper life_loss .*on_client: true.* \(--set\)$"
+    ) as error:
+        build.check_names(config)
+    assert error.value.key == "env.wrappers.1"
+    with pytest.raises(ConfigError, match="life_loss"):
+        build_rlx_pool(config, ServerOptions())
+    assert build_rlx_pool(config, ServerOptions(is_exploiting=True)).wrappers is not None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["env.wrappers=[{name: flatten}, {name: atari, on_client: true}]"], "innermost"),
+        (["env.wrappers=[{name: flatten}]", "env.observation_space=raw", ACTIONS], "without wrappers"),
+        (["env.frame_stack=2", "env.observation_space=raw", ACTIONS], "cannot be stacked"),
+    ],
+)
+def test_wrappers_that_make_no_sense(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(*overrides)

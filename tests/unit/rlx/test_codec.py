@@ -150,6 +150,15 @@ def test_image_of_each_mode_decodes_to_its_array(mode: str, size: tuple[int, int
         np.testing.assert_array_equal(found, expected.astype(np.float32) / np.float32(255))
 
 
+def test_pixels_of_a_bit_each_count_as_the_bytes_that_they_become() -> None:
+    image = Image.new("1", (800, 100), 1)
+    payload = encode({"a": image, "b": image})
+    assert len(payload) < 30_000
+    assert decode(payload, Limits(max_bytes=160_000))["b"].all()
+    with pytest.raises(RlxLimitError, match="mode 1"):
+        decode(payload, Limits(max_bytes=159_999))
+
+
 def test_images_may_be_kept_as_they_were_sent() -> None:
     image = Image.new("L", (3, 2), 7)
     found = decode(encode({"s": image}), keeps_images=True)["s"]

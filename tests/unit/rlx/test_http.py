@@ -38,6 +38,17 @@ def test_nothing_else_is_served(folder: Path, path: str) -> None:
     assert answer_get(path, folder) is None
 
 
+@pytest.mark.parametrize(("path", "location"), [("/sub", "./sub/"), ("/./sub", "./sub/"), ("/%73ub?a=1", "./sub/")])
+def test_folder_without_its_slash_is_elsewhere(folder: Path, path: str, location: str) -> None:
+    (folder / "sub" / "index.html").write_text("<p>sub")
+    answer = answer_get(path, folder)
+    assert answer is not None
+    assert (answer.status, answer.location, answer.body) == (301, location, b"")
+    home = answer_get("/sub/", folder)
+    assert home is not None
+    assert (home.status, home.body) == (200, b"<p>sub")
+
+
 def test_health_is_answered_without_files() -> None:
     health = answer_get("/health", None)
     assert health is not None

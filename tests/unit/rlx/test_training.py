@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from surreal.config import load_config
+from surreal.config.loader import to_yaml
 from surreal.errors import ConfigError
 from surreal.rlx import AgentProxyConnectionError, AgentProxyException, AgentProxyReplyError, TrainingBase
+from surreal.rlx.transport import parse_address
 
 LOST = AgentProxyConnectionError("lost")
 
@@ -165,6 +168,30 @@ def test_options_come_from_app_yaml(tmp_path: Path) -> None:
     training = Game(())
     assert (training.max_episodes, training.infinite_run, training.exploit) == (7, True, False)
     assert str(training.agent.address) == "host:5"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("relaax_rlx_server: {bind: 'host:5'}\nrlx: {port: 7002}\n", "host:5"),
+        ("rlx: {host: 0.0.0.0, port: 7002}\n", "localhost:7002"),
+        ("rlx: {host: '::1'}\n", "[::1]:7001"),
+        ("rlx: {tls_cert: cert.pem}\n", "rlxs://localhost:7001"),
+        ("", "localhost:7001"),
+    ],
+)
+def test_one_file_serves_a_run_and_its_environments(tmp_path: Path, text: str, address: str) -> None:
+    path = tmp_path / "app.yaml"
+    path.write_text(f"env: {{id: CartPole-v1}}\nenvironment: {{max_episodes: 7, difficulty: hard}}\n{text}")
+    training = Game(())
+    assert (training.max_episodes, training.agent.address) == (7, parse_address(address))
+    config = load_config(path)
+    assert config.environment.max_episodes == 7
+    # So does the copy of the configuration that is in the folder of a run.
+    path.write_text(to_yaml(config))
+    assert load_config(path).environment == config.environment
+    again = Game(())
+    assert (again.max_episodes, again.infinite_run, again.agent.address.port) == (7, False, parse_address(address).port)
 
 
 def test_the_command_line_goes_before_the_file_and_arguments_before_both(tmp_path: Path) -> None:

@@ -54,10 +54,12 @@ def test_an_exception_is_named_in_the_line_and_shown_in_full_only_at_debug(capsy
 def test_noisy_libraries_stay_quiet_at_debug(capsys: pytest.CaptureFixture[str]) -> None:
     setup_logging("DEBUG")
     logging.getLogger("asyncio").debug("selector")
+    logging.getLogger("websockets.server").info("connection open")
     logging.getLogger("mine").debug("wanted")
     text = capsys.readouterr().err
     assert "wanted" in text
     assert "selector" not in text
+    assert "connection open" not in text
 
 
 def test_warnings_become_log_lines(capsys: pytest.CaptureFixture[str]) -> None:

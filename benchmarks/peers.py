@@ -1,0 +1,122 @@
+"""Peers that need packages of their own: a process in its own virtual environment, asked line by line.
+
+The environments are made under .cache when they are first needed, by `python -m benchmarks.X` or `make bench`. A peer
+that cannot be installed is reported as skipped, with the reason: the rest of the benchmark goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_BASELINES = Path(__file__).parent / "baselines"
+_CACHE = Path(__file__).parents[1] / ".cache"
+
+
+class Requirement(NamedTuple):
+    """What a peer needs.
+
+    Args:
+        module: to import, to see whether it is there.
+        packages: for pip.
+        newest_python: it has no wheels for later ones; None: any.
+        shares_ours: it sees the packages of this interpreter too, so that torch is the same and there once.
+    """
+
+    module: str
+    packages: Sequence[str]
+    newest_python: tuple[int, int] | None = None
+    shares_ours: bool = False
+
+
+CPPRB = Requirement("cpprb", ["cpprb==11.0.0"])
+TORCHRL = Requirement("torchrl", ["torchrl==0.14.1", "tensordict==0.14.3"], shares_ours=True)
+REVERB = Requirement("reverb", ["dm-reverb[tensorflow]==0.14.0"], newest_python=(3, 11))
+
+
+def find_python(needs: Requirement, python: Path | None = None) -> Path | str:
+    """An interpreter that has what a peer needs, or why there is none.
+
+    Args:
+        needs: of the peer.
+        python: the interpreter to use; None: that of an environment under .cache, made if it is not there.
+    """
+    if python is None:
+        folder = _CACHE / f"venv-{needs.module}"
+        python = folder / "bin" / "python"
+        if not (folder / "installed").exists():
+            base = _base_python(needs.newest_python)
+            if base is None:
+                return f"{needs.module} needs Python {needs.newest_python} or older, and none is on the PATH"
+            subprocess.run([base, "-m", "venv", "--clear", str(folder)], check=True)
+            if needs.shares_ours:
+                (site,) = folder.glob("lib/python*/site-packages")
+                (site / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
+            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needs.packages]
+            if subprocess.run(install, check=False, stdout=sys.stderr).returncode == 0:
+                (folder / "installed").touch()
+    found = subprocess.run([str(python), "-c", f"import {needs.module}"], capture_output=True, text=True, check=False)
+    if found.returncode:
+        return f"{python} cannot import {needs.module}: {found.stderr.strip().splitlines()[-1:]}"
+    return python
+
+
+def _base_python(newest: tuple[int, int] | None) -> str | None:
+    if newest is None or sys.version_info[:2] <= newest:
+        return sys.executable
+    return shutil.which(f"python{newest[0]}.{newest[1]}")
+
+
+class Peer:
+    """The other process.
+
+    Args:
+        script: file in `benchmarks/baselines`.
+        python: its interpreter.
+    """
+
+    def __init__(self, script: str, python: Path) -> None:
+        command = [str(python), str(_BASELINES / script)]
+        _CACHE.mkdir(exist_ok=True)
+        with (_CACHE / f"{Path(script).stem}.log").open("w") as log:  # some peers say a lot
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+
+    def ask(self, line: str) -> str:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise RuntimeError("the peer has no pipes")
+        stdin.write(line + "\n")
+        stdin.flush()
+        answer = stdout.readline().strip()
+        if not answer:
+            raise RuntimeError(f"the peer has ended; it said why in {_CACHE}/*_peer.log")
+        return answer
+
+    def call(self, command: str, **arguments: Any) -> Any:
+        """Send a command as JSON, and return its answer."""
+        return json.loads(self.ask(json.dumps({"command": command, **arguments})))
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+
+def skip(name: str, reason: str) -> None:
+    """Report that a comparison was not made."""
+    sys.stdout.write(json.dumps({"name": name, "skipped": reason}) + "\n")
+    sys.stdout.flush()
+
+
+def rotate(measures: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Measure all of them in turn, again and again, the first turn being a warm-up; each returns a rate."""
+    turns = [{name: measure() for name, measure in measures.items()} for _ in range(rounds + 1)][1:]
+    return {name: [turn[name] for turn in turns] for name in measures}

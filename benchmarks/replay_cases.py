@@ -1,0 +1,132 @@
+"""What `benchmarks.replay` stores and draws, and our side of it: a stream in Redis with two replays over it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.transport import make_batch
+from surreal.distributed.client import RedisClient
+from surreal.distributed.sender import ExpSender
+from surreal.replay import UniformReplay
+
+ENVS = 16
+NETWORKED_MAX = 100_000  #: transitions that a networked peer is given at most
+_FILL_BYTES = 64 << 20  # of a run that is filled to be timed
+
+
+class Case(NamedTuple):
+    """What is stored and drawn."""
+
+    shape: tuple[int, ...]  #: of a row
+    dtype: type
+    stack: int
+    batch_size: int
+    stored: int = 0
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        return self.shape if self.stack == 1 else (self.stack, *self.shape)
+
+    @property
+    def row_bytes(self) -> int:
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def drawn_bytes(self) -> int:
+        """Observation bytes of a batch as the learner gets it."""
+        return 2 * self.stack * self.row_bytes * self.batch_size
+
+    @property
+    def redis_bytes(self) -> int:
+        """Enough for ours, and for a peer's copy of everything."""
+        peer = 2 * self.stack * self.row_bytes * min(self.stored, NETWORKED_MAX)
+        return max(512 << 20, 3 * self.stored * (self.row_bytes + 256) + 2 * peer)
+
+
+CASES = {
+    "4 float32, batch 256": Case((4,), np.float32, 1, 256),
+    "64 float32, batch 256": Case((64,), np.float32, 1, 256),
+    "84x84x4 uint8, batch 32": Case((84, 84), np.uint8, 4, 32),
+    "84x84x4 uint8, batch 256": Case((84, 84), np.uint8, 4, 256),
+}
+
+
+class Filled:
+    """A case's experience in Redis, and two replays of it with their threads: one mirrors, one follows, remotely."""
+
+    def __init__(self, address: str, case: Case) -> None:
+        self.address, self.case = address, case
+        self.client = RedisClient(address, run=f"replay-{uuid.uuid4().hex[:8]}")
+        sizes: dict[str, Any] = {"batch_size": case.batch_size, "capacity": 2 * case.stored, "start_size": case.stored}
+        self._replays = [
+            UniformReplay(self.client, observations="mirrored", **sizes),
+            UniformReplay(self.client, observations="remote", is_owner=False, **sizes),
+        ]
+        self._replays[0].start_threads()
+        with_frames = {"chunk_steps": 544, "chunk_max_bytes": 4 << 20} if case.stack > 1 else {}
+        send(self.client, case, case.stored + 64 * ENVS, ENVS, **with_frames)
+        self._replays[1].start_threads()
+        self._batches = [replay.batch_iterator() for replay in self._replays]
+        for batches in self._batches:
+            for _ in range(20):
+                next(batches)
+
+    def mirrored(self, seconds: float) -> float:
+        return self._rate(0, seconds)
+
+    def remote(self, seconds: float) -> float:
+        return self._rate(1, seconds)
+
+    def _rate(self, which: int, seconds: float) -> float:
+        """Transitions a second."""
+        batches = self._batches[which]
+        for _ in range(6):  # what was made ahead, while another was measured
+            next(batches)
+        return timed(lambda: next(batches), self.case.batch_size, seconds)
+
+    def fill(self, rows: int, seconds: float) -> float:
+        """Transitions a second that one sender stores, this many a call, all of them acknowledged."""
+        case, client = self.case, RedisClient(self.address, run=f"fill-{uuid.uuid4().hex[:8]}")
+        count = _FILL_BYTES // (case.row_bytes + 64)
+        sent, elapsed_s = 0, 0.0
+        while elapsed_s < seconds:
+            started_s = time.perf_counter()
+            send(client, case, count, rows, chunk_steps=32_768, chunk_max_bytes=4 << 20)
+            elapsed_s += time.perf_counter() - started_s
+            sent += count
+            client.delete_run()
+        return sent / elapsed_s
+
+    def blocks(self) -> list[tuple[bytes, int]]:
+        """Key and length of every block."""
+        keys = self.client.shard_keys()
+        ids = [fields[b"id"].decode() for _, fields in self.client.redis.xrange(keys.stream)]
+        return [(keys.block(i).encode(), self.client.redis.strlen(keys.block(i))) for i in ids]
+
+    def close(self) -> None:
+        for replay in self._replays:
+            replay.stop()
+            replay.join()
+        self.client.delete_run()
+
+
+def send(client: RedisClient, case: Case, transitions: int, envs: int, **chunks: int) -> None:
+    batch, action = make_batch(case.obs_shape, case.dtype, envs)
+    sender = ExpSender(client, frame_stack=case.stack, is_limited=False, max_delay_s=3600, **chunks)
+    for _ in range(0, transitions, envs):
+        sender.send_batch(batch, action)
+    sender.close()
+
+
+def timed(batch: Callable[[], object], batch_size: int, seconds: float) -> float:
+    """Transitions a second of a call that makes one batch."""
+    number, started_s = 0, time.perf_counter()
+    while time.perf_counter() - started_s < seconds:
+        batch()
+        number += 1
+    return number * batch_size / (time.perf_counter() - started_s)

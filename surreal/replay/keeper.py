@@ -1,0 +1,343 @@
+"""StreamKeeper: the books of a replay over all of its shards: counts, limiter, leases, bounds.
+
+Each shard has a `StreamOwner`, or a `StreamFollower` where the replay owns nothing. The keeper ticks them when it is
+time, adds up what they know, and divides the limiter's credit among them. A shard that does not answer is passed over,
+and looked at again when the thread that reads its stream has met it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from surreal.distributed.stream import Stream
+from surreal.errors import LeaseError, RedisUnavailableError, StoppedError
+from surreal.replay.follower import StreamFollower
+from surreal.replay.limiter import SamplesPerInsert
+from surreal.replay.owner import StreamOwner
+from surreal.replay.storage import StoredChunk
+
+logger = logging.getLogger(__name__)
+
+_URGENT_INTERVAL_S = 0.002
+_CREDIT_INTERVAL_S = 0.02
+#: How often the counts of a stream are read that are not ours to keep; several shards tell each other as often.
+_COUNTS_INTERVAL_S = 0.25
+_URGENT_COUNTS_INTERVAL_S = 0.02
+#: How long a shard has all the credit where it is too little for a chunk of each, s: longer than senders' pauses.
+_TURN_S = 0.1
+_NO_BOUND = 1 << 62
+
+
+class StreamKeeper:
+    """Claims, renews and counts for one replay; used by one thread.
+
+    Args:
+        streams: the shards whose experience the replay uses.
+        limiter: the samples-per-insert band, None for no limit.
+        is_owner: whether the streams are to be owned.
+        max_bytes: accounted bytes to keep, in all shards together; None: what fits under Redis' memory limit. Of a
+            follower: of the chunks to keep an index of; None: no bound.
+        lease_s: life of the leases, s.
+        stop: ends waits.
+        mode: of the streams: "window", or "consume".
+        others: the run's other shards, whose env steps count as well.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[Stream],
+        limiter: SamplesPerInsert | None,
+        *,
+        is_owner: bool,
+        max_bytes: int | None,
+        lease_s: float,
+        stop: threading.Event,
+        mode: str = "window",
+        others: Sequence[Stream] = (),
+    ) -> None:
+        self.limiter = limiter
+        self.samples = 0
+        self._is_only = len(streams) == 1
+        self._lease_s = lease_s
+        self._stop = stop
+        self.owners: list[StreamOwner] = []
+        foreign = [StreamFollower(stream, stop=stop, is_patient=False) for stream in others]
+        followed: list[StreamFollower] = []
+        if is_owner:
+            share = max_bytes // len(streams) if max_bytes else None
+            self.owners = [
+                StreamOwner(stream, max_bytes=share, lease_s=lease_s, stop=stop, mode=mode, is_patient=self._is_only)
+                for stream in streams
+            ]
+        else:
+            followed = [StreamFollower(stream, stop=stop, is_patient=self._is_only) for stream in streams]
+        self._followers = [*followed, *foreign]
+        self.shards: Sequence[StreamOwner | StreamFollower] = self.owners or followed
+        self._by_number = {owner.stream.shard: owner for owner in self.owners}
+        self._follower_max_bytes = max_bytes or _NO_BOUND
+        self._base_steps = self._base_samples = 0
+        self._largest_chunk = 0
+        self._has_warned = False
+        self._held_since_s: dict[int, float] = {}
+        self._told_credit: int | None = None
+        self._turn, self._turn_since_s = 0, 0.0
+        self._waits_s = 0.0
+        self._waiting_since_s: float | None = None
+
+    # -- what is known -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether a stream was claimed."""
+        return any(owner.is_owner for owner in self.owners)
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run, as last heard."""
+        return sum(owner.steps for owner in self.owners) + sum(each.steps for each in self._followers)
+
+    @property
+    def epoch(self) -> str:
+        """The shards' epochs; it changes when a Redis was emptied."""
+        return "+".join(each.epoch for each in self.shards)
+
+    @property
+    def max_bytes(self) -> int:
+        """Accounted bytes to keep."""
+        return sum(owner.max_bytes for owner in self.owners) if self.owners else self._follower_max_bytes
+
+    @property
+    def num_pending(self) -> int:
+        """Changes that wait for the next tick."""
+        return sum(owner.num_pending for owner in self.owners)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a stream held as much as it may, when it was looked at last."""
+        return any(owner.is_full for owner in self.owners)
+
+    def is_over(self, stored_bytes: Mapping[int, int]) -> bool:
+        """Whether so many bytes, by shard, are more than are to be kept."""
+        if not self.owners:
+            return sum(stored_bytes.values()) > self._follower_max_bytes
+        return any(number > self._by_number[shard].max_bytes for shard, number in stored_bytes.items())
+
+    # -- counts ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counts for a checkpoint."""
+        return {
+            "samples": self.samples,
+            "global_step": self.global_step,
+            "shard_steps": {str(each.stream.shard): each.steps for each in self.shards},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the counts of a checkpoint; a Redis that is empty will go on from them."""
+        self.samples = int(state["samples"])
+        by_shard = state.get("shard_steps", {})
+        if set(by_shard) == {str(each.stream.shard) for each in self.shards}:
+            for each in self.shards:
+                each.steps = int(by_shard[str(each.stream.shard)])
+        else:  # the shards were others: what counts is the sum
+            self.shards[0].steps = int(state["global_step"])
+
+    def rebase(self, alive: int) -> None:
+        """Let the limiter count from here: the streams hold only `alive` transitions, too few to begin with.
+
+        So it is when a checkpoint meets an emptied Redis: by the old counts the agents might have no credit to fill
+        the replay again, and the learner would draw all that it "missed" from the little that is there.
+        """
+        self._base_steps, self._base_samples = max(self.global_step - alive, 0), self.samples
+
+    def may_sample(self, number: int) -> bool:
+        """Whether the limiter lets the learner draw that many transitions."""
+        inserted, sampled = self.global_step - self._base_steps, self.samples - self._base_samples
+        return self.limiter is None or self.limiter.may_sample(inserted, sampled, number)
+
+    def count_samples(self, number: int) -> None:
+        """Count transitions that were drawn."""
+        self.samples += number
+
+    # -- chunks ------------------------------------------------------------------------------------------------------
+
+    def evict(self, chunk: StoredChunk) -> None:
+        """Have a chunk removed from Redis, if it is ours."""
+        owner = self._by_number.get(chunk.shard)
+        if owner is not None:
+            owner.evict(chunk)
+
+    def mark(self, chunk: StoredChunk, done: bytes) -> None:
+        """Have it stored which steps of a chunk were consumed, one bit a step."""
+        self._by_number[chunk.shard].mark(chunk, done)
+
+    def make_room_for(self, chunk: StoredChunk) -> None:
+        """Keep room below the streams' bounds for chunks of this size."""
+        owner = self._by_number.get(chunk.shard)
+        if owner is None:
+            return
+        owner.make_room_for(chunk)
+        self._largest_chunk = max(self._largest_chunk, chunk.steps)
+        if self.limiter is not None and not self._has_warned and not self.limiter.fits(chunk.steps):
+            self._has_warned = True
+            logger.warning(
+                "chunks of %d steps are too large for a samples_per_insert_tolerance of %g: agents and learner may wait"
+                " for each other; raise it to %g or more, or lower the senders' chunk_steps",
+                chunk.steps, self.limiter.tolerance, self.limiter.ratio * chunk.steps,
+            )  # fmt: skip
+
+    # -- leases ------------------------------------------------------------------------------------------------------
+
+    def claim(self) -> None:
+        """Get the leases, once; waits for those of an owner who died. A shard that does not answer is claimed later.
+
+        Raises:
+            LeaseError: another replay kept one for longer than a lease lasts.
+            RedisUnavailableError: no shard answers.
+            ValueError: the byte bound does not fit into Redis' memory.
+            StoppedError: `stop` was set.
+        """
+        if not self.owners:
+            if all(follower.last_tick_s == 0.0 for follower in self._followers):
+                self._read_counts(0.0)
+            return
+        if self.is_owner:
+            return
+        deadline_s = time.monotonic() + 2 * self._lease_s + 1
+        while True:
+            held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
+            if not held and any(owner.is_owner for owner in self.owners):
+                return
+            if time.monotonic() > deadline_s:
+                if held:
+                    raise self._held()
+                client = self.owners[0].stream.client
+                raise RedisUnavailableError(f"no shard of run {client.run} answers", address=client.address)
+            if self._stop.wait(0.1):
+                raise StoppedError("stopped while waiting for the stream's lease")
+
+    def renew(self, *, is_waiting: bool = False) -> None:
+        """Tick where it is time: chunks are to go, the limiter's credit changed, or the lease wants renewal.
+
+        Args:
+            is_waiting: the learner waits for the limiter, so the count of env steps must be fresh.
+
+        Raises:
+            LeaseError: another replay took a stream over.
+        """
+        now_s = time.monotonic()
+        if is_waiting and self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        elif not is_waiting and self._waiting_since_s is not None:
+            self._waits_s += now_s - self._waiting_since_s
+            self._waiting_since_s = None
+        if self._followers:
+            self._read_counts(_URGENT_COUNTS_INTERVAL_S if is_waiting else _COUNTS_INTERVAL_S)
+        credit = self._credit()
+        for owner in self.owners:
+            if owner.num_pending or is_waiting:
+                interval_s = _URGENT_INTERVAL_S
+            elif credit != self._told_credit or not self._has_told(owner):
+                interval_s = _CREDIT_INTERVAL_S
+            else:
+                interval_s = self._lease_s / 4 if self._is_only else min(self._lease_s / 4, _COUNTS_INTERVAL_S)
+            if now_s - owner.last_tick_s >= interval_s and (self._is_only or not owner.stream.client.is_away):
+                self._tick(owner)
+        self._told_credit = credit
+
+    def release(self) -> None:
+        """Remove what is still to go, and give the leases back; quietly, if Redis is gone."""
+        for owner in self.owners:
+            owner.release(self.samples)
+
+    def metrics(self) -> dict[str, float]:
+        """State of the streams at the last ticks."""
+        live_bytes, live_steps = (
+            sum(getattr(each, name) for each in self.shards) for name in ("live_bytes", "live_steps")
+        )
+        steps = self.global_step - (self.limiter.start_size if self.limiter else 0)
+        base = (0, 0) if self.owners else (self._base_steps, self._base_samples)  # a follower's own part of the run
+        return {
+            "replay/global_step": self.global_step,
+            "replay/samples": self.samples,
+            "replay/samples_per_insert": (self.samples - base[1]) / max(steps - base[0], 1),
+            "replay/limiter_wait_s": self._waits_s,
+            "replay/redis_bytes": live_bytes,
+            "replay/bytes_per_transition": live_bytes / max(live_steps, 1),
+            "replay/shards": len(self.shards),
+            "replay/shards_away": sum(each.stream.client.is_away for each in self.shards),
+            "replay/shards_emptied": sum(each.num_emptied for each in self.shards),
+        }
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _tick(self, owner: StreamOwner, *, is_first: bool = False) -> bool:
+        """Tick one shard; returns whether another replay holds it."""
+        was_owner = owner.is_owner
+        state = owner.tick(
+            credit_steps=self._credit_of(owner),
+            samples=None if is_first else self.samples,
+            other_steps=self.global_step - owner.steps,
+        )
+        if state is None:
+            return False
+        if state.is_owner and not was_owner:
+            # What the last owner counted is right; a checkpoint's count is older, unless Redis was emptied.
+            self.samples = max(self.samples, state.samples)
+            self._held_since_s.pop(owner.stream.shard, None)
+        elif not state.is_owner and not is_first:
+            # A shard that was away when the others were claimed; its last owner's lease may not have run out.
+            since_s = self._held_since_s.setdefault(owner.stream.shard, time.monotonic())
+            if time.monotonic() - since_s > 2 * self._lease_s + 1:
+                raise self._held()
+        return not state.is_owner
+
+    def _held(self) -> LeaseError:
+        run = self.owners[0].stream.client.run
+        return LeaseError(f"another learner owns the replay of run {run}; stop it, or use another run")
+
+    def _read_counts(self, interval_s: float) -> None:
+        now_s = time.monotonic()
+        for follower in self._followers:
+            if now_s - follower.last_tick_s >= interval_s and (self._is_only or not follower.stream.client.is_away):
+                follower.read()
+
+    def _credit(self) -> int | None:
+        """Env steps that the agents may reach in the whole run."""
+        if self.limiter is None or not self.owners:
+            return None
+        return self._base_steps + self.limiter.credit_steps(self.samples - self._base_samples)
+
+    def _has_told(self, owner: StreamOwner) -> bool:
+        """Whether there is nothing to tell a shard of its credit but what it was told."""
+        return self._is_only or self.limiter is None or self._credit_of(owner) == owner.credit_steps
+
+    def _credit_of(self, owner: StreamOwner) -> int | None:
+        """Env steps that one shard may reach, so that all together keep below the run's credit.
+
+        What the run may still insert is divided evenly; where a part would be too small for a chunk, one shard after
+        the other has all of it. Credit counts as spent until the shard has confirmed that it has less.
+        """
+        credit = self._credit()
+        if credit is None or self._is_only:
+            return credit
+        now_s = time.monotonic()
+        spent = sum(each.steps for each in self._followers)
+        for other in self.owners:
+            if other is not owner:
+                has_lapsed = now_s - other.last_tick_s > 2 * self._lease_s
+                spent += other.steps if has_lapsed else max(other.steps, other.credit_steps or 0)
+        living = [each for each in self.owners if not each.stream.client.is_away]
+        share = max(credit - self.global_step, 0) // max(len(living), 1)
+        if share < self._largest_chunk:
+            share = max(credit - self.global_step, 0) if self._is_turn_of(owner, living, now_s) else 0
+        return min(credit - spent, owner.steps + share)
+
+    def _is_turn_of(self, owner: StreamOwner, living: Sequence[StreamOwner], now_s: float) -> bool:
+        if now_s - self._turn_since_s >= _TURN_S:
+            self._turn, self._turn_since_s = self._turn + 1, now_s
+        return bool(living) and living[self._turn % len(living)] is owner

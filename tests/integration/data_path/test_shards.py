@@ -1,0 +1,409 @@
+"""Several shards: on one server, on several, and in a Redis Cluster; servers that die and come back."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+from naive_replay import wait_until
+
+from surreal.distributed.client import RedisClient
+from surreal.distributed.keys import NUM_SLOTS, ShardKeys
+from surreal.distributed.outboxes import Outboxes
+from surreal.distributed.sender import ExpSender
+from surreal.distributed.shards import ReplayShards
+from surreal.replay import FIFOReplay, PrioritizedReplay, Replay, UniformReplay
+from surreal.replay.archive import export_replay, import_replay
+
+
+class Agent:
+    """Sends an endless episode; the reward of step i is i + 1000000 * the agent's number, and so is its observation."""
+
+    def __init__(self, shards: ReplayShards, number: int, **options: Any) -> None:
+        options = {"chunk_steps": 10, "max_delay_s": 60.0, "wait_timeout_s": 20.0} | options
+        self.sender = ExpSender(shards, shard=number % len(shards), **options)
+        self.next = 1_000_000 * number
+
+    def step(self, count: int) -> None:
+        for _ in range(count):
+            obs = np.array([self.next, -self.next], np.float64)
+            self.sender.send([obs], 0, float(self.next), False)
+            self.next += 1
+
+    def flush(self) -> None:
+        self.sender.flush()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def make_shards(run_id: str, stack: ExitStack) -> Callable[..., ReplayShards]:
+    """Shards of the test's run on these servers; each call has clients of its own, as each process has."""
+
+    def make(*addresses: str, num_shards: int | None = None, timeout_s: float = 5.0) -> ReplayShards:
+        clients = [RedisClient(address, run=run_id, timeout_s=timeout_s) for address in addresses]
+        shards = ReplayShards(clients, num_shards)
+        stack.callback(shards.close)
+        return shards
+
+    return make
+
+
+def make_replay(stack: ExitStack, where: ReplayShards, kind: type[Replay] = UniformReplay, **options: Any) -> Any:
+    if kind is not FIFOReplay:
+        options = {"batch_size": 8, "start_size": 1, "prefetch": 1, "seed": 1} | options
+    replay = kind(where, **options)
+    stack.callback(replay.join)
+    stack.callback(replay.stop)
+    return replay
+
+
+def fill(replay: Any, size: int) -> None:
+    """Run the replay's two parts, without threads, until so many transitions are there."""
+
+    def has_all() -> bool:
+        replay.pointer_queue.enqueue_step()
+        replay.step(timeout_s=0)
+        return bool(len(replay) >= size)
+
+    wait_until(has_all)
+
+
+def rewards(replay: Any) -> list[int]:
+    """Of all transitions that are alive, in the replay's order."""
+    return [int(reward) for reward in replay.store.transitions.take("reward", np.array(replay.alive))]
+
+
+def steps_of(shards: ReplayShards) -> list[int]:
+    return [stream.counts().live_steps for stream in shards.streams()]
+
+
+# where shards are
+
+
+@pytest.mark.parametrize("num_shards", [2, 3, 4, 6, 7, 12, 100])
+def test_tags_spread_evenly_over_the_slots(num_shards: int) -> None:
+    for run in ("r", "cartpole-dqn", "a.b_c-d"):
+        slots = [ShardKeys(run, shard, num_shards).slot for shard in range(num_shards)]
+        parts = [slot * num_shards // NUM_SLOTS for slot in slots]
+        assert parts == list(range(num_shards))
+        if num_shards % 3 == 0:  # three masters, as redis-cli divides the slots
+            masters = [0 if slot <= 5460 else 1 if slot <= 10922 else 2 for slot in slots]
+            assert [masters.count(master) for master in range(3)] == [num_shards // 3] * 3
+
+
+def test_a_run_of_one_shard_has_the_plain_name() -> None:
+    assert ShardKeys("r").stream == "surreal:{r:s0}:stream"
+    assert ShardKeys("r", 1, 2).stream.startswith("surreal:{r:s1.")
+
+
+def test_wrong_numbers_of_shards_are_refused(redis_server: Any, run_id: str) -> None:
+    client = RedisClient(redis_server.address, run=run_id)
+    with pytest.raises(ValueError, match="1 shards on 2 servers"):
+        ReplayShards([client, client], 1)
+    with pytest.raises(ValueError, match="0 shards"):
+        ReplayShards(client, 0)
+    with pytest.raises(ValueError, match="same run"):
+        ReplayShards([client, RedisClient(redis_server.address, run="another")])
+    shards = ReplayShards(client, 2)
+    with pytest.raises(ValueError, match=r"shard is 2; it must be 0 \.\. 1"):
+        ExpSender(shards, shard=2)
+    with pytest.raises(ValueError, match="shard is 5"):
+        UniformReplay(shards, shards=[0, 5])
+    with pytest.raises(ValueError, match="shards is empty"):
+        UniformReplay(shards, shards=[])
+
+
+# one replay over several shards
+
+
+@pytest.mark.parametrize("observations", ["mirrored", "remote"])
+@pytest.mark.parametrize("kind", [UniformReplay, PrioritizedReplay])
+def test_batches_come_from_all_shards(
+    redis_server: Any, make_shards: Any, stack: ExitStack, kind: type[Replay], observations: Any
+) -> None:
+    shards = make_shards(redis_server.address, num_shards=3)
+    replay = make_replay(stack, shards, kind, observations=observations, batch_size=64)
+    agents = [Agent(shards, number) for number in range(3)]
+    for agent in agents:
+        agent.step(41)
+        agent.flush()
+    fill(replay, 120)
+    assert steps_of(shards) == [40, 40, 40]
+    assert sorted(rewards(replay)) == sorted(1_000_000 * number + i for number in range(3) for i in range(40))
+    seen = set()
+    for _ in range(30):
+        while (batch := replay.dequeue(timeout_s=0.0)) is None:
+            replay.step(timeout_s=0)
+        np.testing.assert_array_equal(batch.obs[:, 0], batch.reward)
+        np.testing.assert_array_equal(batch.next_obs[:, 1], -batch.reward - 1)
+        seen |= set(batch.reward.numpy().astype(int).tolist())
+    assert seen == set(rewards(replay))
+    assert replay.global_step == 120
+    assert replay.metrics()["replay/shards"] == 3
+
+
+def test_the_oldest_leaves_whichever_shard_it_is_on(redis_server: Any, make_shards: Any, stack: ExitStack) -> None:
+    shards = make_shards(redis_server.address, num_shards=2)
+    replay = make_replay(stack, shards, capacity=60)
+    agents = [Agent(shards, number) for number in range(2)]
+    for agent in (*agents, *agents, *agents, *agents):  # ten each, in turn
+        agent.step(11 if agent.next % 1_000_000 == 0 else 10)
+        agent.flush()
+    fill(replay, 50)
+    wait_until(lambda: (replay.pointer_queue.enqueue_step(), replay.step(timeout_s=0), len(replay) == 60)[-1])
+    kept = sorted(1_000_000 * number + i for number in range(2) for i in range(10, 40))
+    assert sorted(rewards(replay)) == kept
+    wait_until(lambda: (replay.step(timeout_s=0), steps_of(shards) == [30, 30])[-1])
+    # A replay that begins now has the same order, though it reads one shard after the other.
+    again = make_replay(stack, make_shards(redis_server.address, num_shards=2), capacity=60, is_owner=False)
+    fill(again, 60)
+    assert rewards(again) == rewards(replay)
+
+
+def test_agents_know_the_steps_of_the_whole_run(redis_server: Any, make_shards: Any, stack: ExitStack) -> None:
+    shards = make_shards(redis_server.address, num_shards=2)
+    replay = make_replay(stack, shards)
+    first, second = (Agent(shards, number) for number in range(2))
+    first.step(31)
+    first.flush()
+    fill(replay, 30)
+    wait_until(lambda: (replay.step(timeout_s=0), replay.global_step == 30)[-1])
+
+    def second_knows() -> bool:
+        replay.step(timeout_s=0)
+        second.step(10)
+        second.flush()
+        return bool(second.sender.global_step > 30)
+
+    wait_until(second_knows)
+    assert second.sender.global_step == 30 + sum(steps_of(shards)[1:])
+
+
+def test_the_limiter_holds_all_shards_together(redis_server: Any, make_shards: Any, stack: ExitStack) -> None:
+    shards = make_shards(redis_server.address, num_shards=3)
+    ratio, start, tolerance = 2.0, 50, 80.0
+    replay = make_replay(
+        stack, shards, start_size=start, samples_per_insert=ratio, samples_per_insert_tolerance=tolerance
+    )
+    replay.start_threads()
+    agents = [Agent(make_shards(redis_server.address, num_shards=3), number, is_limited=True) for number in range(3)]
+    stop = threading.Event()
+
+    def act(agent: Agent) -> None:
+        while not stop.is_set():
+            agent.step(10)
+            agent.flush()
+
+    threads = [threading.Thread(target=act, args=(agent,), daemon=True) for agent in agents]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(150):
+            assert replay.dequeue(timeout_s=20.0) is not None
+            inserted = sum(stream.counts().steps for stream in shards.streams())
+            # Never more than the credit that the samples drawn until now give; batches made ahead count as drawn.
+            assert inserted <= start + (replay.num_samples + tolerance) / ratio
+        assert all(steps > 0 for steps in steps_of(shards)), "each shard had its part of the credit"
+    finally:
+        stop.set()
+        for agent in agents:
+            agent.sender._stop = stop
+        while any(thread.is_alive() for thread in threads):
+            replay.dequeue(timeout_s=0.05)
+    assert replay.num_samples >= ratio * (replay.global_step - start) - tolerance - 3 * 10 * ratio
+
+
+def test_learners_split_the_shards(redis_server: Any, make_shards: Any, stack: ExitStack) -> None:
+    shards = make_shards(redis_server.address, num_shards=4)
+    replays = [
+        make_replay(
+            stack, make_shards(redis_server.address, num_shards=4), FIFOReplay,
+            batch_size=2, trajectory_steps=5, shards=[number, number + 2],
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    agents = [Agent(shards, number) for number in range(4)]
+    for agent in agents:
+        agent.step(21)
+        agent.flush()
+    taken: list[set[int]] = [set(), set()]
+    for replay, mine in zip(replays, taken, strict=True):
+        replay.start_threads()
+        for _ in range(4):
+            batch = replay.dequeue(timeout_s=20.0)
+            mine |= set(batch.reward.numpy().astype(int).ravel().tolist())
+            replay.commit()
+        wait_until(lambda replay=replay: replay.global_step == 80)
+    assert {reward // 1_000_000 for reward in taken[0]} == {0, 2}
+    assert {reward // 1_000_000 for reward in taken[1]} == {1, 3}
+    assert len(taken[0] | taken[1]) == 80
+    wait_until(lambda: steps_of(shards) == [0, 0, 0, 0])
+
+
+def test_an_archive_has_all_shards_and_spreads_again(
+    redis_server: Any, make_shards: Any, stack: ExitStack, tmp_path: Any, run_id: str
+) -> None:
+    shards = make_shards(redis_server.address, num_shards=3)
+    agents = [Agent(shards, number) for number in range(4)]
+    for agent in agents:
+        agent.step(21)
+        agent.flush()
+    manifest = export_replay(shards, tmp_path / "archive")
+    assert (manifest.steps, manifest.global_step, manifest.chunks) == (80, 80, 12)
+    target = ReplayShards(RedisClient(redis_server.address, run=f"{run_id}-copy"), 2)
+    stack.callback(target.delete_run)
+    result = import_replay(target, tmp_path / "archive")
+    assert (result.steps, result.chunks, steps_of(target)) == (80, 12, [40, 40])
+    assert import_replay(target, tmp_path / "archive").known_chunks == 12
+    replay = make_replay(stack, target)
+    fill(replay, 80)
+    assert sorted(rewards(replay)) == sorted(1_000_000 * number + i for number in range(4) for i in range(20))
+
+
+# servers that die
+
+
+@pytest.mark.parametrize("observations", ["mirrored", "remote"])
+@pytest.mark.parametrize("keeps_data", [True, False])
+def test_a_shard_that_dies_is_bypassed_and_used_again(
+    start_redis: Any, make_shards: Any, stack: ExitStack, keeps_data: bool, observations: Any
+) -> None:
+    servers = [start_redis(port=0, appendonly=keeps_data) for _ in range(2)]
+    addresses = [server.address for server in servers]
+    replay = make_replay(stack, make_shards(*addresses), batch_size=32, observations=observations)
+    agents = [Agent(make_shards(*addresses), number) for number in range(2)]
+    for agent in agents:
+        agent.step(51)
+        agent.flush()
+    replay.start_threads()
+    assert replay.dequeue(timeout_s=20.0) is not None
+    wait_until(lambda: len(replay) == 100)
+
+    servers[1].kill()
+    for agent in agents:  # both go on; the second one's experience goes to the first one's shard
+        agent.step(50)
+        agent.flush()
+    outbox = agents[1].sender.outbox
+    assert isinstance(outbox, Outboxes)
+    assert outbox.metrics()["sender/shard_changes"] == 1
+    kept = outbox.metrics()["sender/kept_chunks"]
+    assert kept <= 1, "only what was tried waits for the shard"
+    wait_until(lambda: replay.metrics()["replay/shards_away"] == 1)
+    wait_until(lambda: len(replay) >= 200 - 10 * kept)
+    for _ in range(20):
+        batch = replay.dequeue(timeout_s=20.0)
+        assert batch is not None, "the learner goes on"
+        np.testing.assert_array_equal(batch.obs[:, 0], batch.reward)
+    if observations == "remote":  # what is on the dead server cannot be fetched
+        drawn = set(batch.reward.numpy().astype(int).tolist())
+        assert not drawn & set(range(1_000_000, 1_000_050))
+
+    servers[1].start()
+    wait_until(lambda: replay.metrics()["replay/shards_away"] == 0)
+
+    def is_home() -> bool:
+        agents[1].step(10)
+        agents[1].flush()
+        return bool(outbox.metrics()["sender/shard_changes"] == 2)
+
+    wait_until(is_home)
+    agents[1].step(50)
+    agents[1].flush()
+    assert outbox.metrics()["sender/kept_chunks"] == 0
+    sent = agents[1].next - 1 - 1_000_000
+    lost = 50 if observations == "remote" and not keeps_data else 0
+    wait_until(lambda: sum(reward >= 1_000_000 for reward in rewards(replay)) >= sent - lost)
+    if not lost:
+        found = sorted(reward for reward in rewards(replay) if reward >= 1_000_000)
+        assert found == list(range(1_000_000, 1_000_000 + sent)), "nothing is lost, nothing comes twice"
+    assert replay.metrics()["replay/shards_emptied"] == (0 if keeps_data else 1)
+    wait_until(lambda: replay.global_step == agents[0].next - 1 + sent)
+    for agent in agents:
+        assert agent.sender.close()
+        assert agent.sender.metrics()["sender/dropped_chunks"] == 0
+
+
+def test_a_learner_starts_while_a_shard_is_dead(start_redis: Any, make_shards: Any, stack: ExitStack) -> None:
+    servers = [start_redis(port=0, appendonly=True) for _ in range(2)]
+    addresses = [server.address for server in servers]
+    agents = [Agent(make_shards(*addresses), number) for number in range(2)]
+    for agent in agents:
+        agent.step(31)
+        agent.flush()
+    servers[0].kill()
+    replay = make_replay(stack, make_shards(*addresses))
+    replay.start_threads()
+    assert replay.dequeue(timeout_s=20.0) is not None
+    assert (len(replay), replay.metrics()["replay/shards_away"]) == (30, 1)
+    servers[0].start()
+    wait_until(lambda: len(replay) == 60)
+    wait_until(lambda: replay.global_step == 60)
+    assert all(owner.is_owner for owner in replay.owner.owners)
+
+
+def test_a_chunk_for_a_shard_that_never_returns_is_counted(
+    start_redis: Any, make_shards: Any, stack: ExitStack
+) -> None:
+    servers = [start_redis(port=0) for _ in range(2)]
+    agent = Agent(make_shards(*(server.address for server in servers)), 1)
+    agent.step(11)
+    agent.flush()
+    servers[1].kill()
+    agent.step(30)
+    agent.flush()
+    assert not agent.sender.close()
+    metrics = agent.sender.metrics()
+    assert (metrics["sender/dropped_chunks"], metrics["sender/steps"] + metrics["sender/dropped_steps"]) == (1, 40)
+
+
+# Redis Cluster
+
+
+@pytest.mark.parametrize("observations", ["mirrored", "remote"])
+def test_a_cluster_of_three_masters(redis_cluster: Any, make_shards: Any, stack: ExitStack, observations: Any) -> None:
+    shards = make_shards(redis_cluster.address, num_shards=6)
+    replay = make_replay(stack, shards, batch_size=64, observations=observations, capacity=150)
+    agents = [Agent(shards, number) for number in range(6)]
+    ports = [stream.client.redis.connection_pool.get_connection().port for stream in shards.streams()]
+    assert sorted(ports) == sorted(2 * list(redis_cluster.ports)), "two shards on each master"
+    replay.start_threads()
+    for _ in range(4):
+        for agent in agents:
+            agent.step(10)
+            agent.flush()
+    for _ in range(20):
+        batch = replay.dequeue(timeout_s=20.0)
+        np.testing.assert_array_equal(batch.obs[:, 0], batch.reward)
+    sent = sum(agent.next - 1_000_000 * number - 1 for number, agent in enumerate(agents))
+    wait_until(lambda: replay.global_step == sent)
+    wait_until(lambda: sum(steps_of(shards)) == len(replay) <= 150)
+    assert shards.clients[0].delete_run() > 0
+    assert sum(steps_of(shards)) == 0
+
+
+def test_a_slot_that_moves_is_followed(redis_cluster: Any, make_shards: Any, stack: ExitStack) -> None:
+    shards = make_shards(redis_cluster.address, num_shards=3)
+    replay = make_replay(stack, shards)
+    replay.start_threads()
+    agent = Agent(shards, 1)
+    agent.step(31)
+    agent.flush()
+    wait_until(lambda: len(replay) == 30)
+    moved = itertools.cycle((0, 2, 1))
+    for _ in range(3):
+        redis_cluster.move_slot(shards.keys[1].slot, to=next(moved))
+        agent.step(30)
+        agent.flush()
+    wait_until(lambda: len(replay) == 120)
+    assert rewards(replay) == list(range(1_000_000, 1_000_120))
+    wait_until(lambda: replay.global_step == 120)

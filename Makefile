@@ -3,6 +3,7 @@
 #   make demo [SEED=n]   train CartPole with two agents, a learner and an evaluation process, then prove the result
 #   make test            all tests                        make check   lint, format, types, layers
 #   make bench           every performance claim          make learn   the demo with several seeds: 4 of 5 must solve it
+#   make bench-reverb    the one against Reverb, which needs Python <= 3.11 and TensorFlow
 #   make docs            write the pages that come from the code
 #   make clean           remove what the others made, but for runs/
 
@@ -18,7 +19,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test check bench learn docs clean
+.PHONY: demo test check bench bench-reverb learn docs clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -41,11 +42,19 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_import_layers.py
 
-# Torch's optimizers make a folder for compiled code, by default one in /tmp that stays there.
-bench: export TORCHINDUCTOR_CACHE_DIR = $(CURDIR)/.cache/torch
+# Torch's optimizers make a folder for compiled code, by default one in /tmp that stays there. The peers of some
+# comparisons (TorchRL, cpprb, Reverb) are installed into environments of their own, .cache/venv-*, when first needed.
+bench bench-reverb: export TORCHINDUCTOR_CACHE_DIR = $(CURDIR)/.cache/torch
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.transport
+	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.replay
+	$(BIN)/python -m benchmarks.replay_memory
+	$(BIN)/python -m benchmarks.prioritized
+	$(BIN)/python -m benchmarks.rlx
+
+bench-reverb: $(STAMP)
+	$(BIN)/python -m benchmarks.replay --sections reverb --stored 10000 100000
 
 learn: $(STAMP)
 	@solved=0; total=0; \

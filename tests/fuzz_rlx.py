@@ -207,6 +207,7 @@ def run(count: int, seed: int = 0) -> int:
                 usual = payloads[:3] if server is servers[0] else []
                 server.try_session([*usual, *(mutate(payload, rng, payloads) for payload in [*usual, *chosen])], rng)
     for server in servers:
+        server.hub.poller.close()
         server.loop.close()
     return valid
 

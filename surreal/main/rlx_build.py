@@ -32,7 +32,7 @@ class ServerOptions:
 
 def port_owner(client: RedisClient) -> str:
     """Name a run so that no other on this machine is called the same."""
-    return f"run {client.run}, Redis at {client.address}"
+    return f"run {client.run} (Redis at {client.address})"
 
 
 def client_spaces(config: Config) -> EnvSpaces:

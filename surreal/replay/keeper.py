@@ -1,7 +1,7 @@
 """StreamKeeper: the books of a replay over all of its shards: counts, limiter, leases, bounds.
 
 Each shard has a `StreamOwner`, or a `StreamFollower` where the replay owns nothing. The keeper ticks them when it is
-time, adds up what they know, and divides the limiter's credit among them. A shard that does not answer is passed over,
+time, adds up what they know, and passes on the limiter's credit. A shard that does not answer is passed over,
 and looked at again when the thread that reads its stream has met it.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 
 from surreal.distributed.stream import Stream
 from surreal.errors import LeaseError, RedisUnavailableError, StoppedError
+from surreal.replay.credit import Credit
 from surreal.replay.follower import StreamFollower
 from surreal.replay.limiter import SamplesPerInsert
 from surreal.replay.owner import StreamOwner
@@ -27,8 +28,6 @@ _CREDIT_INTERVAL_S = 0.02
 #: How often the counts of a stream are read that are not ours to keep; several shards tell each other as often.
 _COUNTS_INTERVAL_S = 0.25
 _URGENT_COUNTS_INTERVAL_S = 0.02
-#: How long a shard has all the credit where it is too little for a chunk of each, s: longer than senders' pauses.
-_TURN_S = 0.1
 _NO_BOUND = 1 << 62
 
 
@@ -79,12 +78,9 @@ class StreamKeeper:
         self.shards: Sequence[StreamOwner | StreamFollower] = self.owners or followed
         self._by_number = {owner.stream.shard: owner for owner in self.owners}
         self._follower_max_bytes = max_bytes or _NO_BOUND
-        self._base_steps = self._base_samples = 0
-        self._largest_chunk = 0
-        self._has_warned = False
+        self._limits = Credit(limiter, lease_s=lease_s)
         self._held_since_s: dict[int, float] = {}
         self._told_credit: int | None = None
-        self._turn, self._turn_since_s = 0, 0.0
         self._waits_s = 0.0
         self._waiting_since_s: float | None = None
 
@@ -147,17 +143,12 @@ class StreamKeeper:
             self.shards[0].steps = int(state["global_step"])
 
     def rebase(self, alive: int) -> None:
-        """Let the limiter count from here: the streams hold only `alive` transitions, too few to begin with.
-
-        So it is when a checkpoint meets an emptied Redis: by the old counts the agents might have no credit to fill
-        the replay again, and the learner would draw all that it "missed" from the little that is there.
-        """
-        self._base_steps, self._base_samples = max(self.global_step - alive, 0), self.samples
+        """Let the limiter count from here: the streams hold only `alive` transitions, too few to begin with."""
+        self._limits.rebase(max(self._steps - alive, 0), self.samples)
 
     def may_sample(self, number: int) -> bool:
         """Whether the limiter lets the learner draw that many transitions."""
-        inserted, sampled = self.global_step - self._base_steps, self.samples - self._base_samples
-        return self.limiter is None or self.limiter.may_sample(inserted, sampled, number)
+        return self._limits.may_sample(self._steps, self.samples, number)
 
     def count_samples(self, number: int) -> None:
         """Count transitions that were drawn."""
@@ -181,14 +172,7 @@ class StreamKeeper:
         if owner is None:
             return
         owner.make_room_for(chunk)
-        self._largest_chunk = max(self._largest_chunk, chunk.steps)
-        if self.limiter is not None and not self._has_warned and not self.limiter.fits(chunk.steps):
-            self._has_warned = True
-            logger.warning(
-                "chunks of %d steps are too large for a samples_per_insert_tolerance of %g: agents and learner may wait"
-                " for each other; raise it to %g or more, or lower the senders' chunk_steps",
-                chunk.steps, self.limiter.tolerance, self.limiter.ratio * chunk.steps,
-            )  # fmt: skip
+        self._limits.note_chunk(chunk.steps)
 
     # -- leases ------------------------------------------------------------------------------------------------------
 
@@ -237,11 +221,11 @@ class StreamKeeper:
             self._waiting_since_s = None
         if self._followers:
             self._read_counts(_URGENT_COUNTS_INTERVAL_S if is_waiting else _COUNTS_INTERVAL_S)
-        credit = self._credit()
+        credit = self._limits.total(self.samples)
         for owner in self.owners:
             if owner.num_pending or is_waiting:
                 interval_s = _URGENT_INTERVAL_S
-            elif credit != self._told_credit or not self._has_told(owner):
+            elif credit != self._told_credit or (not self._is_only and self._credit_of(owner) != owner.credit_steps):
                 interval_s = _CREDIT_INTERVAL_S
             else:
                 interval_s = self._lease_s / 4 if self._is_only else min(self._lease_s / 4, _COUNTS_INTERVAL_S)
@@ -259,8 +243,9 @@ class StreamKeeper:
         live_bytes, live_steps = (
             sum(getattr(each, name) for each in self.shards) for name in ("live_bytes", "live_steps")
         )
-        steps = self.global_step - (self.limiter.start_size if self.limiter else 0)
-        base = (0, 0) if self.owners else (self._base_steps, self._base_samples)  # a follower's own part of the run
+        steps = self._steps - (self.limiter.start_size if self.limiter else 0)
+        # A follower's own part of the run.
+        base = (0, 0) if self.owners else (self._limits.base_steps, self._limits.base_samples)
         return {
             "replay/global_step": self.global_step,
             "replay/samples": self.samples,
@@ -306,38 +291,11 @@ class StreamKeeper:
             if now_s - follower.last_tick_s >= interval_s and (self._is_only or not follower.stream.client.is_away):
                 follower.read()
 
-    def _credit(self) -> int | None:
-        """Env steps that the agents may reach in the whole run."""
-        if self.limiter is None or not self.owners:
-            return None
-        return self._base_steps + self.limiter.credit_steps(self.samples - self._base_samples)
-
-    def _has_told(self, owner: StreamOwner) -> bool:
-        """Whether there is nothing to tell a shard of its credit but what it was told."""
-        return self._is_only or self.limiter is None or self._credit_of(owner) == owner.credit_steps
-
     def _credit_of(self, owner: StreamOwner) -> int | None:
-        """Env steps that one shard may reach, so that all together keep below the run's credit.
+        """Env steps that one shard may reach."""
+        return self._limits.credit_of(owner, self.owners, samples=self.samples)
 
-        What the run may still insert is divided evenly; where a part would be too small for a chunk, one shard after
-        the other has all of it. Credit counts as spent until the shard has confirmed that it has less.
-        """
-        credit = self._credit()
-        if credit is None or self._is_only:
-            return credit
-        now_s = time.monotonic()
-        spent = sum(each.steps for each in self._followers)
-        for other in self.owners:
-            if other is not owner:
-                has_lapsed = now_s - other.last_tick_s > 2 * self._lease_s
-                spent += other.steps if has_lapsed else max(other.steps, other.credit_steps or 0)
-        living = [each for each in self.owners if not each.stream.client.is_away]
-        share = max(credit - self.global_step, 0) // max(len(living), 1)
-        if share < self._largest_chunk:
-            share = max(credit - self.global_step, 0) if self._is_turn_of(owner, living, now_s) else 0
-        return min(credit - spent, owner.steps + share)
-
-    def _is_turn_of(self, owner: StreamOwner, living: Sequence[StreamOwner], now_s: float) -> bool:
-        if now_s - self._turn_since_s >= _TURN_S:
-            self._turn, self._turn_since_s = self._turn + 1, now_s
-        return bool(living) and living[self._turn % len(living)] is owner
+    @property
+    def _steps(self) -> int:
+        """Env steps of the shards whose experience the replay uses: what the limiter counts."""
+        return sum(each.steps for each in self.shards)

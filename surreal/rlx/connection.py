@@ -47,11 +47,13 @@ class BaseConnection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close after what is on its way out; nothing that comes in counts any more."""
         self._is_closing = True
+        self.hub.poller.remove(self)
         self.transport.close()
 
     def abort(self) -> None:
         """Close at once: a peer that does not read would keep `close` waiting."""
         self._is_closing = True
+        self.hub.poller.remove(self)
         self.transport.abort()
 
     def get_buffer(self, _: int) -> memoryview:
@@ -66,6 +68,7 @@ class BaseConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
+        self.hub.poller.remove(self)
         self.end_sessions()
         if self in self.hub.connections:
             self.hub.connections.remove(self)
@@ -89,7 +92,8 @@ class BaseConnection(asyncio.BufferedProtocol):
         should_read = not self._is_write_blocked and self.backlog_size() < MAX_BACKLOG
         if should_read != self._is_reading and not self.transport.is_closing():
             self._is_reading = should_read
-            if should_read:
+            if not should_read:
+                if not self.hub.poller.remove(self):
+                    self.transport.pause_reading()
+            elif not self.hub.poller.add(self):
                 self.transport.resume_reading()
-            else:
-                self.transport.pause_reading()

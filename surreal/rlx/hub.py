@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from surreal.rlx.events import Event
+from surreal.rlx.poller import Poller
 from surreal.rlx.pool import RlxEnvPool
 from surreal.rlx.session import Session
 from surreal.rlx.settings import ServerSettings
@@ -56,6 +57,7 @@ class Hub:
         connections: those that were admitted.
         buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
             a new quarter of a MiB each time, costs more than all that is done with a small message.
+        poller: reads the sockets.
         num_sessions: that are open; a connection counts as one before it has any.
         num_active: sessions that ask for actions.
         num_waiting: those of them that wait for one.
@@ -67,6 +69,7 @@ class Hub:
         self.settings = settings
         self.connections: set[Connection] = set()
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self.poller = Poller(loop, self.buffer)
         self.refused = self.errors = self.requests = 0
         self._loop = loop
         self.num_sessions = self.num_active = self.num_waiting = 0

@@ -142,6 +142,7 @@ class RlxServer:
             finally:
                 server.close()
                 await self._close_connections(hub)
+                hub.poller.close()
 
     async def _listen(self, hub: Hub, stack: ExitStack) -> asyncio.Server:
         settings = self._settings
@@ -220,6 +221,7 @@ class _Newcomer(BaseConnection):
         self.hub.connections.discard(self)
         self.hub.connections.add(connection)
         self.transport.set_protocol(connection)
+        self.hub.poller.add(connection)
         connection.data_received(data)
 
     def _known(self, data: bytes) -> BaseConnection | None:

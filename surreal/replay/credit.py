@@ -1,0 +1,95 @@
+"""Credit: what the samples-per-insert limiter allows, and each shard's part of what agents may still insert."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from surreal.replay.limiter import SamplesPerInsert
+from surreal.replay.owner import StreamOwner
+
+logger = logging.getLogger(__name__)
+
+#: How long a shard has all the credit where it is too little for a chunk of each, s: longer than senders' pauses.
+_TURN_S = 0.1
+
+
+class Credit:
+    """The limiter of one replay, counting from a base.
+
+    Args:
+        limiter: the band; None for no limit.
+        lease_s: life of what a shard was granted, s.
+    """
+
+    def __init__(self, limiter: SamplesPerInsert | None, *, lease_s: float) -> None:
+        self.base_steps = self.base_samples = 0
+        self._limiter = limiter
+        self._lease_s = lease_s
+        self._largest_chunk = 0
+        self._turn, self._turn_since_s = 0, 0.0
+
+    def rebase(self, steps: int, samples: int) -> None:
+        """Count from here.
+
+        So it is when a checkpoint meets an emptied Redis: by the old counts the agents might have no credit to fill
+        the replay again, and the learner would draw all that it "missed" from the little that is there.
+        """
+        self.base_steps, self.base_samples = steps, samples
+
+    def may_sample(self, steps: int, samples: int, number: int) -> bool:
+        """Whether the learner may draw that many transitions."""
+        if self._limiter is None:
+            return True
+        return self._limiter.may_sample(steps - self.base_steps, samples - self.base_samples, number)
+
+    def total(self, samples: int) -> int | None:
+        """Env steps that the shards of the replay may reach together; None: as many as agents like."""
+        if self._limiter is None:
+            return None
+        return self.base_steps + self._limiter.credit_steps(samples - self.base_samples)
+
+    def note_chunk(self, steps: int) -> None:
+        """Take note of a chunk's size; warns once if the band cannot hold it."""
+        if steps <= self._largest_chunk:
+            return
+        if self._limiter is not None and not self._limiter.fits(steps) and self._limiter.fits(self._largest_chunk):
+            logger.warning(
+                "chunks of %d steps are too large for a samples_per_insert_tolerance of %g: agents and learner may wait"
+                " for each other; raise it to %g or more, or lower the senders' chunk_steps",
+                steps, self._limiter.tolerance, self._limiter.ratio * steps,
+            )  # fmt: skip
+        self._largest_chunk = steps
+
+    def credit_of(self, owner: StreamOwner, owners: Sequence[StreamOwner], *, samples: int) -> int | None:
+        """Env steps that one shard may reach, so that all together keep below the credit.
+
+        What agents may still insert is divided evenly; where a part would be too small for a chunk, one shard after
+        the other has all of it. Credit counts as spent until the shard has confirmed that it has less.
+
+        Args:
+            owner: of the shard.
+            owners: of all shards that this replay owns.
+            samples: drawn so far.
+        """
+        total = self.total(samples)
+        if total is None or len(owners) == 1:
+            return total
+        now_s = time.monotonic()
+        left = max(total - sum(each.steps for each in owners), 0)
+        spent = 0
+        for other in owners:
+            if other is not owner:
+                has_lapsed = now_s - other.last_tick_s > 2 * self._lease_s
+                spent += other.steps if has_lapsed else max(other.steps, other.credit_steps or 0)
+        living = [each for each in owners if not each.stream.client.is_away]
+        share = left // max(len(living), 1)
+        if share < self._largest_chunk:
+            share = left if self._is_turn_of(owner, living, now_s) else 0
+        return min(total - spent, owner.steps + share)
+
+    def _is_turn_of(self, owner: StreamOwner, living: Sequence[StreamOwner], now_s: float) -> bool:
+        if now_s - self._turn_since_s >= _TURN_S:
+            self._turn, self._turn_since_s = self._turn + 1, now_s
+        return bool(living) and living[self._turn % len(living)] is owner

@@ -229,7 +229,8 @@ class RedisClusterProcesses:
     def _is_whole(server: RedisProcess) -> bool:
         with server.client() as client:
             sections = _plain_slots(client.execute_command("CLUSTER SLOTS"))
-            return sum(last - first + 1 for first, last, _ in sections) == 16384
+            is_ok = b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO")  # as text: not "CLUSTER INFO"
+            return is_ok and sum(last - first + 1 for first, last, _ in sections) == 16384
 
     @staticmethod
     def _has_slot(server: RedisProcess, slot: int, port: int | None) -> bool:

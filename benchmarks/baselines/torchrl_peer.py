@@ -14,6 +14,7 @@ Transitions are obs, next_obs (whole stacks, where frames are stacked), action, 
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
@@ -76,6 +77,7 @@ class Buffers:
         if isinstance(self.storage, StoreStorage):
             self.storage._storage.clear_redis()
         self.storage = self.plain = self.prefetching = None
+        gc.collect()
         return "ok"
 
 

@@ -11,20 +11,21 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
+from redis.crc import key_slot
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
 from surreal.distributed.address import parse_address
 from surreal.distributed.cluster import ClusterMap, slot_pool
-from surreal.distributed.keys import RUNS, PolicyKeys, RunKeys, ShardKeys, run_pattern
+from surreal.distributed.keys import RUNS, RUNS_SLOT, PolicyKeys, RunKeys, ShardKeys, run_pattern
 from surreal.distributed.retry import delays_s, is_out_of_memory, is_refused, is_transient
 from surreal.distributed.scripts import load_script
 from surreal.errors import RedisUnavailableError, StoppedError
@@ -45,7 +46,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class RedisClient:
-    """A thread-safe client of one Redis server or cluster, within the namespace of one run.
+    """A thread-safe client of one Redis server, within the namespace of one run.
+
+    Of a Redis Cluster, it is the server that has a slot, whichever that is: by default the slot of the run's keys.
 
     Args:
         address: `host:port`, `redis://`, `rediss://`, `unix:///path` or `redis+cluster://host:port,host:port`; see
@@ -55,7 +58,7 @@ class RedisClient:
         username: ACL user; wins over a user in the address.
         timeout_s: of one answer, > 0. Raising it tolerates slower servers, but finds out later that one is gone.
         retry_timeout_s: how long `retry` keeps trying by default, in s; `math.inf` waits until its owner stops.
-        slot: of a cluster, 0 .. 16383: be a client of the server that has this slot, and follow it when it moves.
+        slot: of a cluster, 0 .. 16383; None: that of the run's keys, shards excepted.
 
     Raises:
         ValueError: the address or the run's id is not valid.
@@ -94,35 +97,23 @@ class RedisClient:
         options["retry"] = Retry(NoBackoff(), 0)
         options["decode_responses"] = False
         self._cluster = ClusterMap(parsed.nodes, parsed.connection_class, options) if parsed.nodes else None
-        self._redis: redis.Redis | None = None
-        if self._cluster is None or slot is not None:
-            if self._cluster is None:
-                pool = redis.ConnectionPool(connection_class=parsed.connection_class, **options)
-            else:
-                pool = slot_pool(self._cluster, slot or 0, parsed.connection_class, options)
-            try:
-                pool.make_connection()  # builds the object without connecting: a wrong option is known now
-            except TypeError as error:
-                raise ValueError(f"Redis address {self.address!r} has an option that is not known: {error}") from None
-            pool.reset()
-            self._redis = redis.Redis.from_pool(pool)
+        if self._cluster is None:
+            pool = redis.ConnectionPool(connection_class=parsed.connection_class, **options)
+        else:
+            slot = self.run_keys.slot if slot is None else slot
+            pool = slot_pool(self._cluster, slot, parsed.connection_class, options)
+        try:
+            pool.make_connection()  # builds the object without connecting: a wrong option is known now
+        except TypeError as error:
+            raise ValueError(f"Redis address {self.address!r} has an option that is not known: {error}") from None
+        pool.reset()
+        self.redis: redis.Redis = redis.Redis.from_pool(pool)
         self._rng = random.Random()
         self._lock = threading.Lock()
         self._away_since: float | None = None
 
     def __repr__(self) -> str:
         return f"RedisClient({self.address!r}, run={self.run!r})"
-
-    @property
-    def redis(self) -> redis.Redis:
-        """redis-py's client. That of a cluster finds the server of each key; it connects when it is first asked for.
-
-        Raises:
-            redis.exceptions.ConnectionError: no server of the cluster answers.
-        """
-        if self._redis is None and self._cluster is not None:
-            return cast("redis.Redis", self._cluster.redis)
-        return cast("redis.Redis", self._redis)
 
     @property
     def is_cluster(self) -> bool:
@@ -135,8 +126,24 @@ class RedisClient:
         return self._away_since is not None
 
     def at_slot(self, slot: int) -> RedisClient:
-        """A client of the server of a cluster that has a slot, whichever that is."""
-        return self._given(retry_timeout_s=self.retry_timeout_s, slot=slot)
+        """A client of the server that has a slot, in a cluster; otherwise this one."""
+        return self._given(retry_timeout_s=self.retry_timeout_s, slot=slot) if self.is_cluster else self
+
+    @contextmanager
+    def directory(self) -> Iterator[redis.Redis]:
+        """The server that lists the runs, for the time of a `with`."""
+        client = self.at_slot(RUNS_SLOT)
+        try:
+            yield client.redis
+        finally:
+            if client is not self:
+                client.close()
+
+    def scan(self, pattern: str) -> Iterator[bytes]:
+        """Keys that match a pattern, in all servers of a cluster; slow, and some may come twice."""
+        servers = [self.redis] if self._cluster is None else self._cluster.primaries()
+        for server in servers:
+            yield from server.scan_iter(match=pattern, count=1000)
 
     def shard_keys(self, shard: int = 0, num_shards: int = 1) -> ShardKeys:
         """Names of one shard of the run's replay."""
@@ -266,20 +273,23 @@ class RedisClient:
         """Remove all keys of the run from this server; returns how many. Only keys of the run are touched."""
         deleted = 0
         for pattern in run_pattern(self.run):
-            keys = self.redis.scan_iter(match=pattern, count=1000)
+            keys = self.scan(pattern)
             while batch := list(islice(keys, 500)):
-                # One UNLINK a key: in a Redis Cluster, the keys of a run lie in several slots.
-                pipeline = self.redis.pipeline(transaction=False)
+                by_slot: dict[int, list[bytes]] = {}
                 for key in batch:
-                    pipeline.unlink(key)
-                deleted += sum(pipeline.execute())
-        self.execute("HDEL", RUNS, self.run)
+                    by_slot.setdefault(key_slot(key) if self.is_cluster else 0, []).append(key)
+                for slot, names in by_slot.items():
+                    client = self.at_slot(slot)
+                    deleted += int(client.execute("UNLINK", *names))
+                    if client is not self:
+                        client.close()
+        with self.directory() as directory:
+            directory.hdel(RUNS, self.run)
         return deleted
 
     def close(self) -> None:
         """Close all connections; the client may be used again and then connects anew."""
-        if self._redis is not None:
-            self._redis.close()
+        self.redis.close()
         if self._cluster is not None:
             self._cluster.close()
 

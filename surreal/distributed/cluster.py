@@ -1,8 +1,9 @@
 """Redis Cluster: where a slot is. Used by `RedisClient` alone.
 
-Keys of the run and of its parameters go through redis-py's `RedisCluster`, which finds the server of each key. A shard
-of the replay is one slot, so its commands go to one server on ordinary connections, as they would without a cluster
-(scripts that are not waited for, blocking reads, raw ranges); these ask the map where their slot is when they connect.
+The keys of a shard are in one slot, and so are all others of a run. So a client needs one server at a time, and speaks
+to it on ordinary connections as it would without a cluster (pipelines, blocking reads, scripts that are not waited for,
+raw ranges). These ask the map where their slot is when they connect, and break when the slot is elsewhere. The map is
+that of redis-py's `RedisCluster`.
 """
 
 from __future__ import annotations
@@ -41,38 +42,29 @@ class ClusterMap:
         self._redis: RedisCluster | None = None
         self._is_stale = False
 
-    @property
-    def redis(self) -> Any:
-        """redis-py's client of the whole cluster.
-
-        Raises:
-            redis.exceptions.ConnectionError: no server answers.
-        """
-        with self._lock:
-            if self._redis is None:
-                startup = [ClusterNode(host, port) for host, port in self._nodes]  # type: ignore[no-untyped-call]
-                try:
-                    self._redis = _Cluster(startup_nodes=startup, require_full_coverage=False, **self._options)
-                except RedisClusterException as error:
-                    raise RedisConnectionError(f"no server of the cluster answers: {error}") from error
-            return self._redis
-
     def primary_of(self, slot: int) -> tuple[str, int]:
         """Host and port of the server that has a slot.
 
         Raises:
             redis.exceptions.ConnectionError: no server answers, or none has the slot.
         """
-        manager = self.redis.nodes_manager
         try:
-            if self._is_stale:
-                self._is_stale = False
-                manager.initialize()
-            node = manager.get_node_from_slot(slot)
+            node = self._connect().nodes_manager.get_node_from_slot(slot)
         except RedisClusterException as error:
             self._is_stale = True
             raise RedisConnectionError(f"no server of the cluster has slot {slot}: {error}") from error
         return str(node.host), int(node.port)
+
+    def primaries(self) -> list[redis.Redis]:
+        """Clients of all masters.
+
+        Raises:
+            redis.exceptions.ConnectionError: no server answers.
+        """
+        try:
+            return [node.redis_connection for node in self._connect().get_primaries()]
+        except RedisClusterException as error:
+            raise RedisConnectionError(str(error)) from error
 
     def forget(self) -> None:
         """Ask again before the next answer: a server did not answer, or does not have what it had."""
@@ -85,6 +77,17 @@ class ClusterMap:
                 self._redis.close()
                 self._redis = None
 
+    def _connect(self) -> Any:
+        """redis-py's client of the cluster, with a map that nobody has called wrong."""
+        with self._lock:
+            if self._redis is None:
+                startup = [ClusterNode(host, port) for host, port in self._nodes]  # type: ignore[no-untyped-call]
+                self._redis = RedisCluster(startup_nodes=startup, require_full_coverage=False, **self._options)
+            elif self._is_stale:
+                self._redis.nodes_manager.initialize()
+            self._is_stale = False
+            return self._redis
+
 
 def slot_pool(
     cluster: ClusterMap, slot: int, connection_class: type[Connection], options: Mapping[str, Any]
@@ -92,16 +95,6 @@ def slot_pool(
     """Connections to the server that has a slot, wherever it moves."""
     managed = _SlotSSLConnection if issubclass(connection_class, SSLConnection) else _SlotConnection
     return redis.ConnectionPool(connection_class=managed, cluster=cluster, slot=slot, **options)
-
-
-class _Cluster(RedisCluster):
-    """`RedisCluster` whose own exceptions, of another family than all others, say what they are: no connection."""
-
-    def execute_command(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().execute_command(*args, **kwargs)  # type: ignore[no-untyped-call]
-        except RedisClusterException as error:
-            raise RedisConnectionError(str(error)) from error
 
 
 class _SlotMixin:

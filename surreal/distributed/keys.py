@@ -1,7 +1,7 @@
 """Every name that Surreal uses in Redis. No other file contains one.
 
 `R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream).
-Braces are hash tags: all keys of a shard, and all keys of a policy, live in one slot of a Redis Cluster. With several
+Braces are hash tags: all keys of a shard, and all other keys of a run, live in one slot of a Redis Cluster. With several
 shards, `S` is the number and a suffix, `2.17`: the first for which the shard's slot lies in its part of the slots, so
 that shards spread evenly over the servers of a cluster.
 
@@ -13,11 +13,11 @@ that shards spread evenly over the servers of a cluster.
 | `surreal:{R:sS}:seq:SENDER` | string | last sequence number stored from a sender's incarnation | append script | append script, import | 1 h after use; an import's: the run |
 | `surreal:{R:sS}:lease` | string | token of the replay that owns the stream | evict script | evict script | seconds, renewed |
 | `surreal:{R:sS}:credit` | string | env steps the limiter lets in, in total | evict script | append script | seconds, renewed |
-| `surreal:{R:pP}:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `previous`, `previous_parts` | publish script | TorchListener | the run |
-| `surreal:{R:pP}:part:ID:I` | string | part I of the parameters of publication ID, when they are large | TorchBroadcaster | TorchListener | until the next publication but one |
-| `surreal:{R:pP}:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
-| `surreal:{R:pP}:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |
-| `surreal:{R:pP}:notice` | channel | the version just published | publish script | TorchListener | - |
+| `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `previous`, `previous_parts` | publish script | TorchListener | the run |
+| `surreal:{R}:policy:P:part:ID:I` | string | part I of the parameters of publication ID, when they are large | TorchBroadcaster | TorchListener | until the next publication but one |
+| `surreal:{R}:policy:P:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
+| `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |
+| `surreal:{R}:policy:P:notice` | channel | the version just published | publish script | TorchListener | - |
 | `surreal:{R}:config` | string | the shared part of the run's configuration, JSON | first process | every process | the run |
 | `surreal:{R}:processes` | hash | process id -> heartbeat, JSON | every process | launcher, status, learner | the run |
 | `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000, and 10 min once written |
@@ -37,6 +37,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS as NUM_SLOTS
 from redis.crc import key_slot
 
 RUNS = "surreal:runs"
+RUNS_SLOT = int(key_slot(RUNS.encode()))
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class PolicyKeys:
 
     @property
     def _base(self) -> str:
-        return f"surreal:{{{self.run}:p{self.policy}}}"
+        return f"surreal:{{{self.run}}}:policy:{self.policy}"
 
     @property
     def params(self) -> str:
@@ -130,6 +131,11 @@ class RunKeys:
     """Names that belong to the run as a whole."""
 
     run: str
+
+    @property
+    def slot(self) -> int:
+        """Where a Redis Cluster has them, and those of the run's policies."""
+        return int(key_slot(self.run.encode()))
 
     @property
     def config(self) -> str:

@@ -93,6 +93,9 @@ class LearnerSession:
                 self.learner.optimize(i, batch)
                 i += 1
                 self._after_update()
+            elif self.replay.stream_mode == "consume":
+                # Agents may wait for room, which there is after the commit that follows a broadcast.
+                self._broadcast_if_due(1)
             self.broadcaster.maintain()
             self._check_limits()
             if limit is not None and self.learner.updates >= limit:
@@ -134,13 +137,15 @@ class LearnerSession:
                 logger.warning("the last parameters were not broadcast: %s", error)
 
     def _after_update(self) -> None:
-        updates, broadcast, checkpoint = self.learner.updates, self.config.broadcast, self.config.checkpoint
-        is_due = updates - self._broadcast_updates >= broadcast.interval_updates
-        if is_due and time.monotonic() - self._broadcast_s >= broadcast.interval_s:
-            self.broadcast()
-        by_updates = checkpoint.interval_updates
-        if by_updates is not None and updates - self._checkpoint_updates >= by_updates:
+        self._broadcast_if_due(self.config.broadcast.interval_updates)
+        by_updates = self.config.checkpoint.interval_updates
+        if by_updates is not None and self.learner.updates - self._checkpoint_updates >= by_updates:
             self.checkpoint()
+
+    def _broadcast_if_due(self, interval_updates: int) -> None:
+        has_learned = self.learner.updates - self._broadcast_updates >= interval_updates
+        if has_learned and time.monotonic() - self._broadcast_s >= self.config.broadcast.interval_s:
+            self.broadcast()
 
     def _check_limits(self) -> None:
         now = time.monotonic()

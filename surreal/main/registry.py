@@ -88,14 +88,16 @@ def register(client: RedisClient, config: Config, parameter_client: RedisClient 
             parameters = parameter_client or client
             parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
     entry = json.dumps({"created": time.time(), "title": config.name})
-    client.redis.hsetnx(RUNS, client.run, entry)
+    with client.directory() as directory:
+        directory.hsetnx(RUNS, client.run, entry)
 
 
 def renew(client: RedisClient, config: Config) -> None:
     """Register again what is lost when Redis was emptied; one cheap call when nothing is."""
     if client.redis.set(client.run_keys.config, describe(config), nx=True):
         entry = json.dumps({"created": time.time(), "title": config.name})
-        client.redis.hsetnx(RUNS, client.run, entry)
+        with client.directory() as directory:
+            directory.hsetnx(RUNS, client.run, entry)
 
 
 def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClient | None = None) -> None:
@@ -144,7 +146,7 @@ def delete_run(client: RedisClient) -> int:
     if alive:
         raise ConfigError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
     # A server of experience or parameters alone has no heartbeats, but the leases of those who write there.
-    leases = [key for pattern in run_pattern(client.run) for key in client.redis.scan_iter(match=f"{pattern}lease")]
+    leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
     if leases:
         raise ConfigError(f"run {client.run} is in use (its lease {leases[0].decode()}); stop it first, then delete it")
     count = client.delete_run()
@@ -155,7 +157,8 @@ def delete_run(client: RedisClient) -> int:
 
 def list_runs(client: RedisClient) -> list[RunEntry]:
     """All runs that this Redis knows, oldest first."""
-    entries: Any = client.redis.hgetall(RUNS)
+    with client.directory() as directory:
+        entries: Any = directory.hgetall(RUNS)
     runs = []
     for run, value in entries.items():
         data = _json(value)

@@ -2,7 +2,7 @@
 
 asyncio calls back for each socket by itself, through half a dozen functions; for small messages that is as much work as
 all that is done with them. Here one callback reads all sockets that have something. Everything else about a connection
-stays asyncio's, and so does its reading at the end or in trouble, under TLS, and on systems without epoll.
+stays asyncio's, and so does reading its end, reading under TLS, and reading on systems without epoll.
 """
 
 from __future__ import annotations
@@ -74,16 +74,16 @@ class Poller:
                 continue
             try:
                 count = os.readv(fd, buffers)
-            except OSError:
-                count = 0
-            if not count:
-                # The end, or an error: asyncio will come upon it too, and knows what to do.
-                self.remove(connection)
-                connection.transport.resume_reading()
+                if count:
+                    connection.buffer_updated(count)
+                else:
+                    # The end: asyncio will come upon it too, and knows what to do.
+                    self.remove(connection)
+                    connection.transport.resume_reading()
+            except BlockingIOError:
                 continue
-            try:
-                connection.buffer_updated(count)
             except Exception as error:
-                # A mistake in here must not end the others, nor be made again and again.
-                self._loop.call_exception_handler({"message": "a connection failed", "exception": error})
+                self.remove(connection)
                 connection.transport.abort()
+                if not isinstance(error, OSError):  # a mistake in here, which must not end the others
+                    self._loop.call_exception_handler({"message": "a connection failed", "exception": error})

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 PARTS = '''
 import os
 
+import gymnasium
+import numpy as np
 import torch
 from torch import nn
 from torch.distributions import Categorical
@@ -24,10 +26,27 @@ from surreal.model import Model
 PROCESS = int.from_bytes(os.urandom(3), "big") << 32
 
 
+class Wide(gymnasium.Env):
+    """Nothing to learn, in observations of 64 KiB."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (16384,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 50
+        return np.zeros(16384, np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        return np.zeros(16384, np.float32), 0.0, self.left == 0, False, {}
+
+gymnasium.register("Wide-v0", Wide)
+
+
 class ActorCritic(Model):
-    def __init__(self, action_space, width=64):
+    def __init__(self, action_space, inputs=4, width=64):
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, width), nn.Tanh())
+        self.body = nn.Sequential(nn.Linear(inputs, width), nn.Tanh())
         self.policy, self.value = nn.Linear(width, int(action_space.n)), nn.Linear(width, 1)
 
     def forward(self, obs):
@@ -118,3 +137,20 @@ def test_an_actor_critic_of_the_users_own_improves_and_sees_each_step_once(
     assert "stop_at_return" in result["reason"], result
     assert result["version"] >= result["updates"], "a broadcast after each update"
     workplace.assert_nothing_is_left()
+
+
+def test_a_full_stream_does_not_wait_for_the_next_broadcast(workplace: Workplace, on_policy: str) -> None:
+    """Agents wait for room, the learner for their steps, and the broadcast that makes room would be far away."""
+    settings = {
+        "env.id": "my_on_policy:Wide-v0", "env.num_envs": 2, "agent.count": 1, "model.args.inputs": 16384,
+        "model.args.width": 2, "learner.batch_size": 2, "replay.args.trajectory_steps": 16,
+        "broadcast.interval_updates": 100_000, "redis.maxmemory": "32mb", "replay.max_bytes": "8mb",
+        "sender.chunk_steps": 8, "replay.start_size": 1, "run.max_env_steps": 700, "run.max_time_s": 100,
+        "eval.enabled": "false",
+    }  # fmt: skip
+    overrides = [item for key, value in settings.items() for item in ("--set", f"{key}={value}")]
+    code, output = workplace.run("run", on_policy, *overrides)
+    assert code == 0, output
+    result = json.loads((workplace.run_dir() / "result.json").read_text())
+    assert "max_env_steps" in result["reason"], result
+    assert 2 <= result["version"] < result["updates"]

@@ -10,8 +10,10 @@ import torch
 from naive_replay import Pool, names_of, pump
 from torch import Tensor, nn
 
+from surreal.learner import Learner
 from surreal.replay import MixedReplay, Replay, SequenceReplay
 from surreal.types import TrajectoryBatch
+from surreal.utils.pytorch import Module
 
 
 def next_batch(replay: Replay) -> Any:
@@ -121,7 +123,7 @@ class Recall:
         return obs, float(is_done and action == self.cue), is_done
 
 
-class RecurrentQ(nn.Module):
+class RecurrentQ(Module):
     """An LSTM and a linear head."""
 
     def __init__(self) -> None:
@@ -142,7 +144,7 @@ def test_a_recurrent_network_learns_to_remember(run: Any) -> None:
     """From 1500 steps of random acting; blind guessing is right half of the time, the greedy network in 95 %."""
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
-    network, target = RecurrentQ(), RecurrentQ()
+    network = RecurrentQ()
     sender = run.sender(chunk_steps=64)
     collect(Recall(rng), network, sender, 1500)
     replay = SequenceReplay(
@@ -150,27 +152,35 @@ def test_a_recurrent_network_learns_to_remember(run: Any) -> None:
     )
     run.replays.append(replay)
     pump(replay, steps=1500)
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    learner = RecurrentDQN(network, replay)
     for update in range(200):
-        if update % 20 == 0:
-            target.load_state_dict(network.state_dict())
-        loss = td_loss(network, target, next_batch(replay))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        learner.optimize(update, next_batch(replay))
     assert rate_of_success(Recall(rng), network, 100) >= 0.95
 
 
-def td_loss(network: RecurrentQ, target: RecurrentQ, batch: TrajectoryBatch) -> Tensor:
-    state = batch.initial_state["state.h"], batch.initial_state["state.c"]
-    q = network(batch.obs, batch.is_first, state)
-    with torch.no_grad():
-        after = target(batch.obs, batch.is_first, state)[1:].max(dim=-1).values
-        expected = batch.reward + batch.discount * after
-    chosen = q[:-1].gather(-1, batch.action[..., None])[..., 0]
-    weight = batch.mask.clone()
-    weight[: batch.burn_in] = 0.0
-    return (weight * (chosen - expected) ** 2).sum() / weight.sum()
+class RecurrentDQN(Learner):
+    """Q-learning over sequences, as a user writes it."""
+
+    def build(self) -> None:
+        self.target = RecurrentQ()
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-2)
+
+    def learn(self, i: int, batch: TrajectoryBatch) -> dict[str, Tensor]:
+        if self.updates % 20 == 0:
+            self.target.load_state_dict(self.model.state_dict())
+        state = batch.initial_state["state.h"], batch.initial_state["state.c"]
+        q = self.model(batch.obs, batch.is_first, state)
+        with torch.no_grad():
+            after = self.target(batch.obs, batch.is_first, state)[1:].max(dim=-1).values
+            expected = batch.reward + batch.discount * after
+        chosen = q[:-1].gather(-1, batch.action[..., None])[..., 0]
+        weight = batch.mask.clone()
+        weight[: batch.burn_in] = 0.0
+        loss = (weight * (chosen - expected) ** 2).sum() / weight.sum()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return {"loss": loss.detach()}
 
 
 def collect(env: Recall, network: RecurrentQ, sender: Any, steps: int) -> None:

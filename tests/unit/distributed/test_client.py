@@ -79,7 +79,7 @@ def test_bad_arguments_are_refused(client: RedisClient) -> None:
 
 def test_names_are_those_of_the_run(client: RedisClient) -> None:
     assert client.shard_keys(0).stream == "surreal:{r:s0}:stream"
-    assert client.policy_keys("p").params == "surreal:{r:pp}:params"
+    assert client.policy_keys("p").params == "surreal:{r}:policy:p:params"
     assert client.run_keys.log == "surreal:{r}:log"
 
 

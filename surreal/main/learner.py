@@ -64,6 +64,7 @@ class LearnerSession:
         self._priorities_path = process.run_dir / "priorities.safetensors"
         self._priorities_due_s = self._started_s + _PRIORITIES_INTERVAL_S
         self._broadcast_updates = self._checkpoint_updates = 0
+        self._is_done = False
         self._rate = RateMeter("learner/updates_per_s")
 
     def begin(self) -> None:
@@ -87,7 +88,7 @@ class LearnerSession:
         """Learn until the run ends, or this learner's updates are done."""
         limit = self.config.learner.max_updates
         i = 0
-        while not self.process.should_stop():
+        while not self.process.should_stop() and not self._is_done:
             batch = self.replay.dequeue(_DEQUEUE_TIMEOUT_S)
             if batch is not None:
                 self.learner.optimize(i, batch)
@@ -167,6 +168,10 @@ class LearnerSession:
             self._request_stop(f"max_time_s: {seconds:.0f} s have passed")
 
     def _request_stop(self, reason: str) -> None:
+        if self.config.replay.follow:  # the run is another learner's
+            self._is_done = True
+            logger.info("done: %s", reason)
+            return
         client = self.process.client
         if self.process.telemetry.stop_reason is None:
             client.retry(lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop)

@@ -35,6 +35,11 @@ SECTIONS = {
             "it must be >= 144 = learner.batch_size 128 + samples_per_insert 16",
         ),
         (
+            ["replay.samples_per_insert_tolerance=2047", "sender.chunk_steps=4", "env.num_envs=50", "learner.n_step=3"],
+            "replay.samples_per_insert_tolerance",
+            "it must be >= 2448 = samples_per_insert 16 x 153, the steps of an agent's largest chunk",
+        ),
+        (
             ["replay.samples_per_insert=null", "replay.samples_per_insert_tolerance=9"],
             "replay.samples_per_insert_tolerance",
             "samples_per_insert is not set",

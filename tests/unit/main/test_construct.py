@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from pathlib import Path
@@ -12,9 +13,19 @@ import pytest
 
 from surreal.agent import Agent, QAgent
 from surreal.config import Config, load_config
+from surreal.distributed.client import RedisClient
 from surreal.errors import ConfigError
-from surreal.main.build import Spaces, build_agent, build_greedy_agent, build_model, build_spaces
+from surreal.main.build import (
+    Spaces,
+    build_agent,
+    build_greedy_agent,
+    build_model,
+    build_replay,
+    build_spaces,
+    check_names,
+)
 from surreal.main.construct import accepted_names
+from surreal.main.prepare import RunOptions, prepare
 from surreal.model import QFunction
 from surreal.schedules import PerEnvSchedule
 
@@ -62,6 +73,39 @@ def test_arguments_win_over_what_is_offered(spaces: Spaces) -> None:
 def test_what_does_not_fit_is_a_config_error(spaces: Spaces, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_model(config_of(override), spaces)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "message"),
+    [
+        (
+            [],
+            "replay.samples_per_insert",
+            "agents would wait for a limiter that nobody keeps; leave samples_per_insert",
+        ),
+        (
+            ["replay.samples_per_insert=null", "replay.follow=true"],
+            "replay.follow",
+            "it would own the stream all the same",
+        ),
+    ],
+)
+def test_a_replay_that_leaves_out_what_others_rely_on_is_refused(overrides: list[str], key: str, message: str) -> None:
+    config = config_of("replay.class=surreal.replay.FIFOReplay", *overrides)
+    for check in (check_names, lambda config: build_replay(config, RedisClient("unix:///nowhere"), seed=0)):
+        with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+            check(config)
+        assert caught.value.key == key
+        assert re.search(r"\((--set|cartpole-dqn\.yaml line \d+)\)", str(caught.value))
+
+
+def test_a_run_that_only_follows_is_refused_and_its_learner_is_not(tmp_path: Path) -> None:
+    options = RunOptions("cartpole-dqn", ("replay.follow=true",), run_dir=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"replay.follow is true \(--set\), but a run needs a learner that owns"):
+        prepare(options)
+    assert not (tmp_path / "run").exists()
+    replay = build_replay(config_of("replay.follow=true"), RedisClient("unix:///nowhere"), seed=0)
+    assert not replay.owner.owners
 
 
 def test_agents_spread_over_the_ape_x_rates(spaces: Spaces) -> None:

@@ -147,4 +147,5 @@ def compare(store: TransitionStore, naive: NaiveStore, indices: np.ndarray[Any, 
     np.testing.assert_allclose(rows.reward, [e["reward"] for e in expected], rtol=1e-6)
     np.testing.assert_allclose(rows.discount, [e["discount"] for e in expected])
     np.testing.assert_array_equal(rows.sample_info.generation, indices)
+    np.testing.assert_array_equal(rows.sample_info.age_steps, len(naive.transitions) - 1 - indices)
     np.testing.assert_array_equal(rows.sample_info.probability, np.full(len(indices), 0.25))

@@ -12,10 +12,9 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from surreal.rlx.errors import RlxRequestError, brief
 from surreal.rlx.events import CutEvent, LastEvent, LiveEvent
+from surreal.rlx.metric_records import read_metric
 from surreal.rlx.rewards import LARGEST_REWARD
 from surreal.rlx.stacking import FrameStacker
 from surreal.rlx.wrapping import SessionWrappers
@@ -29,8 +28,6 @@ READY: Reply = {"response": "ready"}
 DONE: Reply = {"response": "done"}
 #: The answer to the end of an episode.
 NO_ACTION: Reply = {"response": "action", "data": None}
-
-_MAX_NAME_CHARS = 200
 
 
 def error_reply(error: Exception) -> Reply:
@@ -277,23 +274,10 @@ class Session:
         return self._hub.settings.rewards.read(reward)
 
     def _take_metric(self, record: Any) -> None:
-        if not isinstance(record, dict):
-            raise RlxRequestError(f"a metric must be a dict with method, name, y and x, got {type(record).__name__}")
-        method, name, x = record.get("method", "scalar"), record.get("name"), record.get("x")
-        if not isinstance(method, str) or method not in ("scalar", "histogram"):
-            raise RlxRequestError(f"the method of a metric must be scalar or histogram, got {brief(method)}")
-        if not isinstance(name, str) or not 1 <= len(name) <= _MAX_NAME_CHARS:
-            raise RlxRequestError(f"the name of a metric must be 1 to {_MAX_NAME_CHARS} characters")
-        if isinstance(x, float) and x.is_integer():
-            x = int(x)
-        if x is not None and (type(x) is not int or x < 0):
-            raise RlxRequestError(f"x of metric {name} must be None or an int >= 0, got {brief(x)}")
-        value = _numbers(record.get("y"), name)
-        if method == "scalar" and value.size != 1:
-            raise RlxRequestError(f"y of scalar {name} must be one number, got {value.size}")
+        method, name, value, step = read_metric(record)
         if self._hub.settings.on_metric is not None:
             try:
-                self._hub.settings.on_metric(method, name, value.item() if method == "scalar" else value, x)
+                self._hub.settings.on_metric(method, name, value, step)
             except ValueError as error:
                 raise RlxRequestError(f"metric {name}: {error}") from error
 
@@ -313,13 +297,3 @@ def _flag(request: Mapping[str, Any], name: str) -> bool:
     if value is True or (type(value) is int and value in (0, 1)):
         return bool(value)
     raise RlxRequestError(f"{name} must be true or false, got {brief(value)}")
-
-
-def _numbers(value: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
-    try:
-        array = np.asarray(value)
-    except (ValueError, OverflowError):
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf" or not array.size:
-        raise RlxRequestError(f"y of metric {name} must be a number or a list of numbers")
-    return array

@@ -77,10 +77,17 @@ class RemoteWrappers:
         _layers(env, self._bare)
 
     def open(self, *, training: bool) -> SessionWrappers:
-        """Make the wrappers of one session."""
+        """Make the wrappers of one session.
+
+        Raises:
+            RlxRequestError: this time, one of them does not take the spaces.
+        """
         first = next((i for i, spec in enumerate(self._specs) if spec.is_training_only), len(self._specs))
-        counted = apply_wrappers(self._bare, self._specs[:first], training=training)
-        env = apply_wrappers(counted, self._specs[first:], training=training)
+        try:
+            counted = apply_wrappers(self._bare, self._specs[:first], training=training)
+            env = apply_wrappers(counted, self._specs[first:], training=training)
+        except EnvError as error:
+            raise RlxRequestError(str(error)) from error
         return SessionWrappers(_layers(env, self._bare), counted, self._wire_spec, self.reader, self._bare.action_space)
 
 

@@ -14,6 +14,7 @@ import pytest
 from surreal.agent import Agent, QAgent
 from surreal.config import Config, load_config
 from surreal.distributed.client import RedisClient
+from surreal.distributed.shards import ReplayShards
 from surreal.errors import ConfigError
 from surreal.main.build import (
     Spaces,
@@ -28,6 +29,9 @@ from surreal.main.construct import accepted_names
 from surreal.main.prepare import RunOptions, prepare
 from surreal.model import QFunction
 from surreal.schedules import PerEnvSchedule
+
+#: A server that nobody asks.
+NOWHERE = ReplayShards.of(RedisClient("unix:///nowhere"))
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +96,7 @@ def test_what_does_not_fit_is_a_config_error(spaces: Spaces, override: str, mess
 )
 def test_a_replay_that_leaves_out_what_others_rely_on_is_refused(overrides: list[str], key: str, message: str) -> None:
     config = config_of("replay.class=surreal.replay.FIFOReplay", *overrides)
-    for check in (check_names, lambda config: build_replay(config, RedisClient("unix:///nowhere"), seed=0)):
+    for check in (check_names, lambda config: build_replay(config, NOWHERE, seed=0)):
         with pytest.raises(ConfigError, match=re.escape(message)) as caught:
             check(config)
         assert caught.value.key == key
@@ -104,7 +108,7 @@ def test_a_run_that_only_follows_is_refused_and_its_learner_is_not(tmp_path: Pat
     with pytest.raises(ConfigError, match=r"replay.follow is true \(--set\), but a run needs a learner that owns"):
         prepare(options)
     assert not (tmp_path / "run").exists()
-    replay = build_replay(config_of("replay.follow=true"), RedisClient("unix:///nowhere"), seed=0)
+    replay = build_replay(config_of("replay.follow=true"), NOWHERE, seed=0)
     assert not replay.owner.owners
 
 

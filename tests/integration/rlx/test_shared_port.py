@@ -46,9 +46,13 @@ class Process:
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline().strip()
 
-    def end(self, number: int = signal.SIGKILL) -> None:
-        self.process.send_signal(number)
-        self.process.communicate(timeout=20)
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.end()
+
+    def end(self) -> None:
+        """Let it end: nobody writes to it any more."""
+        self.process.communicate(timeout=30)
 
 
 @pytest.fixture
@@ -82,9 +86,9 @@ def test_servers_of_one_run_share_a_port_and_those_of_another_are_refused(start:
             client.connect()
             client.init()
     # The port is the run's as long as one of its servers lives, and nobody's when the last one is gone.
-    first.end()
+    first.kill()
     assert start(port, "run b").line == refused
-    second.end()
+    second.kill()
     assert start(port, "run b").line == str(port)
 
 
@@ -108,7 +112,7 @@ def test_nothing_is_left_and_what_a_killed_server_left_is_in_nobodys_way(
     monkeypatch.setattr(tempfile, "tempdir", None)
     port = free_port()
     killed = start(port, "run a")
-    killed.end()
+    killed.kill()
     assert len(list(tmp_path.iterdir())) == 1
     first = PortClaim("127.0.0.1", port, "run b")
     second = PortClaim("127.0.0.1", port, "run b")

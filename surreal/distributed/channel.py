@@ -1,5 +1,8 @@
 """ScriptChannel: a connection of its own on which one script call may be under way while the caller goes on.
 
+What is large goes beside the script, not through it: a string is stored first, by SET in the same pipeline, and the
+script renames it. As an argument it would be copied into Lua and back, at four to six times the cost for the server.
+
 The sender begins to store a chunk, steps its environments, and takes the answer when the next chunk is ready: so the
 round trip and the server's work cost it nothing. Never more than one call is under way: with two, a chunk that was
 refused could be overtaken by the next one and then be taken for a duplicate.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
@@ -19,12 +23,14 @@ from surreal.distributed.scripts import load_script
 
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
 _JOIN_BYTES = 64 << 10
+#: How long a string waits for the script that takes it, s: longer than they are ever apart.
+STAGE_TTL_S = 60
 #: Asked of the kernel, which gives at most what its settings allow.
 _SEND_BUFFER_BYTES = 1 << 20
 
 
 class ScriptChannel:
-    """Sends script calls whose last argument is large; used by one thread.
+    """Sends script calls, each with a string stored before it; used by one thread.
 
     Args:
         client: whose server and pool of connections it uses; it connects with the first call.
@@ -36,8 +42,14 @@ class ScriptChannel:
         self.is_busy = False
         self._repeat: tuple[str, Sequence[str], Sequence[Any], Sequence[memoryview]] | None = None
 
-    def begin(self, name: str, keys: Sequence[str], args: Sequence[Any], last: Sequence[memoryview]) -> None:
-        """Send a call; its last argument is the concatenation of `last`, which must not change until `finish`.
+    def begin(self, name: str, keys: Sequence[str], args: Sequence[Any], content: Sequence[memoryview]) -> None:
+        """Store a string under the last of `keys`, for `STAGE_TTL_S`, and call a script; neither is waited for.
+
+        Args:
+            name: of the script.
+            keys: of the script.
+            args: of the script.
+            content: pieces of the string, which must not change until `finish`.
 
         Raises:
             redis.exceptions.RedisError: the connection broke; whether the call was executed is not known.
@@ -46,7 +58,7 @@ class ScriptChannel:
             raise RuntimeError("a call is under way; finish it first")
         if self._connection is None:
             self._connect()
-        self._repeat = (name, keys, args, last)
+        self._repeat = (name, keys, args, content)
         self._send(b"EVALSHA", load_script(name).sha1.encode())
 
     def finish(self) -> Any:
@@ -94,9 +106,11 @@ class ScriptChannel:
     def _send(self, command: bytes, script: bytes) -> None:
         if self._repeat is None:
             raise RuntimeError("there is no call to send")
-        _, keys, args, last = self._repeat
+        _, keys, args, content = self._repeat
+        store = _pack(["SETEX", keys[-1], STAGE_TTL_S], content)
+        call = _pack([command, script, len(keys), *keys, *args[:-1]], [memoryview(args[-1])])
         try:
-            self._connection.send_packed_command(_pack([command, script, len(keys), *keys, *args], last))
+            self._connection.send_packed_command([*store[:-1], store[-1] + call[0], *call[1:]])
         except BaseException:
             self.close()
             raise
@@ -104,6 +118,8 @@ class ScriptChannel:
 
     def _read(self) -> Any:
         try:
+            with suppress(ResponseError):  # not stored, at maxmemory; the script meets the same, or finds nothing
+                self._connection.read_response()
             reply = self._connection.read_response()
         except ResponseError:
             self.is_busy = False

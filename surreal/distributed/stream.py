@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from surreal.distributed.channel import ScriptChannel
+from surreal.distributed.channel import STAGE_TTL_S, ScriptChannel
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Contract, EncodedChunk
 from surreal.distributed.keys import ShardKeys
@@ -118,7 +118,8 @@ class Stream:
         """Store a chunk once, and wait for the answer; safe to repeat. Redis at its maxmemory counts as "full"."""
         keys, args = self._append_call(chunk, options)
         try:
-            return _appended(self.client.run_script("append", keys, [*args, chunk.block]))
+            self.client.execute("SETEX", keys[-1], STAGE_TTL_S, chunk.block)
+            return _appended(self.client.run_script("append", keys, args))
         except redis.exceptions.OutOfMemoryError:
             return _FULL
 
@@ -152,7 +153,8 @@ class Stream:
             chunk.head,
             chunk.table,
         ]
-        return [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit], args
+        staged = keys.staged(chunk_id)
+        return [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit, staged], args
 
     def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[Entry]:
         """Entries after the cursor, oldest first; waits up to `block_ms` (None: not at all) for the first."""

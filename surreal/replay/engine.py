@@ -151,6 +151,10 @@ class ReplayEngine(ABC):
             self._has_begun = True
             if len(self) < self.start_size or not self.owner.is_owner:
                 self.owner.rebase(len(self))
+        elif self._has_begun and len(self) >= self.start_size and not self.start_sample_condition():
+            # Something else is awaited, as lanes long enough for a sequence: the band begins with it, or the agents
+            # would have no credit left to bring it.
+            self.owner.rebase(self.start_size - 1)
         has_drawn, is_limited = self._draw_ahead()
         has_worked |= has_drawn
         self.owner.renew(is_waiting=is_limited)

@@ -206,7 +206,7 @@ class StreamOwner:
             return False
         if not memory:
             self._max_bytes = self._max_bytes or _DEFAULT_MAX_BYTES
-            self.bound_bytes = int(max(self._max_bytes / FILL_SHARE, self._max_bytes + ROOM_BYTES))
+            self.bound_bytes = _bound_above(self._max_bytes)
             return True
         fitting = largest_replay_bytes(memory)
         if self._max_bytes > fitting:
@@ -215,6 +215,9 @@ class StreamOwner:
                 f" <= {fitting}, so that parameters and metrics have room: lower it, or raise maxmemory"
             )
         self.bound_bytes = stream_bound_bytes(memory)
+        if self.mode == "consume" and self._max_bytes:
+            # Nothing is evicted to make room, so the bound alone keeps agents from running ahead.
+            self.bound_bytes = min(self.bound_bytes, _bound_above(self._max_bytes))
         self._max_bytes = self._max_bytes or fitting
         return True
 
@@ -232,3 +235,8 @@ class StreamOwner:
     def _put_back(self, evictions: list[Eviction], marks: list[Mark]) -> None:
         self._pending = evictions + self._pending
         self._marks |= {mark.entry_id: mark for mark in marks}
+
+
+def _bound_above(max_bytes: int) -> int:
+    """Where a stream takes nothing more, whose owner keeps so many bytes."""
+    return int(max(max_bytes / FILL_SHARE, max_bytes + ROOM_BYTES))

@@ -1,9 +1,10 @@
 -- Store one chunk: its block, its stream entry, its count, all or nothing.
 --
 -- KEYS  1 stream  2 meta (hash)  3 block of this chunk  4 last sequence number of this sender  5 credit of the limiter
+--       6 the block, as it was stored just before: it is renamed, or removed when the chunk is refused
 -- ARGV  1 epoch to use if the shard has none   2 chunk id      3 sequence number     4 own steps
 --       5 accounted bytes                      6 contract id   7 contract, or ''     8 '1' if the limiter applies
---       9 bound in bytes if no owner set one  10 life of the sequence key, s   11 head   12 table   13 block
+--       9 bound in bytes if no owner set one  10 life of the sequence key, s   11 head   12 table
 -- Returns {status, epoch, env steps of the run (of other shards as the owner told last), detail}; status is one of
 --   'ok', 'duplicate', 'full' (at the byte bound), 'credit' (the limiter gives none), 'contract' (send it along),
 --   'mismatch' (detail: the stored contract).
@@ -11,30 +12,37 @@ local meta = redis.call('HMGET', KEYS[2], 'epoch', 'steps', 'live_bytes', 'max_b
 local epoch, steps, others = meta[1], tonumber(meta[2] or '0'), tonumber(meta[6] or '0')
 local bytes, bound = tonumber(ARGV[5]), tonumber(meta[4] or ARGV[9])
 
+local function answer(status, detail)
+  redis.call('UNLINK', KEYS[6])
+  return {status, epoch or '', steps + others, detail or ''}
+end
+
 local last = redis.call('GET', KEYS[4])
 if last and tonumber(ARGV[3]) <= tonumber(last) then
   redis.call('EXPIRE', KEYS[4], ARGV[10])
-  return {'duplicate', epoch or '', steps + others, ''}
+  return answer('duplicate')
 end
 if meta[5] and meta[5] ~= ARGV[6] then
   if redis.call('XLEN', KEYS[1]) > 0 or ARGV[7] == '' then
-    return {ARGV[7] == '' and 'contract' or 'mismatch', epoch or '', steps + others, redis.call('HGET', KEYS[2], 'contract')}
+    return answer(ARGV[7] == '' and 'contract' or 'mismatch', redis.call('HGET', KEYS[2], 'contract'))
   end
 elseif not meta[5] and ARGV[7] == '' then
-  return {'contract', epoch or '', steps + others, ''}
+  return answer('contract')
 end
 if bound > 0 and tonumber(meta[3] or '0') + bytes > bound then
-  return {'full', epoch or '', steps + others, ''}
+  return answer('full')
 end
 if ARGV[8] == '1' then
   local credit = redis.call('GET', KEYS[5])
   if not credit or steps + tonumber(ARGV[4]) > tonumber(credit) then
-    return {'credit', epoch or '', steps + others, credit or ''}
+    return answer('credit', credit)
   end
 end
 
--- The largest write first: at maxmemory it fails before anything is changed.
-redis.call('SET', KEYS[3], ARGV[13])
+if redis.call('EXISTS', KEYS[6]) == 0 then
+  return answer('full')  -- at maxmemory it was not taken
+end
+-- A write that takes memory comes first: at maxmemory it fails before anything is changed.
 if not epoch then
   epoch = ARGV[1]
   redis.call('HSET', KEYS[2], 'epoch', epoch)
@@ -43,6 +51,8 @@ if meta[5] ~= ARGV[6] then
   redis.call('HSET', KEYS[2], 'contract_id', ARGV[6], 'contract', ARGV[7])
 end
 redis.call('XADD', KEYS[1], '*', 'id', ARGV[2], 'head', ARGV[11], 'table', ARGV[12])
+redis.call('RENAME', KEYS[6], KEYS[3])
+redis.call('PERSIST', KEYS[3])
 redis.call('SET', KEYS[4], ARGV[3], 'EX', ARGV[10])
 redis.call('HINCRBY', KEYS[2], 'live_bytes', bytes)
 redis.call('HINCRBY', KEYS[2], 'live_steps', ARGV[4])

@@ -374,3 +374,13 @@ def test_with_threads_nothing_is_lost(run: Any, make_fifo: Callable[..., FIFORep
 def test_a_uniform_replay_ignores_commits(run: Any) -> None:
     replay: UniformReplay = run.replay()
     replay.commit(version=3)
+
+
+def test_max_bytes_hold_agents_also_where_redis_has_more_memory(
+    start_redis: Callable[..., Any], make_run: Callable[..., Any]
+) -> None:
+    run = make_run(start_redis(maxmemory="256mb").address)
+    replay = FIFOReplay(run.client, batch_size=1, trajectory_steps=6, max_bytes=1 << 20)
+    run.replays.append(replay)
+    replay.step(timeout_s=0)
+    assert int(run.client.redis.hget(run.client.shard_keys().meta, "max_bytes")) <= 6 << 20

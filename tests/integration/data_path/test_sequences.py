@@ -209,3 +209,19 @@ def rate_of_success(env: Recall, network: RecurrentQ, episodes: int) -> float:
                 obs, reward, is_done = env.step(int(network.head(state[0]).argmax()))
             total += reward
     return total / episodes
+
+
+def test_agents_are_not_held_before_a_sequence_can_begin(run: Any) -> None:
+    """Sixteen lanes of 40 rows are 640 steps, more than start_size and tolerance let in."""
+    replay = SequenceReplay(
+        run.client, sequence_length=40, burn_in=20, batch_size=2, start_size=50, capacity=100_000, prefetch=1, seed=0,
+        samples_per_insert=1.0, samples_per_insert_tolerance=80.0,
+    )  # fmt: skip
+    run.replays.append(replay)
+    sender = run.sender(client=run.make_client(), chunk_steps=16, is_limited=True, wait_timeout_s=20.0)
+    pool = Pool(16, 1, 0.5, is_dict=False)
+    replay.start_threads()
+    for _ in range(200):
+        sender.send_batch(*pool.recv())
+        replay.dequeue(0.0)
+    assert replay.num_samples > 0

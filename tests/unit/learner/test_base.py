@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from surreal.errors import CheckpointError
-from surreal.learner import DQNLearner, Learner
-from surreal.learner import devices
+from surreal.learner import DQNLearner, Learner, devices
 from surreal.learner.devices import BatchMover, batch_to, resolve_device, tensors_of
 from surreal.model import QFunction
 from surreal.types import Batch, TrajectoryBatch

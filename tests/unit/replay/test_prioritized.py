@@ -278,7 +278,7 @@ def test_a_rebuilt_replay_has_the_saved_priorities_and_the_maximum_for_what_is_n
     assert rebuilt.metrics()["replay/restored_priorities"] == 82
 
 
-def test_a_file_of_other_chunks_changes_nothing(tmp_path: Path) -> None:
+def test_of_a_file_of_other_chunks_the_largest_priority_counts_alone(tmp_path: Path) -> None:
     other = Fed()
     other.take(10)
     other.tell([0], [50.0])
@@ -288,7 +288,7 @@ def test_a_file_of_other_chunks_changes_nothing(tmp_path: Path) -> None:
     replay.load_priorities(tmp_path / "file")
     replay.number = 100
     replay.take(10)
-    assert replay.priorities() == dict.fromkeys(range(10), 1.0)
+    assert replay.priorities() == dict.fromkeys(range(10), other.priorities()[0])
 
 
 def test_an_empty_replay_saves_and_loads(tmp_path: Path) -> None:

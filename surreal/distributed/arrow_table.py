@@ -38,7 +38,9 @@ def write_table(columns: Columns, schema: pa.Schema, values: Mapping[str, NDArra
     return bytes(pa.RecordBatch.from_arrays(arrays, schema=schema).serialize().to_pybytes())
 
 
-def read_table(columns: Columns, schema: pa.Schema, table: bytes, num_rows: int) -> dict[str, NDArray[Any]]:
+def read_table(
+    columns: Columns, schema: pa.Schema, table: bytes | memoryview, num_rows: int
+) -> dict[str, NDArray[Any]]:
     """Read a table back: views on `table`, [num_rows, ...] each.
 
     Raises:

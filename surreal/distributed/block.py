@@ -35,7 +35,7 @@ def write_block(leaves: Sequence[NDArray[Any]], compression: str | None) -> tupl
     return tuple(pieces)
 
 
-def read_block(obs: ObsSpec, block: bytes, num_rows: int) -> list[NDArray[Any]]:
+def read_block(obs: ObsSpec, block: bytes | memoryview, num_rows: int) -> list[NDArray[Any]]:
     """Views on an uncompressed block of the right length, one array [num_rows, *shape] a leaf."""
     leaves, offset = [], 0
     for leaf in obs.leaves:
@@ -45,7 +45,7 @@ def read_block(obs: ObsSpec, block: bytes, num_rows: int) -> list[NDArray[Any]]:
 
 
 def read_compressed_block(
-    obs: ObsSpec, block: bytes, num_rows: int, compression: str, sizes: Sequence[int]
+    obs: ObsSpec, block: bytes | memoryview, num_rows: int, compression: str, sizes: Sequence[int]
 ) -> list[NDArray[Any]]:
     """Decompress a block; the caller has checked that `num_rows` rows may be allocated.
 
@@ -71,9 +71,9 @@ def read_compressed_block(
     return leaves
 
 
-def stored_bytes(entry_bytes: int, block_bytes: int) -> int:
+def stored_bytes(entry_bytes: int, content_bytes: int) -> int:
     """Bytes Redis needs for a chunk, allocator rounding and bookkeeping included (an estimate from above)."""
-    return _allocated(block_bytes) + _allocated(entry_bytes) + 512
+    return _allocated(content_bytes) + _allocated(entry_bytes) + 512
 
 
 def _rows(leaf: ArraySpec, buffer: Any, offset: int, num_rows: int) -> NDArray[Any]:

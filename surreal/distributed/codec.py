@@ -8,6 +8,9 @@ A chunk is made of *segments*, runs of consecutive steps of one environment. It 
 * `block`: the observation rows: leaf after leaf, each leaf's rows contiguous, so that a row has a known offset; or each
   leaf compressed by itself, if the contract says so, and then the head ends with the compressed sizes, uint32 each.
 
+The head is in the stream. Block and table are one string, the *content*, with the block first and padding to 8 bytes
+between them.
+
 A segment of h + k + 1 observation rows has h history rows and k steps: step j goes from its row h + j to the next. The
 first `own` of them belong to the chunk; the others are lookahead, which the next chunk owns.
 
@@ -47,7 +50,9 @@ __all__ = [
     "contract_id",
     "decode",
     "encode",
+    "split",
     "stored_bytes",
+    "table_bytes",
 ]
 
 T = TypeVar("T", bound=np.generic)
@@ -65,7 +70,7 @@ _FLAGS_MAX = 3
 
 
 class EncodedChunk(NamedTuple):
-    """A chunk ready to be stored. Its block stays in pieces, one a leaf: nothing is copied before the socket."""
+    """A chunk ready to be stored. Its content stays in pieces: no observation is copied before the socket."""
 
     head: bytes
     table: bytes
@@ -83,9 +88,19 @@ class EncodedChunk(NamedTuple):
         return sum(leaf.nbytes for leaf in self.leaves)
 
     @property
+    def pieces(self) -> list[memoryview]:
+        """The content, in pieces."""
+        return [*self.leaves, memoryview(bytes(_padding(self.block_bytes)) + self.table)]
+
+    @property
+    def content_bytes(self) -> int:
+        """Length of the content."""
+        return _content_bytes(self.block_bytes, len(self.table))
+
+    @property
     def stored_bytes(self) -> int:
         """Bytes Redis needs for it (`stored_bytes`)."""
-        return stored_bytes(len(self.head) + len(self.table), self.block_bytes)
+        return stored_bytes(len(self.head), self.content_bytes)
 
 
 @dataclass
@@ -202,7 +217,29 @@ def contract_id(head: bytes) -> int:
     return int(_read_head(head)[8])
 
 
-def decode(contract: Contract, head: bytes, table: bytes, block: bytes | None) -> Chunk:
+def table_bytes(head: bytes) -> int:
+    """Length of the table, which is the end of the content.
+
+    Raises:
+        CodecError: as `contract_id`.
+    """
+    return int(_read_head(head)[6])
+
+
+def split(head: bytes, content: bytes) -> tuple[memoryview, memoryview]:
+    """The table and the block that a content is made of, uncopied.
+
+    Raises:
+        CodecError: the lengths are not as the head says.
+    """
+    *_, in_table, in_block, _ = _read_head(head)
+    if len(content) != _content_bytes(in_block, in_table):
+        raise CodecError(f"the content has {len(content)} bytes; its head says {in_block} and {in_table}")
+    view = memoryview(content)
+    return view[len(content) - in_table :], view[:in_block]
+
+
+def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: bytes | memoryview | None) -> Chunk:
     """Read one chunk back; arrays are views on `table` and `block`.
 
     Args:
@@ -214,7 +251,7 @@ def decode(contract: Contract, head: bytes, table: bytes, block: bytes | None) -
     Raises:
         CodecError: anything about the bytes is not as a sender of this contract would have written it.
     """
-    _, _, _, num_rows, num_steps, own_steps, table_bytes, block_bytes, stream_id = _read_head(head)
+    _, _, _, num_rows, num_steps, own_steps, in_table, block_bytes, stream_id = _read_head(head)
     if stream_id != contract.id:
         raise CodecError(f"the chunk was made for contract {stream_id:016x}, not {contract.id:016x}")
     segments, sizes = _read_segments(contract, head, num_rows, num_steps, own_steps)
@@ -227,8 +264,8 @@ def decode(contract: Contract, head: bytes, table: bytes, block: bytes | None) -
         raise CodecError(f"the block has {block_bytes} bytes; {num_rows} observation rows take {expected}")
     if block is not None and len(block) != block_bytes:
         raise CodecError(f"the block has {len(block)} bytes; its head says {block_bytes}")
-    if len(table) != table_bytes or table_bytes > MAX_CHUNK_BYTES:
-        raise CodecError(f"the table has {len(table)} bytes; its head says {table_bytes}")
+    if len(table) != in_table or in_table > MAX_CHUNK_BYTES:
+        raise CodecError(f"the table has {len(table)} bytes; its head says {in_table}")
     columns = read_table(contract.table_columns, contract.table_schema, table, num_steps)
     if columns["flags"].max() > _FLAGS_MAX:
         raise CodecError(f"a step has the flags {columns['flags'].max()}; at most {_FLAGS_MAX} is known")
@@ -245,9 +282,17 @@ def decode(contract: Contract, head: bytes, table: bytes, block: bytes | None) -
         extras,
         leaves,
         own_steps,
-        stored_bytes=stored_bytes(len(head) + len(table), block_bytes),
+        stored_bytes=stored_bytes(len(head), _content_bytes(block_bytes, in_table)),
         contract=contract,
     )
+
+
+def _padding(block_bytes: int) -> int:
+    return -block_bytes % 8
+
+
+def _content_bytes(block_bytes: int, in_table: int) -> int:
+    return block_bytes + _padding(block_bytes) + in_table
 
 
 def _read_head(head: bytes) -> tuple[Any, ...]:

@@ -217,7 +217,7 @@ class Outbox:
     def _acknowledged(self, chunk: EncodedChunk, answer: Appended) -> None:
         self._steps += chunk.own_steps
         self._chunks += 1
-        self._bytes += chunk.block_bytes + len(chunk.table) + len(chunk.head)
+        self._bytes += chunk.content_bytes + len(chunk.head)
         self._duplicates += answer.status == "duplicate"
         self._sends_contract = False
         # After Redis was emptied the shard counts from zero until its owner has added what it knew.

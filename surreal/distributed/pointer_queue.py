@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from surreal.distributed.codec import Chunk, Contract, contract_id, decode
+from surreal.distributed.codec import Chunk, Contract, contract_id, decode, split, table_bytes
 from surreal.distributed.stream import Entry, Stream
 from surreal.errors import CodecError, StoppedError
 
@@ -81,7 +81,7 @@ class PointerQueue:
             StoppedError: `stop` was set.
         """
         entries = self._retry(self._read, "read the replay's stream")
-        chunks = [chunk for chunk in map(self._decode, *self._with_blocks(entries)) if chunk is not None]
+        chunks = [chunk for chunk in map(self._decode, *self._with_contents(entries)) if chunk is not None]
         for chunk in chunks:
             self._put(chunk)
         if len(entries) < self._read_count and not self.has_caught_up.is_set():
@@ -112,18 +112,16 @@ class PointerQueue:
             self._enter_epoch(self.stream.epoch())
         return entries
 
-    def _with_blocks(self, entries: list[Entry]) -> tuple[list[Entry], list[bytes | None]]:
+    def _with_contents(self, entries: list[Entry]) -> tuple[list[Entry], list[bytes | None]]:
         if not entries:
             return [], []
         self._learn_contract(entries)
-        chunk_ids = [entry.chunk_id for entry in entries] if self._fetches_blocks else []
-        epoch, blocks = self._retry(lambda: self.stream.fetch_blocks(chunk_ids), "read observations")
-        if not self._fetches_blocks:
-            blocks = [None] * len(entries)
+        wanted = [(entry.chunk_id, 0 if self._fetches_blocks else _table_bytes(entry.head)) for entry in entries]
+        epoch, contents = self._retry(lambda: self.stream.fetch(wanted), "read chunks")
         if self._enter_epoch(epoch):
             return [], []
         self._cursor = entries[-1].entry_id
-        return entries, blocks
+        return entries, contents
 
     def _learn_contract(self, entries: list[Entry]) -> None:
         """Know the contract before blocks are fetched; what cannot be read is counted when it is decoded."""
@@ -141,13 +139,16 @@ class PointerQueue:
         self._cursor, self.contract = _START, None
         return True
 
-    def _decode(self, entry: Entry, block: bytes | None) -> Chunk | None:
-        if block is None and self._fetches_blocks:
+    def _decode(self, entry: Entry, content: bytes | None) -> Chunk | None:
+        if content is None:
             self.gone_chunks += 1
             return None
         try:
             contract = self._contract_of(entry.head)
-            chunk = decode(contract, entry.head, entry.table, block)
+            if self._fetches_blocks:
+                chunk = decode(contract, entry.head, *split(entry.head, content))
+            else:
+                chunk = decode(contract, entry.head, content, None)
         except CodecError as error:
             self.refused_chunks += 1
             if not self._has_warned:
@@ -180,6 +181,14 @@ class PointerQueue:
                 if self._stop.is_set():
                     raise StoppedError("the queue was stopped while it was full") from None
         self._on_ready()
+
+
+def _table_bytes(head: bytes) -> int:
+    """Length of the table; of a head that cannot be read, 1: it will be refused."""
+    try:
+        return table_bytes(head) or 1
+    except CodecError:
+        return 1
 
 
 def parse_entry_id(entry_id: bytes) -> tuple[int, int]:

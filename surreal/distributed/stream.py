@@ -1,6 +1,6 @@
 """One shard of a run's replay in Redis: append, read, and what its owner does. Stateless but for names.
 
-Senders call `append`, the PointerQueue `read`, `fetch_blocks` and `epoch`, the replay that owns the stream `tick`.
+Senders call `append`, the PointerQueue `read`, `fetch` and `epoch`, the replay that owns the stream `tick`.
 The scripts' texts (`lua/append.lua`, `lua/evict.lua`) say what each argument is.
 """
 
@@ -54,7 +54,6 @@ class Entry(NamedTuple):
     entry_id: bytes
     chunk_id: str
     head: bytes
-    table: bytes
 
 
 class OwnerState(NamedTuple):
@@ -118,7 +117,7 @@ class Stream:
         """Store a chunk once, and wait for the answer; safe to repeat. Redis at its maxmemory counts as "full"."""
         keys, args = self._append_call(chunk, options)
         try:
-            self.client.execute("SETEX", keys[-1], STAGE_TTL_S, chunk.block)
+            self.client.execute("SETEX", keys[-1], STAGE_TTL_S, b"".join(chunk.pieces))
             return _appended(self.client.run_script("append", keys, args))
         except redis.exceptions.OutOfMemoryError:
             return _FULL
@@ -126,7 +125,7 @@ class Stream:
     def begin_append(self, channel: ScriptChannel, chunk: EncodedChunk, options: AppendOptions) -> None:
         """Send the same call without waiting for its answer; the observations go to the socket uncopied."""
         keys, args = self._append_call(chunk, options)
-        channel.begin("append", keys, args, chunk.leaves)
+        channel.begin("append", keys, args, chunk.pieces)
 
     def finish_append(self, channel: ScriptChannel) -> Appended:
         """The answer of the call begun last."""
@@ -151,7 +150,6 @@ class Stream:
             options.default_bound_bytes,
             SEQUENCE_TTL_S,
             chunk.head,
-            chunk.table,
         ]
         staged = keys.staged(chunk_id)
         return [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit, staged], args
@@ -166,19 +164,28 @@ class Stream:
                 entry_id=entry_id,
                 chunk_id=fields.get(b"id", b"").decode("ascii", "replace"),
                 head=fields.get(b"head", b""),
-                table=fields.get(b"table", b""),
             )
             for entry_id, fields in answer[0][1]
         ]
 
-    def fetch_blocks(self, chunk_ids: Sequence[str]) -> tuple[str, list[bytes | None]]:
-        """The shard's epoch and the blocks of these chunks, in one round trip; None where a chunk is gone."""
+    def fetch(self, chunks: Sequence[tuple[str, int]]) -> tuple[str, list[bytes | None]]:
+        """Read contents, or their tables alone, in one round trip.
+
+        Args:
+            chunks: of each, its id and how many bytes of its end are wanted; 0: all of them.
+
+        Returns:
+            The shard's epoch, and what was asked for; None where a chunk is gone.
+        """
         pipeline = self.client.redis.pipeline(transaction=False)
         pipeline.hget(self.keys.meta, "epoch")
-        for chunk_id in chunk_ids:
-            pipeline.get(self.keys.block(chunk_id))
-        epoch, *blocks = pipeline.execute()
-        return epoch.decode() if epoch else "", blocks
+        for chunk_id, end_bytes in chunks:
+            if end_bytes:
+                pipeline.getrange(self.keys.block(chunk_id), -end_bytes, -1)
+            else:
+                pipeline.get(self.keys.block(chunk_id))
+        epoch, *contents = pipeline.execute()
+        return epoch.decode() if epoch else "", [content or None for content in contents]
 
     def oldest(self) -> tuple[str, bytes | None]:
         """The shard's epoch, and the id of the oldest entry, None if there is none."""

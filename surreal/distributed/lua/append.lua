@@ -4,7 +4,7 @@
 --       6 the block, as it was stored just before: it is renamed, or removed when the chunk is refused
 -- ARGV  1 epoch to use if the shard has none   2 chunk id      3 sequence number     4 own steps
 --       5 accounted bytes                      6 contract id   7 contract, or ''     8 '1' if the limiter applies
---       9 bound in bytes if no owner set one  10 life of the sequence key, s   11 head   12 table
+--       9 bound in bytes if no owner set one  10 life of the sequence key, s   11 head
 -- Returns {status, epoch, env steps of the run (of other shards as the owner told last), detail}; status is one of
 --   'ok', 'duplicate', 'full' (at the byte bound), 'credit' (the limiter gives none), 'contract' (send it along),
 --   'mismatch' (detail: the stored contract).
@@ -50,7 +50,7 @@ end
 if meta[5] ~= ARGV[6] then
   redis.call('HSET', KEYS[2], 'contract_id', ARGV[6], 'contract', ARGV[7])
 end
-redis.call('XADD', KEYS[1], '*', 'id', ARGV[2], 'head', ARGV[11], 'table', ARGV[12])
+redis.call('XADD', KEYS[1], '*', 'id', ARGV[2], 'head', ARGV[11])
 redis.call('RENAME', KEYS[6], KEYS[3])
 redis.call('PERSIST', KEYS[3])
 redis.call('SET', KEYS[4], ARGV[3], 'EX', ARGV[10])

@@ -18,7 +18,7 @@ import pytest
 from kill_processes import Killable, killable, learn_fifo, learn_prioritized
 from naive_replay import NaiveReplay, Pool, Transition, Walker, assert_same, contents, in_thread, names_of, pump
 
-from surreal.distributed.codec import Chunk, Contract, decode
+from surreal.distributed.codec import Chunk, Contract, decode, split
 from surreal.distributed.sender import ExpSender
 from surreal.distributed.stream import Stream
 from surreal.replay import FIFOReplay, PrioritizedReplay
@@ -49,7 +49,8 @@ def read_stream(run: Any) -> list[Chunk]:
     contract = Contract.from_bytes(contract_bytes)
     chunks = []
     for entry in entries:
-        chunk = decode(contract, entry.head, entry.table, redis.get(keys.block(entry.chunk_id)))
+        content: Any = redis.get(keys.block(entry.chunk_id))
+        chunk = decode(contract, entry.head, *split(entry.head, content))
         chunk.entry_id, chunk.chunk_id = entry.entry_id, entry.chunk_id
         chunks.append(chunk)
     steps, stored = (int(count) for count in redis.hmget(keys.meta, "live_steps", "live_bytes"))

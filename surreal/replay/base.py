@@ -150,7 +150,8 @@ class Replay(ReplayEngine):
             ThreadFailedError: a background thread died.
         """
         batch = self.fetcher_queue.dequeue(timeout_s)
-        self._wake.set()
+        if self.fetcher_queue.is_low and not self._wake.is_set():
+            self._wake.set()  # to fill it in one go: changing threads costs more than a batch
         if batch is None:
             self.check()
         return batch

@@ -21,16 +21,18 @@ class ExpFetcherQueue:
     """
 
     def __init__(self, prefetch: int) -> None:
-        self._queue: queue.Queue[Batch] = queue.Queue(prefetch)
+        self._prefetch = prefetch
+        # Bounded by `room`; one thread puts and one takes, so nothing more than this queue, written in C, is needed.
+        self._queue: queue.SimpleQueue[Batch] = queue.SimpleQueue()
 
     @property
     def room(self) -> int:
         """How many batches may be put."""
-        return self._queue.maxsize - self._queue.qsize()
+        return self._prefetch - self._queue.qsize()
 
     def put(self, batch: Batch) -> None:
         """Add a batch; only the replay's thread does, after asking for `room`."""
-        self._queue.put_nowait(batch)
+        self._queue.put(batch)
 
     def dequeue(self, timeout_s: float) -> Batch | None:
         """The next batch, waiting for it; None if none came in time."""
@@ -38,6 +40,11 @@ class ExpFetcherQueue:
             return self._queue.get(timeout=timeout_s)
         except queue.Empty:
             return None
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it is time to fill it again: half of it is empty."""
+        return 2 * self._queue.qsize() <= self._prefetch
 
     def __len__(self) -> int:
         return self._queue.qsize()

@@ -34,6 +34,7 @@ from benchmarks.harness import report
 from benchmarks.peers import REVERB, TORCHRL, Peer, find_python, rotate, skip
 from benchmarks.replay_cases import CASES, ENVS, NETWORKED_MAX, Case, Filled, timed
 from surreal.distributed.server import EmbeddedRedis
+from surreal.utils.allocator import keep_freed_memory
 
 _PREPARED = 16  # requests of the raw client, made before they are timed
 _PREFETCH = 4  # of the peers, as ours has
@@ -228,6 +229,7 @@ def main() -> None:
     parser.add_argument("--reverb-python", type=Path, help="an interpreter that has reverb")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as every process of a run does
     named = {"torchrl": args.torchrl_python, "reverb": args.reverb_python}
     peers = start_peers(args.sections, {name: path for name, path in named.items() if path is not None})
     for name in args.cases:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ from surreal.rlx.pool import RlxEnvPool
 from surreal.rlx.server import RlxServer
 from surreal.rlx.settings import ServerSettings
 from surreal.types import Action
+from surreal.utils.allocator import keep_freed_memory
 
 NUM_ACTIONS = 6
 STATES: dict[str, gymnasium.spaces.Box] = {
@@ -185,6 +187,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="measure only what has this in its name")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    sys.setswitchinterval(0.0005)  # this and the next as `surreal rlx-server` has it
+    keep_freed_memory()
     context = multiprocessing.get_context("spawn")
     (client_process, clients), (echo_process, pipe) = start(context, run_clients), start(context, run_echo)
     echo = pipe.recv(), echo_process.pid or 0

@@ -10,7 +10,7 @@ that shards spread evenly over the servers of a cluster.
 | `surreal:{R:sS}:stream` | stream | one entry a chunk: fields `id`, `head` | append script | PointerQueue | until evicted |
 | `surreal:{R:sS}:block:ID` | string | observation rows and table of chunk ID | append script | PointerQueue | until evicted |
 | `surreal:{R:sS}:staged:ID` | string | the same, on its way into the stream | ExpSender | append script | until the script, at most a minute |
-| `surreal:{R:sS}:meta` | hash | `epoch`, `mode`, `steps`, `live_steps`, `live_bytes`, `chunks`, `other_steps`, `max_bytes`, `contract`, `done:ENTRY` | all scripts | all | the run |
+| `surreal:{R:sS}:meta` | hash | `epoch`, `mode`, `steps`, `live_steps`, `live_bytes`, `chunks`, `other_steps`, `refused_steps`, `max_bytes`, `contract`, `done:ENTRY` | all scripts | all | the run |
 | `surreal:{R:sS}:seq:SENDER` | string | last sequence number stored from a sender's incarnation | append script | append script, import | 1 h after use; an import's: the run |
 | `surreal:{R:sS}:lease` | string | token of the replay that owns the stream | evict script | evict script | seconds, renewed |
 | `surreal:{R:sS}:credit` | string | env steps the limiter lets in, in total | evict script | append script | seconds, renewed |

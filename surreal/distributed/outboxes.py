@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -52,7 +53,7 @@ class Outboxes:
         self._current = self._home
         self._moves = 0
         self._watched: set[int] = set()
-        self._are_back: set[int] = set()  # filled by the threads that watch
+        self._are_back: deque[int] = deque()  # filled by the threads that watch
         self._has_ended = threading.Event()
 
     def put(self, contract: Contract, chunks: Sequence[EncodedChunk]) -> None:
@@ -123,7 +124,6 @@ class Outboxes:
 
     def _move(self, stop: threading.Event | None) -> None:
         """Go on at the next shard that answers, or at the same one after a pause, and take along what was not tried."""
-        left = self._boxes[self._current]
         others = [(self._current + i) % len(self._boxes) for i in range(1, len(self._boxes))]
         found = next((shard for shard in others if self._boxes[shard].stream.client.ping()), None)
         self._watch(self._current)
@@ -134,10 +134,14 @@ class Outboxes:
                 raise StoppedError("the sender was stopped while no shard answered")
             return
         logger.warning("shard %d does not answer; experience goes to shard %d", self._current, found)
-        self._current = found
+        self._go_to(found)
+
+    def _go_to(self, shard: int) -> None:
+        """Send to another shard from now on, also what was not tried at this one."""
+        left, self._current = self._boxes[self._current], shard
         self._moves += 1
         for contract, chunk in left.take_untried():
-            self._boxes[found].put(contract, [chunk])
+            self._boxes[shard].put(contract, [chunk])
 
     def _watch(self, shard: int) -> None:
         if shard in self._watched:
@@ -148,16 +152,17 @@ class Outboxes:
         def watch() -> None:
             with suppress(StoppedError, RedisUnavailableError):
                 client.retry(client.redis.ping, what="find a shard", stop=self._has_ended, timeout_s=math.inf)
-                self._are_back.add(shard)
+                self._are_back.append(shard)
 
         threading.Thread(target=watch, name=f"sender/shard-{shard}", daemon=True).start()
 
     def _look_after_returned(self, timeout_s: float, is_limited: bool, stop: threading.Event | None) -> None:
         """Store what was kept for shards that are back; and go home, if home is one of them."""
-        returned = [shard for shard in self._are_back if shard != self._current]
-        self._watched -= self._are_back
-        self._are_back.clear()
-        for shard in returned:
+        for _ in range(len(self._are_back)):
+            shard = self._are_back.popleft()
+            self._watched.discard(shard)
+            if shard == self._current:
+                continue
             try:
                 # The limiter is not asked: this chunk had its credit, or was stored already.
                 self._boxes[shard].push(timeout_s=_LAST_TRY_S, is_limited=False, stop=stop)
@@ -167,7 +172,15 @@ class Outboxes:
                 self._watch(shard)
                 continue
             if shard == self._home:
-                self._boxes[self._current].push(timeout_s=timeout_s, is_limited=is_limited, stop=stop)
-                logger.info("shard %d answers again; experience goes there", shard)
-                self._current = shard
-                self._moves += 1
+                self._go_home(timeout_s, is_limited, stop)
+
+    def _go_home(self, timeout_s: float, is_limited: bool, stop: threading.Event | None) -> None:
+        try:
+            self._boxes[self._current].push(timeout_s=timeout_s, is_limited=is_limited, stop=stop)
+        except RedisUnavailableError:
+            self._watch(self._current)
+        except ReplayFullError:
+            self._watch(self._home)  # go there with a later push
+            raise
+        logger.info("shard %d answers again; experience goes there", self._home)
+        self._go_to(self._home)

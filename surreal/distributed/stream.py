@@ -66,6 +66,7 @@ class OwnerState(NamedTuple):
     live_bytes: int
     removed_chunks: int
     samples: int  #: samples drawn, as the last owner stored them
+    refused_steps: int  #: of the largest chunk that was refused for want of credit
 
 
 class StreamCounts(NamedTuple):

@@ -35,6 +35,7 @@ from surreal.main import registry
 from surreal.main.arguments import DEFAULT_REDIS, RoleArguments, parse
 from surreal.main.lifeline import follow_parent
 from surreal.main.reports import error_line, is_expected, print_error
+from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 
 logger = logging.getLogger(__name__)
@@ -180,6 +181,7 @@ def run_role(
     stop = threading.Event()
     _handle_signals(stop)
     follow_parent()
+    keep_freed_memory()
     setup_logging(arguments.log_level or "INFO", role)
     try:
         process = RoleProcess(role, arguments, stop)

@@ -38,6 +38,7 @@ from surreal.metrics import RateMeter
 from surreal.rlx.pool import RlxEnvPool
 from surreal.rlx.server import RlxServer
 from surreal.rlx.settings import is_loopback
+from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 
 logger = logging.getLogger("surreal.main.rlx_server")  # __name__ is __main__ in a process of its own
@@ -227,6 +228,7 @@ def _serve_checkpoint(own: argparse.Namespace, rest: Sequence[str], overrides: S
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     follow_parent()
+    keep_freed_memory()
     setup_logging(arguments.log_level, "rlx-server")
     try:
         serve_policy(own.checkpoint, [*arguments.set, *overrides], stop, reuses_port=own.reuse_port)

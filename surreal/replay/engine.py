@@ -30,6 +30,7 @@ from surreal.types import Batch
 from surreal.utils.threads import Supervisor
 
 _CHUNKS_PER_STEP = 8
+_BATCHES_PER_STEP = 4
 
 
 class ReplayEngine(ABC):
@@ -155,8 +156,13 @@ class ReplayEngine(ABC):
             # Something else is awaited, as lanes long enough for a sequence: the band begins with it, or the agents
             # would have no credit left to bring it.
             self.owner.rebase(self.start_size - 1)
-        has_drawn, is_limited = self._draw_ahead()
-        has_worked |= has_drawn
+        is_limited = False
+        for _ in range(_BATCHES_PER_STEP):
+            has_drawn, is_limited = self._draw_ahead()
+            has_worked |= has_drawn
+            if not has_drawn:
+                break
+        self.fetcher_queue.hand_over()
         self.owner.renew(is_waiting=is_limited)
         if not has_worked:
             self._wake.wait(min(timeout_s, 0.005) if is_limited else timeout_s)
@@ -257,8 +263,9 @@ class ReplayEngine(ABC):
         if not asked and not has_asked:
             return False, is_limited
         batch = self._next_batch()
-        if batch is not None:
-            self.fetcher_queue.put(batch)
+        if batch is None:
+            return False, is_limited  # as while no shard answers: that lasts
+        self.fetcher_queue.put(batch)
         return True, is_limited
 
     def _next_batch(self) -> Batch | None:

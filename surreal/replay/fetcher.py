@@ -24,15 +24,22 @@ class ExpFetcherQueue:
         self._prefetch = prefetch
         # Bounded by `room`; one thread puts and one takes, so nothing more than this queue, written in C, is needed.
         self._queue: queue.SimpleQueue[Batch] = queue.SimpleQueue()
+        self._made: list[Batch] = []
 
     @property
     def room(self) -> int:
         """How many batches may be put."""
-        return self._prefetch - self._queue.qsize()
+        return self._prefetch - self._queue.qsize() - len(self._made)
 
     def put(self, batch: Batch) -> None:
-        """Add a batch; only the replay's thread does, after asking for `room`."""
-        self._queue.put(batch)
+        """Add a batch, to be handed over; only the replay's thread does, after asking for `room`."""
+        self._made.append(batch)
+
+    def hand_over(self) -> None:
+        """Let the learner have what was put: several at once, for waking it costs as much as making a small batch."""
+        for batch in self._made:
+            self._queue.put(batch)
+        self._made.clear()
 
     def dequeue(self, timeout_s: float) -> Batch | None:
         """The next batch, waiting for it; None if none came in time."""

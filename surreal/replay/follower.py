@@ -25,6 +25,7 @@ class StreamFollower:
     Attributes:
         steps: env steps of the shard, as last heard.
         last_tick_s: when the counts were read last, on `time.monotonic`'s clock; 0: never.
+        last_try_s: when that was tried last; 0: never.
         num_emptied: how often Redis came back empty.
     """
 
@@ -32,13 +33,14 @@ class StreamFollower:
         self.stream = stream
         self.epoch = ""
         self.steps = self.live_bytes = self.live_steps = 0
-        self.last_tick_s = 0.0
+        self.last_tick_s = self.last_try_s = 0.0
         self.num_emptied = 0
         self._stop = stop
         self._is_patient = is_patient
 
     def read(self) -> None:
         """Read the counts."""
+        self.last_try_s = time.monotonic()
         client, what = self.stream.client, "read the stream's counts"
         if self._is_patient:
             counts = client.retry(self.stream.counts, what=what, stop=self._stop)

@@ -28,6 +28,8 @@ _CREDIT_INTERVAL_S = 0.02
 #: How often the counts of a stream are read that are not ours to keep; several shards tell each other as often.
 _COUNTS_INTERVAL_S = 0.25
 _URGENT_COUNTS_INTERVAL_S = 0.02
+#: How often a shard is asked that did not answer, and whose stream is not read here.
+_AWAY_INTERVAL_S = 10.0
 _NO_BOUND = 1 << 62
 
 
@@ -64,8 +66,8 @@ class StreamKeeper:
         self._lease_s = lease_s
         self._stop = stop
         self.owners: list[StreamOwner] = []
-        foreign = [StreamFollower(stream, stop=stop, is_patient=False) for stream in others]
-        followed: list[StreamFollower] = []
+        self._foreign = [StreamFollower(stream, stop=stop, is_patient=False) for stream in others]
+        self._followed: list[StreamFollower] = []
         if is_owner:
             share = max_bytes // len(streams) if max_bytes else None
             self.owners = [
@@ -73,9 +75,8 @@ class StreamKeeper:
                 for stream in streams
             ]
         else:
-            followed = [StreamFollower(stream, stop=stop, is_patient=self._is_only) for stream in streams]
-        self._followers = [*followed, *foreign]
-        self.shards: Sequence[StreamOwner | StreamFollower] = self.owners or followed
+            self._followed = [StreamFollower(stream, stop=stop, is_patient=self._is_only) for stream in streams]
+        self.shards: Sequence[StreamOwner | StreamFollower] = self.owners or self._followed
         self._by_number = {owner.stream.shard: owner for owner in self.owners}
         self._follower_max_bytes = max_bytes or _NO_BOUND
         self._limits = Credit(limiter, lease_s=lease_s)
@@ -94,7 +95,7 @@ class StreamKeeper:
     @property
     def global_step(self) -> int:
         """Env steps of the whole run, as last heard."""
-        return sum(owner.steps for owner in self.owners) + sum(each.steps for each in self._followers)
+        return sum(each.steps for each in (*self.shards, *self._foreign))
 
     @property
     def epoch(self) -> str:
@@ -186,7 +187,7 @@ class StreamKeeper:
             StoppedError: `stop` was set.
         """
         if not self.owners:
-            if all(follower.last_tick_s == 0.0 for follower in self._followers):
+            if all(follower.last_tick_s == 0.0 for follower in self._followed):
                 self._read_counts(0.0)
             return
         if self.is_owner:
@@ -219,8 +220,7 @@ class StreamKeeper:
         elif not is_waiting and self._waiting_since_s is not None:
             self._waits_s += now_s - self._waiting_since_s
             self._waiting_since_s = None
-        if self._followers:
-            self._read_counts(_URGENT_COUNTS_INTERVAL_S if is_waiting else _COUNTS_INTERVAL_S)
+        self._read_counts(_URGENT_COUNTS_INTERVAL_S if is_waiting else _COUNTS_INTERVAL_S)
         credit = self._limits.total(self.samples)
         for owner in self.owners:
             if owner.num_pending or is_waiting:
@@ -270,6 +270,8 @@ class StreamKeeper:
         )
         if state is None:
             return False
+        if state.refused_steps:
+            self._limits.note_chunk(state.refused_steps)
         if state.is_owner and not was_owner:
             # What the last owner counted is right; a checkpoint's count is older, unless Redis was emptied.
             self.samples = max(self.samples, state.samples)
@@ -287,8 +289,12 @@ class StreamKeeper:
 
     def _read_counts(self, interval_s: float) -> None:
         now_s = time.monotonic()
-        for follower in self._followers:
+        for follower in self._followed:
             if now_s - follower.last_tick_s >= interval_s and (self._is_only or not follower.stream.client.is_away):
+                follower.read()
+        for follower in self._foreign:  # no thread reads their streams, and would find out that one is back
+            is_away = follower.stream.client.is_away
+            if now_s - follower.last_try_s >= (_AWAY_INTERVAL_S if is_away else interval_s):
                 follower.read()
 
     def _credit_of(self, owner: StreamOwner) -> int | None:

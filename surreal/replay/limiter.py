@@ -62,7 +62,7 @@ class SamplesPerInsert:
 
     def fits(self, chunk_steps: int) -> bool:
         """Whether the band holds a chunk; otherwise agents that may not send it and the learner wait for each other."""
-        return 2 * self.tolerance >= self.ratio * chunk_steps
+        return self.tolerance + min(self.tolerance, self.ratio * self.start_size) >= self.ratio * chunk_steps
 
     def may_sample(self, inserted: int, sampled: int, batch_size: int) -> bool:
         """Whether a batch may be drawn now."""

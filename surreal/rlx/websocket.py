@@ -259,11 +259,5 @@ class WebSocketConnection(BaseConnection):
             self._protocol.send_text(dump_json(message).encode())
 
 
-def _header(request: Request, name: str) -> str | None:
-    """Give a header; several of the same name are none that any browser sends."""
-    values = request.headers.get_all(name)
-    return None if not values else ", ".join(values)
-
-
 def _is_sid(value: Any) -> bool:
     return value is None or (isinstance(value, str) and len(value) <= 200) or type(value) is int

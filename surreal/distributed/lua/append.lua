@@ -8,7 +8,8 @@
 -- Returns {status, epoch, env steps of the run (of other shards as the owner told last), detail}; status is one of
 --   'ok', 'duplicate', 'full' (at the byte bound), 'credit' (the limiter gives none), 'contract' (send it along),
 --   'mismatch' (detail: the stored contract).
-local meta = redis.call('HMGET', KEYS[2], 'epoch', 'steps', 'live_bytes', 'max_bytes', 'contract_id', 'other_steps')
+local meta = redis.call('HMGET', KEYS[2], 'epoch', 'steps', 'live_bytes', 'max_bytes', 'contract_id', 'other_steps',
+  'refused_steps')
 local epoch, steps, others = meta[1], tonumber(meta[2] or '0'), tonumber(meta[6] or '0')
 local bytes, bound = tonumber(ARGV[5]), tonumber(meta[4] or ARGV[9])
 
@@ -35,7 +36,12 @@ end
 if ARGV[8] == '1' then
   local credit = redis.call('GET', KEYS[5])
   if not credit or steps + tonumber(ARGV[4]) > tonumber(credit) then
-    return answer('credit', credit)
+    local refusal = answer('credit', credit)
+    -- The owner divides the credit so that the largest chunk fits into a shard's part.
+    if tonumber(ARGV[4]) > tonumber(meta[7] or '0') then
+      redis.call('HSET', KEYS[2], 'refused_steps', ARGV[4])
+    end
+    return refusal
   end
 end
 

@@ -11,18 +11,19 @@
 --      11 mode of the stream, fixed by its first owner      12 number of marks
 --       then for each mark: entry id, which of the chunk's steps were consumed (of the epoch in 10, as the chunks)
 --       then for each block: entry id, own steps, accounted bytes
--- Returns {status, epoch, env steps, live steps, live bytes, removed chunks, samples stored before}; status is
+-- Returns {status, epoch, env steps, live steps, live bytes, removed chunks, samples stored before,
+-- own steps of the largest chunk that was refused for want of credit}; status is
 --   'ok', 'held' (epoch: the token of the other owner), 'mode' (epoch: the mode that the stream has).
 --
 -- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script go on at maxmemory.
 redis.call('PERSIST', KEYS[2])
 local holder = redis.call('GET', KEYS[3])
 if holder and holder ~= ARGV[1] then
-  return {'held', holder, 0, 0, 0, 0, 0}
+  return {'held', holder, 0, 0, 0, 0, 0, 0}
 end
 local mode = redis.call('HGET', KEYS[2], 'mode')
 if mode and mode ~= ARGV[11] then
-  return {'mode', mode, 0, 0, 0, 0, 0}
+  return {'mode', mode, 0, 0, 0, 0, 0, 0}
 end
 if tonumber(ARGV[2]) > 0 then
   redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
@@ -54,7 +55,7 @@ if removed > 0 then
   redis.call('HINCRBY', KEYS[2], 'live_bytes', -bytes)
 end
 
-local meta = redis.call('HMGET', KEYS[2], 'epoch', 'counted', 'samples')
+local meta = redis.call('HMGET', KEYS[2], 'epoch', 'counted', 'samples', 'refused_steps')
 local epoch = meta[1]
 if not epoch then
   epoch = ARGV[3]
@@ -76,4 +77,4 @@ if ARGV[4] ~= '' then
 end
 local now = redis.call('HMGET', KEYS[2], 'steps', 'live_steps', 'live_bytes')
 return {'ok', epoch, tonumber(now[1] or '0'), tonumber(now[2] or '0'), tonumber(now[3] or '0'), removed,
-        tonumber(meta[3] or '0')}
+        tonumber(meta[3] or '0'), tonumber(meta[4] or '0')}

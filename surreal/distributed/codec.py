@@ -26,15 +26,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.distributed.arrow_table import read_table, write_table
 from surreal.distributed.block import read_block, read_compressed_block, stored_bytes, write_block
+from surreal.distributed.chunk import Chunk
 from surreal.distributed.data_contract import EXTRA_PREFIX, FORMAT_VERSION, MAX_STACK, Contract
 from surreal.errors import CodecError
 
@@ -54,8 +53,6 @@ __all__ = [
     "stored_bytes",
     "table_bytes",
 ]
-
-T = TypeVar("T", bound=np.generic)
 
 MAX_ROWS = 1 << 22
 MAX_SEGMENTS = (1 << 16) - 1
@@ -101,88 +98,6 @@ class EncodedChunk(NamedTuple):
     def stored_bytes(self) -> int:
         """Bytes Redis needs for it (`stored_bytes`)."""
         return stored_bytes(len(self.head), self.content_bytes)
-
-
-@dataclass
-class Chunk:
-    """A decoded chunk: views on the bytes that came, nothing copied (but for compressed observations).
-
-    Attributes:
-        segments: [S, 5] int32, see the module's text.
-        columns: one array [n_steps, ...] for each column of the table but the extras.
-        extras: the agent's columns, [n_steps, ...].
-        leaves: one array [n_rows, *leaf_shape] for each leaf of the observation; none if the block was left in Redis.
-        own_steps: how many of the steps belong to this chunk (the others are lookahead).
-        shard: number of the shard it came from.
-    """
-
-    segments: NDArray[np.int32]
-    columns: dict[str, NDArray[Any]]
-    extras: dict[str, NDArray[Any]]
-    leaves: list[NDArray[Any]]
-    own_steps: int
-    entry_id: bytes = b""
-    chunk_id: str = ""
-    shard: int = 0
-    epoch: str = ""
-    stored_bytes: int = 0
-    contract: Contract | None = field(default=None, repr=False)
-
-    @cached_property
-    def num_rows(self) -> int:
-        """Observation rows, also where they were left in Redis."""
-        return int(self.segments[:, 0].sum())
-
-    @cached_property
-    def obs_row(self) -> NDArray[np.int64]:
-        """[n_steps] observation row of each step; the next observation is one row further."""
-        history = self.segments[:, 4].astype(np.int64)
-        return np.arange(len(self.columns["reward"])) + self._per_step(np.cumsum(history + 1) - 1)
-
-    @cached_property
-    def depth(self) -> NDArray[np.int64]:
-        """[n_steps] rows of the same segment that stand before each step's row."""
-        return self.within + self._per_step(self.segments[:, 4])
-
-    @cached_property
-    def own(self) -> NDArray[np.int64]:
-        """[own_steps] positions of the steps that belong to this chunk."""
-        if self.own_steps == len(self.columns["reward"]):
-            return np.arange(self.own_steps)
-        return np.flatnonzero(self.within < self._per_step(self.segments[:, 1]))
-
-    @cached_property
-    def within(self) -> NDArray[np.int64]:
-        """[n_steps] number of each step in its segment."""
-        steps = self._steps
-        return np.arange(len(self.columns["reward"])) - self._per_step(np.cumsum(steps) - steps)
-
-    @cached_property
-    def slot(self) -> NDArray[np.int32]:
-        """[n_steps] which environment of the sender."""
-        return self._per_step(self.segments[:, 2])
-
-    @cached_property
-    def step(self) -> NDArray[np.int64]:
-        """[n_steps] number of each step in its episode."""
-        return self.within + self._per_step(self.segments[:, 3])
-
-    @cached_property
-    def terminated(self) -> NDArray[np.bool_]:
-        """[n_steps] whether the step ended its episode in a terminal state."""
-        return (self.columns["flags"] & 1).view(np.bool_)
-
-    @cached_property
-    def truncated(self) -> NDArray[np.bool_]:
-        """[n_steps] whether the episode was cut after the step."""
-        return (self.columns["flags"] >> 1).view(np.bool_)
-
-    @cached_property
-    def _steps(self) -> NDArray[np.int64]:
-        return self.segments[:, 0].astype(np.int64) - 1 - self.segments[:, 4]
-
-    def _per_step(self, values: NDArray[T]) -> NDArray[T]:
-        return np.repeat(values, self._steps)
 
 
 def encode(

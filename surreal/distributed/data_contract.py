@@ -112,3 +112,14 @@ class Contract:
     def table_schema(self) -> pa.Schema:
         """The Arrow schema of the table."""
         return schema_of(self.table_columns)
+
+
+def frame_spec(stacked: ObsSpec, stack: int) -> ObsSpec:
+    """What one frame of stacked observations is."""
+    for leaf in stacked.leaves:
+        if leaf.shape[:1] != (stack,):
+            raise ValueError(
+                f"observation {leaf.name or 'root'} has shape {leaf.shape}; it is no stack of {stack} frames"
+            )
+    leaves = tuple(ArraySpec(leaf.name, leaf.shape[1:], leaf.dtype) for leaf in stacked.leaves)
+    return ObsSpec(leaves, stacked.structure)

@@ -19,17 +19,19 @@ from numpy.typing import NDArray
 from surreal.distributed.block import COMPRESSIONS
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import MAX_STACK, Contract
+from surreal.distributed.data_contract import frame_spec
 from surreal.distributed.outbox import Outbox
 from surreal.distributed.outboxes import Outboxes
-from surreal.distributed.row_log import TERMINATED, TRUNCATED, RowLog, extra_specs
+from surreal.distributed.recorded import first_row, recorded
+from surreal.distributed.row_log import RowLog, extra_specs
 from surreal.distributed.shards import ReplayShards
+from surreal.distributed.single_steps import SingleSteps
 from surreal.errors import ContractError, RedisUnavailableError, ReplayFullError
 from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import Action, Obs, StepBatch, StepKind
+from surreal.types import Action, Obs, StepBatch
 
 logger = logging.getLogger(__name__)
 
-_FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)
 _NO_EXTRAS: Mapping[str, NDArray[Any]] = {}
 
 
@@ -106,8 +108,7 @@ class ExpSender:
         self._log: RowLog | None = None
         self._flush_rows = chunk_steps
         self._oldest_s = 0.0
-        self._previous: Obs = None
-        self._unfinished_reward: float | None = None
+        self._singles = SingleSteps()
 
     # -- a pool's rows ------------------------------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ class ExpSender:
             self.flush_due()
             return
         if np.count_nonzero(batch.record) != len(batch.record):
-            batch, action = _recorded(batch, action)
+            batch, action = recorded(batch, action)
             if not len(batch.kind):
                 self.flush_due()
                 return
@@ -139,7 +140,7 @@ class ExpSender:
 
     def _open(self, batch: StepBatch, action: Action) -> RowLog:
         if self._obs_spec is None:
-            self._obs_spec = ObsSpec.from_obs(_first_row(batch.obs))
+            self._obs_spec = ObsSpec.from_obs(first_row(batch.obs))
         if self._action_spec is None:
             actions = np.asarray(action.actions)
             self._action_spec = ArraySpec("action", actions.shape[1:], actions.dtype)
@@ -183,76 +184,10 @@ class ExpSender:
         if info and info.get("phantom"):
             return
         log = self._log or self._open_single(obs[0], action, extras, info)
-        position = log.length
-        if position + 2 > log.capacity:
-            log.reserve(2)
-        if self._previous is None or obs[0] is not self._previous:
-            position = self._start_row(log, position, obs[0])
-        log.action[position - 1] = action
-        log.version[position - 1] = version
-        if extras or log.extras:
-            if extras.keys() != log.extras.keys():
-                raise ValueError(f"extras have columns {sorted(extras)} where {sorted(log.extras)} are agreed on")
-            for name, value in extras.items():
-                log.extras[name][position - 1] = value
-        if done:
-            if truncated is None:
-                truncated = bool(info.get("truncated", False)) if info else False
-            if len(obs) < 2 and truncated:
-                raise ValueError("a truncated step needs its new_obs to bootstrap from: send([obs, new_obs], ...)")
-            terminated = not truncated or bool(info and info.get("terminated", False))
-            code = _LAST | (TERMINATED if terminated else 0) | (TRUNCATED if truncated else 0)
-        else:
-            code = _MID
-        if done or len(obs) > 1:
-            new_obs = obs[-1]
-            self._put_obs(log, position, new_obs)
-            log.reward[position] = reward
-            log.code[position] = code
-            log.length = position = position + 1
-            self._previous = None if done else new_obs
-        else:
-            # The next step's obs completes this one; until then its reward waits beside the log.
-            self._previous, self._unfinished_reward = None, reward
-        if position - log.carried >= self._flush_rows or time.monotonic() - self._oldest_s >= self._max_delay_s:
-            self._leave()
-
-    def _start_row(self, log: RowLog, position: int, obs: Obs) -> int:
-        """Put obs where it belongs: behind a waiting step, in the row that has it already, or in a new FIRST row."""
-        if self._unfinished_reward is not None:
-            log.reward[position], log.code[position] = self._unfinished_reward, _MID
-            self._unfinished_reward = None
-        elif self._previous is not None and position and self._is_last_row(log, position, obs):
-            return position
-        else:
-            log.code[position] = _FIRST
-        if position == log.carried:
+        if self._singles.add(log, obs, action, reward, done, info, truncated, extras, version):
             self._oldest_s = time.monotonic()
-        self._put_obs(log, position, obs)
-        log.length = position + 1
-        return position + 1
-
-    def _is_last_row(self, log: RowLog, position: int, obs: Obs) -> bool:
-        # Bytes are compared, so that nan equals itself; and it is several times faster than `array_equal`.
-        leaves = self._flatten(log, obs)
-        return all(
-            column[position - 1].tobytes() == leaf.tobytes() for column, leaf in zip(log.leaves, leaves, strict=True)
-        )
-
-    @staticmethod
-    def _flatten(log: RowLog, obs: Obs) -> list[NDArray[Any]]:
-        leaves = log.contract.obs.flatten(obs)
-        return leaves if log.contract.stack == 1 else [leaf[-1] for leaf in leaves]
-
-    def _put_obs(self, log: RowLog, position: int, obs: Obs) -> None:
-        column = log.leaves[0]
-        if type(obs) is np.ndarray and len(log.leaves) == 1 and obs.shape == column.shape[1:]:
-            column[position] = obs
-            return
-        for column, leaf in zip(log.leaves, self._flatten(log, obs), strict=True):
-            if leaf.shape != column.shape[1:]:
-                raise ValueError(f"an observation of shape {leaf.shape} where {column.shape[1:]} was agreed on")
-            column[position] = leaf
+        if log.length - log.carried >= self._flush_rows or time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self._leave()
 
     def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any], info: Mapping[str, Any] | None) -> RowLog:
         if self._obs_spec is None:
@@ -309,7 +244,7 @@ class ExpSender:
         if self._log is not None:
             self._log.close_open_rows()
             self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
-        self._previous, self._unfinished_reward = None, None
+        self._singles.forget()
         try:
             self.outbox.push(timeout_s=timeout_s, is_limited=False)
         except (ReplayFullError, RedisUnavailableError, ContractError) as error:
@@ -333,55 +268,9 @@ class ExpSender:
     def _make_log(self, extras: tuple[ArraySpec, ...]) -> RowLog:
         if self._obs_spec is None or self._action_spec is None:
             raise ValueError("the observation and action specs are not known yet")
-        obs_spec = self._obs_spec if self._frame_stack == 1 else _frame_spec(self._obs_spec, self._frame_stack)
+        obs_spec = self._obs_spec if self._frame_stack == 1 else frame_spec(self._obs_spec, self._frame_stack)
         contract = Contract(obs_spec, self._action_spec, extras, self._lookahead, self._frame_stack, self._compression)
         row_bytes = max(contract.obs.row_bytes, 1)
         self._flush_rows = max(1, min(self._chunk_steps, self._chunk_max_bytes // row_bytes))
         self._log = RowLog(contract, min(self._flush_rows + 64, 1 << 16))
         return self._log
-
-
-def _recorded(batch: StepBatch, action: Action) -> tuple[StepBatch, Action]:
-    """Only the rows that are experience to be sent."""
-    keep = batch.record
-    acting = keep[batch.num_last :]
-    kept = batch._replace(
-        kind=batch.kind[keep],
-        env_ids=batch.env_ids[keep],
-        obs=_take(batch.obs, keep),
-        reward=batch.reward[keep],
-        terminated=batch.terminated[keep],
-        truncated=batch.truncated[keep],
-        explore=batch.explore[keep],
-        record=keep[keep],
-        num_last=int(np.count_nonzero(keep[: batch.num_last])),
-    )
-    extras = {name: column[acting] for name, column in action.extras.items()}
-    return kept, Action(action.actions[acting], extras, action.version)
-
-
-def _take(obs: Obs, keep: NDArray[np.bool_]) -> Obs:
-    if isinstance(obs, Mapping):
-        return {key: _take(value, keep) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_take(value, keep) for value in obs)
-    return obs[keep]
-
-
-def _first_row(obs: Obs) -> Obs:
-    if isinstance(obs, Mapping):
-        return {key: _first_row(value) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_first_row(value) for value in obs)
-    return obs[0]
-
-
-def _frame_spec(stacked: ObsSpec, stack: int) -> ObsSpec:
-    """What one frame of stacked observations is."""
-    for leaf in stacked.leaves:
-        if leaf.shape[:1] != (stack,):
-            raise ValueError(
-                f"observation {leaf.name or 'root'} has shape {leaf.shape}; it is no stack of {stack} frames"
-            )
-    leaves = tuple(ArraySpec(leaf.name, leaf.shape[1:], leaf.dtype) for leaf in stacked.leaves)
-    return ObsSpec(leaves, stacked.structure)

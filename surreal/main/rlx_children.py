@@ -49,6 +49,7 @@ def rlx_children(
         arguments += [
             part for key, value in config.env.kwargs.items() for part in ("--arg", f"{key}={json.dumps(value)}")
         ]
+        arguments += [part for folder in config.python_path for part in ("--python-path", folder)]
         for spec in client_specs(config):
             settings = {"name": spec.name, "args": dict(spec.args), "training_only": spec.training_only}
             arguments += ["--wrapper", json.dumps(settings)]

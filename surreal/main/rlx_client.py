@@ -18,6 +18,7 @@ from typing import Any
 import gymnasium
 import yaml
 
+from surreal.config.classes import add_python_path
 from surreal.config.sections import WrapperConfig
 from surreal.envs.make import make_env
 from surreal.envs.wrappers import WrapperSpec
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     follow_parent()
     setup_logging(arguments.log_level, "rlx-client")
+    add_python_path(arguments.python_path)
     options = DriverOptions(
         server=arguments.server,
         episodes=arguments.episodes,
@@ -86,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--arg", type=_setting, action="append", default=[], metavar="K=V", help="argument of the environment")
     add("--wrapper", type=_wrapper, action="append", default=[], metavar="W",
         help="wrapper that the server leaves to clients: {name: N, args: {...}}; the innermost first")  # fmt: skip
+    add("--python-path", action="append", default=[], metavar="DIR", help="further folder to find environments in")
     add("--show", action="store_true", help="open a window for each environment")
     add("--timeout", type=float, default=60.0, metavar="S", help="longest wait for one answer, s")
     add("--attempts", type=_positive, default=40, metavar="N", help="how often to try to connect before giving up")

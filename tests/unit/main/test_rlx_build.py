@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -151,6 +152,15 @@ def test_port_of_another_run_is_one_clear_error() -> None:
         port = children[0].command[children[0].command.index("--port") + 1]
         with pytest.raises(ConfigError, match=rf"rlx.port {port} .*belongs to run a, and run b needs"):
             rlx_children(load(f"rlx.port={port}"), [], stack, lambda _: None, owner="run b")
+
+
+def test_clients_find_environments_where_the_configuration_says(tmp_path: Path) -> None:
+    (tmp_path / "an_env_of_mine.py").write_text("raise RuntimeError('it was found')")
+    with ExitStack() as stack:
+        config = load("env.id=an_env_of_mine:Mine-v0", f"python_path=[{tmp_path}]")
+        command = rlx_children(config, [], stack, lambda _: None, owner="r")[-1].command
+    done = subprocess.run([*command, "--attempts", "1"], capture_output=True, text=True, timeout=60, check=False)
+    assert "it was found" in done.stderr
 
 
 LIMITED = ["env.wrappers=[{name: time_limit, args: {max_episode_steps: 9}, on_client: true}, {name: reward_clip}]"]

@@ -159,6 +159,16 @@ class RedisProcess:
         self._process.wait(timeout=_START_TIMEOUT_S)
         self._process = None
 
+    def pause(self) -> None:
+        """Have the server hang: it takes connections, and does not answer."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """End a pause."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
 
 class RedisClusterProcesses:
     """A Redis Cluster of three masters; the slots are divided as redis-cli does it.

@@ -110,18 +110,18 @@ class _SlotMixin:
 
     def _connect(self) -> Any:
         self.host, self.port = self._cluster.primary_of(self._slot)
-        try:
-            return super()._connect()  # type: ignore[misc]
-        except OSError:
-            self._cluster.forget()
-            raise
+        return super()._connect()  # type: ignore[misc]
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        # Whatever the reason (a server may hang, and still take connections), another one may have the slot by now.
+        self._cluster.forget()
+        super().disconnect(*args, **kwargs)  # type: ignore[misc]
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().read_response(*args, **kwargs)  # type: ignore[misc]
         except (AskError, ReadOnlyError) as error:  # a MovedError is an AskError
-            self._cluster.forget()
-            self.disconnect()  # type: ignore[attr-defined]
+            self.disconnect()
             raise RedisConnectionError(f"slot {self._slot} of the cluster is elsewhere now: {error}") from error
 
 

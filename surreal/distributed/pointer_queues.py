@@ -46,14 +46,19 @@ class PointerQueues:
         """Read what is new in each shard in turn: for a loop without threads. Returns how many chunks were queued."""
         return sum(queue.enqueue_step() for queue in self.queues)
 
-    def dequeue(self) -> Chunk | None:
-        """The next chunk; None if none is ready."""
+    def dequeue(self, may_take: Callable[[int], bool] = lambda _: True) -> Chunk | None:
+        """The next chunk; None if none is ready.
+
+        Args:
+            may_take: whether chunks of a shard can be used now; asked only when one is there.
+        """
         if len(self.queues) == 1:
-            return self.queues[0].dequeue()
+            queue = self.queues[0]
+            return queue.dequeue() if len(queue) and may_take(queue.stream.shard) else None
         waiting, first, first_id = False, None, (0, 0)
         for queue in self.queues:
             next_id = queue.next_id
-            if next_id is None:
+            if next_id is None or not may_take(queue.stream.shard):
                 waiting |= not queue.has_caught_up.is_set() and not queue.stream.client.is_away
             elif first is None or next_id < first_id:
                 first, first_id = queue, next_id

@@ -6,6 +6,8 @@ import logging
 from contextlib import ExitStack
 from pathlib import Path
 
+import redis
+
 from surreal.config import Config
 from surreal.distributed.client import RedisClient
 from surreal.distributed.server import EmbeddedRedis
@@ -73,11 +75,21 @@ class RunServers:
         self._server.restart()
 
     def delete_run(self) -> None:
-        """Remove the run's keys from servers that go on; our own ends anyway, and may have its data in the folder."""
+        """Remove the run's keys from servers that go on; our own ends anyway, and may have its data in the folder.
+
+        Raises:
+            redis.RedisError: a server did not answer; the others have been cleared.
+        """
         clients = (*self.replay.clients, self.parameter_client, self.client)
+        failure: Exception | None = None
         for client in {id(client): client for client in clients}.values():
             if client is not self.client or not self.is_own:
-                client.delete_run()
+                try:
+                    client.delete_run()
+                except redis.RedisError as error:  # the others' keys go all the same
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _connect(self, address: str | None) -> RedisClient:
         if address is None:

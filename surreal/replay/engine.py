@@ -174,7 +174,7 @@ class ReplayEngine(ABC):
     def _take_in(self) -> bool:
         taken = 0
         while taken < _CHUNKS_PER_STEP:
-            chunk = self.pointer_queue.dequeue()
+            chunk = self.pointer_queue.dequeue(self._may_take_in)
             if chunk is None:
                 break
             self._open(chunk)
@@ -198,6 +198,10 @@ class ReplayEngine(ABC):
         if taken:
             self._let_go()
         return taken > 0
+
+    def _may_take_in(self, shard: int) -> bool:
+        """Whether chunks of a shard can be inserted now."""
+        return True
 
     def _open(self, chunk: Chunk) -> None:
         contract = chunk.contract

@@ -173,12 +173,17 @@ class FIFOReplay(TrajectoryReplay):
         """Whether a batch of trajectories is complete."""
         return len(self._ready) >= self.batch_size
 
+    def _may_take_in(self, shard: int) -> bool:
+        """Whether the stream is ours, so that nobody else consumes it, and what was consumed before is known."""
+        if shard not in self._marks and self.owner.owns(shard):
+            stream = next(stream for stream in self.streams if stream.shard == shard)
+            if not stream.client.is_away:
+                marks = stream.client.attempt(stream.marks, what="read which steps were consumed")
+                if marks is not None:
+                    self._marks[shard] = marks
+        return shard in self._marks
+
     def _insert(self, table: Chunk) -> range:
-        if table.shard not in self._marks:
-            stream = next(stream for stream in self.streams if stream.shard == table.shard)
-            self._marks[table.shard] = stream.client.retry(
-                stream.marks, what="read which steps were consumed", stop=self._supervisor.stop_event
-            )
         store = self.trajectories
         is_repeated = store.lanes.is_repeated(table.chunk_id)
         numbers = super()._insert(table)

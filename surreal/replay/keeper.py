@@ -92,6 +92,11 @@ class StreamKeeper:
         """Whether a stream was claimed."""
         return any(owner.is_owner for owner in self.owners)
 
+    def owns(self, shard: int) -> bool:
+        """Whether the stream of a shard was claimed."""
+        owner = self._by_number.get(shard)
+        return owner is not None and owner.is_owner
+
     @property
     def global_step(self) -> int:
         """Env steps of the whole run, as last heard."""
@@ -182,7 +187,7 @@ class StreamKeeper:
 
         Raises:
             LeaseError: another replay kept one for longer than a lease lasts.
-            RedisUnavailableError: no shard answers.
+            RedisUnavailableError: no shard answered for as long as its client tries.
             ValueError: the byte bound does not fit into Redis' memory.
             StoppedError: `stop` was set.
         """
@@ -192,15 +197,15 @@ class StreamKeeper:
             return
         if self.is_owner:
             return
-        deadline_s = time.monotonic() + 2 * self._lease_s + 1
+        began_s = time.monotonic()
         while True:
             held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
             if not held and any(owner.is_owner for owner in self.owners):
                 return
-            if time.monotonic() > deadline_s:
-                if held:
-                    raise self._held()
-                client = self.owners[0].stream.client
+            waited_s, client = time.monotonic() - began_s, self.owners[0].stream.client
+            if held and waited_s > 2 * self._lease_s + 1:
+                raise self._held()
+            if not held and waited_s > client.retry_timeout_s:
                 raise RedisUnavailableError(f"no shard of run {client.run} answers", address=client.address)
             if self._stop.wait(0.1):
                 raise StoppedError("stopped while waiting for the stream's lease")

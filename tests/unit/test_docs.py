@@ -38,7 +38,15 @@ def test_the_page_of_settings_is_what_the_schema_says() -> None:
 def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     run, shard, policy = keys.RunKeys("R"), keys.ShardKeys("R", 0), keys.PolicyKeys("R", "P")
     made = [keys.RUNS, run.config, run.processes, run.log, run.stop]
-    made += [shard.stream, shard.meta, shard.lease, shard.credit, shard.block("ID"), shard.staged("ID"), shard.seq("SENDER")]
+    made += [
+        shard.stream,
+        shard.meta,
+        shard.lease,
+        shard.credit,
+        shard.block("ID"),
+        shard.staged("ID"),
+        shard.seq("SENDER"),
+    ]
     made += [policy.params, policy.lease, policy.contract, policy.notice, policy.part("ID", 1)]
     listed = set(re.findall(r"`(surreal:[^`]+)`", keys.__doc__ or ""))
     normal = {name.replace(":s0}", ":sS}").replace(":pP}", ":pP}") for name in made}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # `naive_replay`, shared by the tests of this folder
+sys.path.insert(0, str(Path(__file__).parent))  # `naive_replay` and others, shared by the tests of this folder
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.sender import ExpSender
+from surreal.distributed.shards import ReplayShards
 from surreal.replay import UniformReplay
 
 
@@ -71,3 +73,22 @@ def run(make_run: Callable[[str], Run], redis_server: Any) -> Iterator[Run]:
     made = make_run(redis_server.address)
     yield made
     made.client.delete_run()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def make_shards(run_id: str, stack: ExitStack) -> Callable[..., ReplayShards]:
+    """Shards of the test's run on these servers; each call has clients of its own, as each process has."""
+
+    def make(*addresses: str, num_shards: int | None = None, timeout_s: float = 5.0) -> ReplayShards:
+        clients = [RedisClient(address, run=run_id, timeout_s=timeout_s) for address in addresses]
+        shards = ReplayShards(clients, num_shards)
+        stack.callback(shards.close)
+        return shards
+
+    return make

@@ -21,6 +21,7 @@ from naive_replay import DEADLINE_S, NaiveReplay, Walker, names_of
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.sender import ExpSender
+from surreal.distributed.shards import ReplayShards
 from surreal.distributed.stream import Stream
 from surreal.replay import FIFOReplay, PrioritizedReplay, UniformReplay
 from surreal.replay.trajectory_replay import TrajectoryReplay
@@ -138,7 +139,8 @@ def learn_prioritized(
 ) -> None:
     """A learner with priorities, which it saves all the time; says "busy" when its replay is full and it has saved."""
     teller, go = Teller(pipe), threading.Event()
-    replay = PrioritizedReplay(RedisClient(address, run=run), **options)
+    options = options.copy()
+    replay = PrioritizedReplay(ReplayShards(RedisClient(address, run=run), options.pop("num_shards", 1)), **options)
     if path.exists():
         replay.load_priorities(path)
     stop_short(teller, moment, go)

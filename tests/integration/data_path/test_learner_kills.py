@@ -20,6 +20,7 @@ from naive_replay import NaiveReplay, Pool, Transition, Walker, assert_same, con
 
 from surreal.distributed.codec import Chunk, Contract, decode, split
 from surreal.distributed.sender import ExpSender
+from surreal.distributed.shards import ReplayShards
 from surreal.distributed.stream import Stream
 from surreal.replay import FIFOReplay, PrioritizedReplay
 from surreal.replay.ledger import from_mark
@@ -35,9 +36,9 @@ OPTIONS = {
 # -- what is in Redis ------------------------------------------------------------------------------------------------
 
 
-def read_stream(run: Any) -> list[Chunk]:
+def read_stream(run: Any, shard: int = 0, num_shards: int = 1) -> list[Chunk]:
     """Every chunk of the stream, in order; each entry has its block, each block its entry, and the counts are right."""
-    stream = Stream(run.client)
+    stream = ReplayShards(run.client, num_shards).streams()[shard]
     redis, keys = run.client.redis, stream.keys
     entries = stream.read(b"0-0", 1_000_000, None)
     prefix = keys.block_prefix.encode()
@@ -88,11 +89,14 @@ def naive_transitions(chunk: Chunk) -> list[tuple[int, Transition]]:
 class Agents:
     """Two senders that go on and on, with chunks of different sizes."""
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Any, num_shards: int = 1) -> None:
         self.walkers = [Walker(NaiveReplay(N_STEP, GAMMA), begin=i * 10_000_000, seed=i) for i in range(2)]
         options = {"lookahead": N_STEP - 1, "wait_timeout_s": 20.0}
         self.senders: list[ExpSender] = [
-            run.sender(client=run.make_client(), chunk_steps=size, **options) for size in (24, 7)
+            run.sender(
+                client=ReplayShards(run.make_client(), num_shards), shard=i % num_shards, chunk_steps=size, **options
+            )
+            for i, size in enumerate((24, 7))
         ]
 
     @contextmanager
@@ -168,6 +172,29 @@ def test_a_learner_killed_inside_of_what_it_does(run: Any, tmp_path: Path, place
 def test_a_learner_killed_again_and_again_at_any_time(run: Any, tmp_path: Path) -> None:
     agents, path, rng = Agents(run), tmp_path / "priorities.safetensors", random.Random(0)
     assert sum(kill_once(run, agents, path, None, rng.uniform(0.0, 0.03)) for _ in range(10)) > 0
+
+
+@pytest.mark.parametrize("moment", ["before evict", "before tick", "after tick", None])
+def test_a_learner_killed_that_has_two_shards(run: Any, tmp_path: Path, moment: str | None) -> None:
+    agents, path = Agents(run, num_shards=2), tmp_path / "priorities.safetensors"
+    options = OPTIONS | {"num_shards": 2}
+    with killable(learn_prioritized, run.address, run.run_id, path, moment, options) as learner, agents.acting():
+        learner.expect("busy")
+        if moment is not None:
+            learner.expect("stopped short")
+        learner.kill()
+    shards = [read_stream(run, shard, 2) for shard in range(2)]
+    assert all(shards), "both have chunks"
+    naive = dict(named for chunks in shards for chunk in chunks for named in naive_transitions(chunk))
+    replay = PrioritizedReplay(ReplayShards(run.make_client(), 2), **OPTIONS | {"capacity": len(naive) + 1})
+    run.replays.append(replay)
+    replay.load_priorities(path)
+    pump(replay, steps=len(naive))
+    got = contents(replay)
+    assert_same(got, naive)
+    expected = agents.transitions()
+    assert_same(got, {name: expected[name] for name in got})
+    assert replay.metrics()["replay/restored_priorities"] > 0
 
 
 # -- a stream that is consumed -----------------------------------------------------------------------------------------

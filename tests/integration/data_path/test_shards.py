@@ -1,91 +1,23 @@
-"""Several shards: on one server, on several, and in a Redis Cluster; servers that die and come back."""
+"""Several shards: on one server, on several, and in a Redis Cluster. Those that die: `test_shard_failures`."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
 from naive_replay import wait_until
+from sharded_run import Agent, fill, make_replay, rewards, steps_of
 
 from surreal.distributed.client import RedisClient
 from surreal.distributed.keys import NUM_SLOTS, ShardKeys
-from surreal.distributed.outboxes import Outboxes
 from surreal.distributed.sender import ExpSender
 from surreal.distributed.shards import ReplayShards
 from surreal.replay import FIFOReplay, PrioritizedReplay, Replay, UniformReplay
 from surreal.replay.archive import export_replay, import_replay
-
-
-class Agent:
-    """Sends an endless episode; the reward of step i is i + 1000000 * the agent's number, and so is its observation."""
-
-    def __init__(self, shards: ReplayShards, number: int, **options: Any) -> None:
-        options = {"chunk_steps": 10, "max_delay_s": 60.0, "wait_timeout_s": 20.0} | options
-        self.sender = ExpSender(shards, shard=number % len(shards), **options)
-        self.next = 1_000_000 * number
-
-    def step(self, count: int) -> None:
-        for _ in range(count):
-            obs = np.array([self.next, -self.next], np.float64)
-            self.sender.send([obs], 0, float(self.next), False)
-            self.next += 1
-
-    def flush(self) -> None:
-        self.sender.flush()
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture
-def make_shards(run_id: str, stack: ExitStack) -> Callable[..., ReplayShards]:
-    """Shards of the test's run on these servers; each call has clients of its own, as each process has."""
-
-    def make(*addresses: str, num_shards: int | None = None, timeout_s: float = 5.0) -> ReplayShards:
-        clients = [RedisClient(address, run=run_id, timeout_s=timeout_s) for address in addresses]
-        shards = ReplayShards(clients, num_shards)
-        stack.callback(shards.close)
-        return shards
-
-    return make
-
-
-def make_replay(stack: ExitStack, where: ReplayShards, kind: type[Replay] = UniformReplay, **options: Any) -> Any:
-    if kind is not FIFOReplay:
-        options = {"batch_size": 8, "start_size": 1, "prefetch": 1, "seed": 1} | options
-    replay = kind(where, **options)
-    stack.callback(replay.join)
-    stack.callback(replay.stop)
-    return replay
-
-
-def fill(replay: Any, size: int) -> None:
-    """Run the replay's two parts, without threads, until so many transitions are there."""
-
-    def has_all() -> bool:
-        replay.pointer_queue.enqueue_step()
-        replay.step(timeout_s=0)
-        return bool(len(replay) >= size)
-
-    wait_until(has_all)
-
-
-def rewards(replay: Any) -> list[int]:
-    """Of all transitions that are alive, in the replay's order."""
-    return [int(reward) for reward in replay.store.transitions.take("reward", np.array(replay.alive))]
-
-
-def steps_of(shards: ReplayShards) -> list[int]:
-    return [stream.counts().live_steps for stream in shards.streams()]
-
 
 # where shards are
 
@@ -159,6 +91,8 @@ def test_the_oldest_leaves_whichever_shard_it_is_on(redis_server: Any, make_shar
     for agent in (*agents, *agents, *agents, *agents):  # ten each, in turn
         agent.step(11 if agent.next % 1_000_000 == 0 else 10)
         agent.flush()
+        next_ms = shards.clients[0].server_time_s() + 0.001  # the shards' chunks are in the order of milliseconds
+        wait_until(lambda next_ms=next_ms: shards.clients[0].server_time_s() >= next_ms)
     fill(replay, 50)
     wait_until(lambda: (replay.pointer_queue.enqueue_step(), replay.step(timeout_s=0), len(replay) == 60)[-1])
     kept = sorted(1_000_000 * number + i for number in range(2) for i in range(10, 40))
@@ -268,102 +202,6 @@ def test_an_archive_has_all_shards_and_spreads_again(
     replay = make_replay(stack, target)
     fill(replay, 80)
     assert sorted(rewards(replay)) == sorted(1_000_000 * number + i for number in range(4) for i in range(20))
-
-
-# servers that die
-
-
-@pytest.mark.parametrize("observations", ["mirrored", "remote"])
-@pytest.mark.parametrize("keeps_data", [True, False])
-def test_a_shard_that_dies_is_bypassed_and_used_again(
-    start_redis: Any, make_shards: Any, stack: ExitStack, keeps_data: bool, observations: Any
-) -> None:
-    servers = [start_redis(port=0, appendonly=keeps_data) for _ in range(2)]
-    addresses = [server.address for server in servers]
-    replay = make_replay(stack, make_shards(*addresses), batch_size=32, observations=observations)
-    agents = [Agent(make_shards(*addresses), number) for number in range(2)]
-    for agent in agents:
-        agent.step(51)
-        agent.flush()
-    replay.start_threads()
-    assert replay.dequeue(timeout_s=20.0) is not None
-    wait_until(lambda: len(replay) == 100)
-
-    servers[1].kill()
-    for agent in agents:  # both go on; the second one's experience goes to the first one's shard
-        agent.step(50)
-        agent.flush()
-    outbox = agents[1].sender.outbox
-    assert isinstance(outbox, Outboxes)
-    assert outbox.metrics()["sender/shard_changes"] == 1
-    kept = outbox.metrics()["sender/kept_chunks"]
-    assert kept <= 1, "only what was tried waits for the shard"
-    wait_until(lambda: replay.metrics()["replay/shards_away"] == 1)
-    wait_until(lambda: len(replay) >= 200 - 10 * kept)
-    for _ in range(20):
-        batch = replay.dequeue(timeout_s=20.0)
-        assert batch is not None, "the learner goes on"
-        np.testing.assert_array_equal(batch.obs[:, 0], batch.reward)
-    if observations == "remote":  # what is on the dead server cannot be fetched
-        drawn = set(batch.reward.numpy().astype(int).tolist())
-        assert not drawn & set(range(1_000_000, 1_000_050))
-
-    servers[1].start()
-    wait_until(lambda: replay.metrics()["replay/shards_away"] == 0)
-
-    def is_home() -> bool:
-        agents[1].step(10)
-        agents[1].flush()
-        return bool(outbox.metrics()["sender/shard_changes"] == 2)
-
-    wait_until(is_home)
-    agents[1].step(50)
-    agents[1].flush()
-    assert outbox.metrics()["sender/kept_chunks"] == 0
-    sent = agents[1].next - 1 - 1_000_000
-    lost = 50 if observations == "remote" and not keeps_data else 0
-    wait_until(lambda: sum(reward >= 1_000_000 for reward in rewards(replay)) >= sent - lost)
-    if not lost:
-        found = sorted(reward for reward in rewards(replay) if reward >= 1_000_000)
-        assert found == list(range(1_000_000, 1_000_000 + sent)), "nothing is lost, nothing comes twice"
-    assert replay.metrics()["replay/shards_emptied"] == (0 if keeps_data else 1)
-    wait_until(lambda: replay.global_step == agents[0].next - 1 + sent)
-    for agent in agents:
-        assert agent.sender.close()
-        assert agent.sender.metrics()["sender/dropped_chunks"] == 0
-
-
-def test_a_learner_starts_while_a_shard_is_dead(start_redis: Any, make_shards: Any, stack: ExitStack) -> None:
-    servers = [start_redis(port=0, appendonly=True) for _ in range(2)]
-    addresses = [server.address for server in servers]
-    agents = [Agent(make_shards(*addresses), number) for number in range(2)]
-    for agent in agents:
-        agent.step(31)
-        agent.flush()
-    servers[0].kill()
-    replay = make_replay(stack, make_shards(*addresses))
-    replay.start_threads()
-    assert replay.dequeue(timeout_s=20.0) is not None
-    assert (len(replay), replay.metrics()["replay/shards_away"]) == (30, 1)
-    servers[0].start()
-    wait_until(lambda: len(replay) == 60)
-    wait_until(lambda: replay.global_step == 60)
-    assert all(owner.is_owner for owner in replay.owner.owners)
-
-
-def test_a_chunk_for_a_shard_that_never_returns_is_counted(
-    start_redis: Any, make_shards: Any, stack: ExitStack
-) -> None:
-    servers = [start_redis(port=0) for _ in range(2)]
-    agent = Agent(make_shards(*(server.address for server in servers)), 1)
-    agent.step(11)
-    agent.flush()
-    servers[1].kill()
-    agent.step(30)
-    agent.flush()
-    assert not agent.sender.close()
-    metrics = agent.sender.metrics()
-    assert (metrics["sender/dropped_chunks"], metrics["sender/steps"] + metrics["sender/dropped_steps"]) == (1, 40)
 
 
 # Redis Cluster

@@ -64,7 +64,9 @@ def listener(client: RedisClient) -> Iterator[TorchListener]:
 
 
 def keys_of(client: RedisClient) -> set[str]:
-    return {key.decode().rpartition("}:")[2] for key in client.redis.scan_iter(match=f"*{client.run}*")}
+    """What comes after the policy in each key's name: "params", "part:3:0", ..."""
+    names = [key.decode().rpartition("}:")[2] for key in client.redis.scan_iter(match=f"*{client.run}*")]
+    return {name.removeprefix("policy:default:") for name in names}
 
 
 @pytest.mark.parametrize("part_bytes", PARTS)

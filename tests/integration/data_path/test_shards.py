@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from surreal.distributed.client import RedisClient
 from surreal.distributed.keys import NUM_SLOTS, ShardKeys
 from surreal.distributed.sender import ExpSender
 from surreal.distributed.shards import ReplayShards
+from surreal.errors import StoppedError
 from surreal.replay import FIFOReplay, PrioritizedReplay, Replay, UniformReplay
 from surreal.replay.archive import export_replay, import_replay
 
@@ -155,6 +156,41 @@ def test_the_limiter_holds_all_shards_together(redis_server: Any, make_shards: A
         while any(thread.is_alive() for thread in threads):
             replay.dequeue(timeout_s=0.05)
     assert replay.num_samples >= ratio * (replay.global_step - start) - tolerance - 3 * 10 * ratio
+
+
+@pytest.mark.parametrize("comes_first", ["small chunks", "large chunks"])
+def test_chunks_larger_than_a_shards_part_of_the_credit_get_in(
+    redis_server: Any, make_shards: Any, stack: ExitStack, comes_first: str
+) -> None:
+    limits = {"start_size": 20, "samples_per_insert": 1.0, "samples_per_insert_tolerance": 40.0}
+    replay = make_replay(stack, make_shards(redis_server.address, num_shards=4), **limits)
+    replay.start_threads()
+    stop, options = threading.Event(), {"is_limited": True, "wait_timeout_s": 60.0}
+    if comes_first == "small chunks":  # the replay has begun before it hears of large ones
+        first = Agent(make_shards(redis_server.address, num_shards=4), 0, chunk_steps=5, stop=stop, **options)
+        first.step(21)
+        first.flush()
+        wait_until(lambda: len(replay) == 20)
+    agents = [
+        Agent(make_shards(redis_server.address, num_shards=4), number, chunk_steps=40, stop=stop, **options)
+        for number in range(4)
+    ]
+
+    def act(agent: Agent) -> None:
+        with suppress(StoppedError):
+            while not stop.is_set():
+                agent.step(5)
+
+    threads = [threading.Thread(target=act, args=(agent,), daemon=True) for agent in agents]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(40):
+            assert replay.dequeue(timeout_s=20.0) is not None
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(20.0)
 
 
 def test_learners_split_the_shards(redis_server: Any, make_shards: Any, stack: ExitStack) -> None:

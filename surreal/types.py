@@ -70,7 +70,10 @@ class SampleInfo(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A minibatch of transitions as torch tensors, ready for `Learner.learn`."""
+    """A minibatch of transitions as torch tensors, ready for `Learner.learn`.
+
+    Do not write into observations: stacks of frames in `obs` and `next_obs` may share their memory.
+    """
 
     obs: Obs  #: [B, *obs_shape] per leaf, in the dtype of the observation
     action: Any  #: [B, *action_shape]

@@ -153,8 +153,9 @@ class ReplayConfig(ClassSection):
     """Samples that either side may be ahead. More means fewer waits and a looser ratio. Unset: enough for two chunks
     of each agent and two batches; see `Config.samples_tolerance`."""
 
-    prefetch: int = Field(4, ge=1, le=1024)
-    """Batches made ahead of the learner; more hides the network better, from a replay that much older."""
+    prefetch: int | None = Field(None, ge=1, le=1024)
+    """Batches made ahead of the learner; more hides the network better, from a replay that much older. Unset: 2 to 8,
+    as many as fit into 16 MiB."""
 
     observations: Literal["mirrored", "remote", "auto"] = "auto"
     """Where the learner has observations: `mirrored` downloads each once and keeps it, the fastest; `remote` leaves

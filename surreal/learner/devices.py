@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 import torch
 
 from surreal.types import Batch, TrajectoryBatch
+from surreal.utils.pytorch import tensors_of
 
 B = TypeVar("B", bound=Batch | TrajectoryBatch)
 
@@ -63,15 +64,6 @@ def batch_to(batch: B, device: torch.device) -> B:
     """Move the tensors of a batch, of transitions or of trajectories; from pinned memory without waiting."""
     moved = {name: _tree_to(value, device) for name, value in batch._asdict().items() if name != "sample_info"}
     return cast(B, batch._replace(**moved))
-
-
-def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
-    """All tensors of a batch, or of an observation."""
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, Mapping | tuple):
-        for value in tree.values() if isinstance(tree, Mapping) else tree:
-            yield from tensors_of(value)
 
 
 def _tree_to(tree: Any, device: torch.device) -> Any:

@@ -50,7 +50,7 @@ class Replay(ReplayEngine):
         samples_per_insert: transitions drawn for each env step; None: no limiter. Agents whose senders are limited
             wait for it, and so does the learner.
         samples_per_insert_tolerance: half the width of the limiter's band, samples; default: what fits 4 batches.
-        prefetch: batches gathered ahead, >= 1.
+        prefetch: batches gathered ahead, >= 1; None: 2 to 8, as many as fit into 16 MiB.
         observations: "mirrored" downloads them once into this process, "remote" fetches those of a batch from Redis
             when it is drawn, "auto" mirrors what fits into `mirror_max_bytes`.
         mirror_max_bytes: bytes of this process that "auto" takes for observations; more mirrors larger replays.

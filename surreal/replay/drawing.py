@@ -21,6 +21,15 @@ Drawn = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]
 _MAX_TRIES = 16
 
 
+def draw_uniform(rng: np.random.Generator, begin: int, end: int, size: int) -> NDArray[np.int64]:
+    """Numbers [size] of begin .. end - 1, uniformly, with replacement; `Generator.integers` takes three times as long.
+
+    A float64 in [0, 1) times a number below 2**53 stays below it, and no number is more likely than another by more
+    than one part in 2**53 / (end - begin).
+    """
+    return (rng.random(size) * (end - begin)).astype(np.int64) + begin
+
+
 class BatchDrawer:
     """Batches of one store, in the order in which they were asked for.
 

@@ -30,7 +30,7 @@ from surreal.types import Batch
 from surreal.utils.threads import Supervisor
 
 _CHUNKS_PER_STEP = 8
-_BATCHES_PER_STEP = 4
+_BATCHES_PER_STEP = 8
 
 
 class ReplayEngine(ABC):
@@ -53,7 +53,7 @@ class ReplayEngine(ABC):
         n_step: int = 1,
         samples_per_insert: float | None = None,
         samples_per_insert_tolerance: float | None = None,
-        prefetch: int = 4,
+        prefetch: int | None = None,
         observations: Mode = "auto",
         mirror_max_bytes: int = 4 << 30,
         is_owner: bool = True,
@@ -62,7 +62,7 @@ class ReplayEngine(ABC):
         seed: int | None = None,
         shards: Sequence[int] | None = None,
     ) -> None:
-        if batch_size < 1 or prefetch < 1 or n_step < 1:
+        if batch_size < 1 or (prefetch is not None and prefetch < 1) or n_step < 1:
             raise ValueError("batch_size, prefetch and n_step must be >= 1")
         if not 1 <= start_size <= capacity:
             raise ValueError(f"start_size is {start_size}; it must be 1 .. capacity = {capacity}")

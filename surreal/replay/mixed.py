@@ -16,6 +16,7 @@ from surreal.distributed.codec import Chunk
 from surreal.distributed.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
+from surreal.replay.drawing import draw_uniform
 from surreal.replay.storage import Rows
 from surreal.types import Batch
 
@@ -70,7 +71,7 @@ class MixedReplay(Replay):
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         alive, number = self.alive, self.on_policy_rows
-        numbers = self.rng.integers(alive.start, alive.stop, batch_size)
+        numbers = draw_uniform(self.rng, alive.start, alive.stop, batch_size)
         probability = np.full(batch_size, 1.0 / len(alive))
         if number:
             fresh = self._find_fresh()

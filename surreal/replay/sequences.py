@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Chunk
 from surreal.distributed.shards import ReplayShards
+from surreal.replay.drawing import draw_uniform
 from surreal.replay.lanes import Run
 from surreal.replay.ring import Ring
 from surreal.replay.trajectory_replay import TrajectoryReplay
@@ -158,7 +159,7 @@ class StartIndex:
             raise ValueError("no sequence can begin anywhere")
         drawn = np.empty(0, np.int64)
         for _ in range(_MAX_TRIES):
-            tried = rng.integers(self._ring.tail, self._ring.head, 2 * number)
+            tried = draw_uniform(rng, self._ring.tail, self._ring.head, 2 * number)
             drawn = np.concatenate([drawn, tried[self._ring.take("is_start", tried)]])
             if len(drawn) >= number:
                 return drawn[:number]

@@ -20,7 +20,10 @@ from surreal.types import SampleInfo
 
 
 class Rows(NamedTuple):
-    """Transitions as NumPy columns, [B, ...] each, before they become tensors."""
+    """Transitions as NumPy columns, [B, ...] each, before they become tensors.
+
+    Stacks of frames in `obs` and `next_obs` may be views of the same frames, which were copied once.
+    """
 
     obs: list[NDArray[Any]]  #: one array a leaf
     next_obs: list[NDArray[Any]]
@@ -141,10 +144,14 @@ class TransitionStore:
         """Ask for transitions; `collect` gives them, in the same order."""
         columns, slots = self.transitions.columns, indices % self.transitions.size
         row, next_row = columns["row"].take(slots), columns["next_row"].take(slots)
+        wanted: Wanted = (row, next_row)
         if self.contract.stack > 1:
-            row = self._stack(row, columns["depth"].take(slots))
-            next_row = self._stack(next_row, columns["next_depth"].take(slots))
-        wanted = (row, next_row)
+            stack, next_depth = self.contract.stack, columns["next_depth"].take(slots)
+            if self.n_step == 1:  # both share all frames but one
+                wanted = (stack_rows(next_row, next_depth, stack + 1),)
+            else:
+                depth = columns["depth"].take(slots)
+                wanted = (stack_rows(row, depth, stack), stack_rows(next_row, next_depth, stack))
         self.rows.ask(wanted)
         version = columns["version"].take(slots)
         rows = Rows(
@@ -162,13 +169,26 @@ class TransitionStore:
     def collect(self, request: Request) -> Rows | None:
         """Wait for the observations asked for first; None if some are gone: draw again."""
         found = self.rows.collect(request.wanted)
-        return None if found is None else request.rows._replace(obs=found[0], next_obs=found[1])
+        if found is None:
+            return None
+        if len(found) == 1:
+            obs, next_obs = [frames[:, :-1] for frames in found[0]], [frames[:, 1:] for frames in found[0]]
+        else:
+            obs, next_obs = found
+        return request.rows._replace(obs=obs, next_obs=next_obs)
 
     def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Which of these transitions are known to have lost their observations; None if none of all has."""
         return self.rows.are_gone(self.transitions.take("row", indices)) if self.rows.has_gone else None
 
-    def _stack(self, row: NDArray[np.int64], depth: NDArray[np.int64]) -> NDArray[np.int64]:
-        """[B, stack] rows of the frames of these observations, oldest first; the episode's first frame is repeated."""
-        back = np.arange(self.contract.stack - 1, -1, -1)
-        return row[:, None] - np.minimum(back, depth[:, None])
+
+def stack_rows(row: NDArray[np.int64], depth: NDArray[np.int64], frames: int) -> NDArray[np.int64]:
+    """[B, frames] rows of the frames that end with `row`, oldest first; the episode's first frame is repeated.
+
+    Args:
+        row: [B] of the newest frame.
+        depth: [B] frames of its episode before it.
+        frames: of a stack.
+    """
+    back = np.arange(frames - 1, -1, -1)
+    return row[:, None] - np.minimum(back, depth[:, None])

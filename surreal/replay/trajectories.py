@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from surreal.distributed.codec import Chunk, Contract
 from surreal.replay.lanes import Lanes, Run
 from surreal.replay.ring import Ring
-from surreal.replay.storage import StoredChunk, TransitionStore
+from surreal.replay.storage import StoredChunk, TransitionStore, stack_rows
 from surreal.types import SampleInfo, TrajectoryBatch
 
 #: Extras with this name, or with names that begin with it and a dot, are recurrent state before the step.
@@ -156,7 +156,9 @@ class TrajectoryStore(TransitionStore):
         row = self._obs_rows(unrolled, "row", "next_row")
         if self.contract.stack > 1:
             depth = self._obs_rows(unrolled, "depth", "next_depth")
-            row = self._stack(row.reshape(-1), depth.reshape(-1)).reshape(*row.shape, self.contract.stack)
+            row = stack_rows(row.reshape(-1), depth.reshape(-1), self.contract.stack).reshape(
+                *row.shape, self.contract.stack
+            )
         self.rows.ask((row,))
         found = self.rows.collect((row,))
         return None if found is None else found[0]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.replay.base import Replay
+from surreal.replay.drawing import draw_uniform
 
 
 class UniformReplay(Replay):
@@ -13,4 +14,4 @@ class UniformReplay(Replay):
 
     def _sample(self, batch_size: int) -> NDArray[np.int64]:
         alive = self.alive
-        return self.rng.integers(alive.start, alive.stop, batch_size)
+        return draw_uniform(self.rng, alive.start, alive.stop, batch_size)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -172,3 +172,12 @@ def _check_same(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
 
 def _describe(entry: Mapping[str, Any] | None) -> str:
     return "missing" if entry is None else f"{entry['dtype']}{entry['shape']}"
+
+
+def tensors_of(tree: Any) -> Iterator[Tensor]:
+    """All tensors of a batch, or of an observation."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, Mapping | tuple):
+        for value in tree.values() if isinstance(tree, Mapping) else tree:
+            yield from tensors_of(value)

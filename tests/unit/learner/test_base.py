@@ -11,9 +11,10 @@ from torch import Tensor
 
 from surreal.errors import CheckpointError
 from surreal.learner import DQNLearner, Learner, devices
-from surreal.learner.devices import BatchMover, batch_to, resolve_device, tensors_of
+from surreal.learner.devices import BatchMover, batch_to, resolve_device
 from surreal.model import QFunction
 from surreal.types import Batch, TrajectoryBatch
+from surreal.utils.pytorch import tensors_of
 
 MakeBatch = Callable[..., Batch]
 MakeTrajectories = Callable[..., TrajectoryBatch]

@@ -51,16 +51,18 @@ def test_compressed_observations_are_mirrored_or_refused_with_the_remedy() -> No
 def test_a_pinned_batch_asks_torch_for_pinned_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """There may be no GPU here, and torch pins nothing without one: only the calls are looked at."""
     pinned: list[torch.Tensor] = []
+    empty = torch.empty
 
-    def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
-        pinned.append(tensor)
-        return tensor.clone()
+    def pinned_empty(*shape: Any, pin_memory: bool, **options: Any) -> torch.Tensor:
+        assert pin_memory
+        pinned.append(empty(*shape, **options))
+        return pinned[-1]
 
-    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    monkeypatch.setattr(torch, "empty", pinned_empty)
     zeros, ones = np.zeros(3, np.int64), np.ones(3)
     rows = Rows(
-        [np.ones((3, 2))],
-        [np.ones((3, 2))],
+        [np.ones((3, 3))[:, :-1]],
+        [np.ones((3, 3))[:, 1:]],
         zeros,
         ones,
         ones,
@@ -71,6 +73,7 @@ def test_a_pinned_batch_asks_torch_for_pinned_copies(monkeypatch: pytest.MonkeyP
     spec = ObsSpec.from_obs(np.zeros(2))
     plain, copied = to_batch(rows, spec), to_batch(rows, spec, pin_memory=True)
     assert len(pinned) == 6
+    assert all(tensor.is_contiguous() for tensor in pinned)
     assert torch.equal(plain.obs, copied.obs)
     assert plain.obs.numpy() is not copied.obs.numpy()
     assert torch.equal(plain.extras["x"], copied.extras["x"])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _BASELINES = Path(__file__).parent / "baselines"
-_CACHE = Path(__file__).parents[1] / ".cache"
+CACHE = Path(__file__).parents[1] / ".cache"
 
 
 class Requirement(NamedTuple):
@@ -48,7 +48,7 @@ def find_python(needs: Requirement, python: Path | None = None) -> Path | str:
         python: the interpreter to use; None: that of an environment under .cache, made if it is not there.
     """
     if python is None:
-        folder = _CACHE / f"venv-{needs.module}"
+        folder = CACHE / f"venv-{needs.module}"
         python = folder / "bin" / "python"
         if not (folder / "installed").exists():
             base = _base_python(needs.newest_python)
@@ -83,8 +83,8 @@ class Peer:
 
     def __init__(self, script: str, python: Path) -> None:
         command = [str(python), str(_BASELINES / script)]
-        _CACHE.mkdir(exist_ok=True)
-        with (_CACHE / f"{Path(script).stem}.log").open("w") as log:  # some peers say a lot
+        CACHE.mkdir(exist_ok=True)
+        with (CACHE / f"{Path(script).stem}.log").open("w") as log:  # some peers say a lot
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
@@ -97,7 +97,7 @@ class Peer:
         stdin.flush()
         answer = stdout.readline().strip()
         if not answer:
-            raise RuntimeError(f"the peer has ended; it said why in {_CACHE}/*_peer.log")
+            raise RuntimeError(f"the peer has ended; it said why in {CACHE}/*_peer.log")
         return answer
 
     def call(self, command: str, **arguments: Any) -> Any:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.transport import make_batch
+from surreal.config import load_config
 from surreal.distributed.client import RedisClient
 from surreal.distributed.sender import ExpSender
+from surreal.main.build import build_pool
 from surreal.replay import UniformReplay
 
 ENVS = 16
@@ -121,6 +124,22 @@ def send(client: RedisClient, case: Case, transitions: int, envs: int, **chunks:
     for _ in range(0, transitions, envs):
         sender.send_batch(batch, action)
     sender.close()
+
+
+def game_frames(path: Path, count: int = 2000) -> Path:
+    """Write successive frames [count, 84, 84] of Pong, random play through the wrappers of `atari-dqn`, to a .npy."""
+    if path.exists():
+        return path
+    rng, frames = np.random.default_rng(0), []
+    with build_pool(load_config("atari-dqn", overrides=["env.num_envs=1"]), index=0) as pool:
+        while len(frames) < count:
+            rows = pool.recv()
+            frames += [np.asarray(stack)[-1].copy() for stack in rows.obs]
+            acting = len(rows.kind) - rows.num_last
+            pool.send(rng.integers(0, pool.action_space.n, acting), rows.env_ids[rows.num_last :])
+    path.parent.mkdir(exist_ok=True)
+    np.save(path, np.stack(frames[:count]))
+    return path
 
 
 def timed(batch: Callable[[], object], batch_size: int, seconds: float) -> float:

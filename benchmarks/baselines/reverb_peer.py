@@ -3,10 +3,13 @@
 It has nothing of Surreal's. Reads commands from its standard input, a JSON object a line, and answers each with one
 line of JSON:
 
-    fill     size, shape, dtype, batch_size    starts a server, inserts, and tries ways to sample -> the best way
-    sample   seconds                           batches, as NumPy arrays                           -> transitions/s
-    insert   seconds                           items, at capacity                                 -> transitions/s
-    close                                      ends the server                                    -> "ok"
+    fill     size, shape, dtype,       starts a server, inserts, and tries ways to sample -> the best way
+             batch_size, frames
+    sample   seconds                   batches, as NumPy arrays                           -> transitions/s
+    insert   seconds                   items, at capacity                                 -> transitions/s
+    close                              ends the server                                    -> "ok"
+
+Observations are ones, or the stacks of successive frames in a .npy file, `frames`.
 
 As Acme's adders do, the writer appends each step once, and an item (obs, action, reward, discount, next_obs) refers to
 two of them. Batches come from a `TrajectoryDataset`, with prefetching, over gRPC, as in a run with a learner and a
@@ -40,14 +43,17 @@ server.wait()
 
 
 class Buffer:
-    def fill(self, size: int, shape: list[int], dtype: str, batch_size: int) -> dict[str, int]:
+    def fill(self, size: int, shape: list[int], dtype: str, batch_size: int, frames: str | None) -> dict[str, int]:
         command = [sys.executable, "-c", _SERVER, str(size)]
         self.server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if self.server.stdout is None:
             raise RuntimeError("the server has no output")
         self.address = f"localhost:{int(self.server.stdout.readline())}"
         self.client = reverb.Client(self.address)
-        self.obs, self.batch_size = np.ones(shape, dtype), batch_size
+        self.obs, self.batch_size = np.ones((1, *shape), dtype), batch_size
+        if frames is not None:
+            windows = np.lib.stride_tricks.sliding_window_view(np.load(frames), shape[0], axis=0)
+            self.obs = np.moveaxis(windows, -1, 1)
         self._insert(lambda number, _: number < size + 1)
         # Which way is best depends on the machine and on the size of a row.
         ways = [{"workers": w, "in_flight": f} for w in (1, 2, 4) for f in (100, 2 * batch_size)]
@@ -61,13 +67,13 @@ class Buffer:
 
     def _insert(self, goes_on: Any) -> int:
         number, started_s = 0, time.perf_counter()
-        step = {"obs": self.obs, "action": np.int64(0), "reward": np.float32(1), "discount": np.float32(1)}
+        step = {"action": np.int64(0), "reward": np.float32(1), "discount": np.float32(1)}
         with self.client.trajectory_writer(num_keep_alive_refs=3) as writer:
             while goes_on(number, time.perf_counter() - started_s):
-                writer.append(step)
+                writer.append({"obs": self.obs[number % len(self.obs)], **step})
                 if number:
                     past = writer.history
-                    item = {name: past[name][-2] for name in step} | {"next_obs": past["obs"][-1]}
+                    item = {name: past[name][-2] for name in past} | {"next_obs": past["obs"][-1]}
                     writer.create_item(_TABLE, 1.0, item)
                 number += 1
                 if number % 200 == 0:
@@ -76,7 +82,7 @@ class Buffer:
         return number
 
     def _open(self, workers: int, in_flight: int) -> Any:
-        obs = tf.TensorSpec(self.obs.shape, self.obs.dtype)
+        obs = tf.TensorSpec(self.obs.shape[1:], self.obs.dtype)
         scalar = tf.TensorSpec((), tf.float32)
         specs = {"obs": obs, "next_obs": obs, "action": tf.TensorSpec((), tf.int64)}
         specs |= {"reward": scalar, "discount": scalar}

@@ -4,7 +4,8 @@
 
 Batches are taken at the output of `batch_iterator()` in steady state, mirrored and remote, from one stream in Redis.
 
-* floors: mirrored against `numpy.take` of as many rows at random places of one array (obs and next obs); remote against
+* floors: mirrored (frames: compressed, too) against `numpy.take` of as many rows at random places of one array (obs and
+  next obs); remote against
   a raw socket that sends prepared GETRANGE commands for as many rows at random places of the same blocks, pipelined,
   and receives the replies without looking at them. Twice: one GETRANGE a row (obs and next obs, each frame of a stack
   once), and one a range of adjacent rows, as ours asks.
@@ -31,7 +32,7 @@ from numpy.typing import NDArray
 
 from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import report
-from benchmarks.peers import CACHE, REVERB, TORCHRL, Peer, find_python, rotate, skip
+from benchmarks.peers import REVERB, TORCHRL, Peer, find_python, rotate, skip
 from benchmarks.replay_cases import CASES, ENVS, NETWORKED_MAX, Case, Filled, game_frames, timed
 from surreal.distributed.server import EmbeddedRedis
 from surreal.utils.allocator import keep_freed_memory
@@ -95,16 +96,17 @@ class Section:
     def __init__(self, name: str, case: Case, rounds: int, seconds: float) -> None:
         self._name, self._case, self._rounds, self._seconds = name, case, rounds, seconds
 
-    def compare(self, measures: dict[str, Callable[[float], float]], pairs: Iterable[tuple[str, str, float]]) -> None:
-        """Measure all in turn, and report each (ours, theirs, aim)."""
+    def compare(
+        self, measures: dict[str, Callable[[float], float]], pairs: Iterable[tuple[str, str, float | None]]
+    ) -> None:
+        """Measure all in turn, and report each (ours, theirs, aim or None)."""
         rates = rotate({name: (lambda m=m: m(self._seconds)) for name, m in measures.items()}, self._rounds)
         for ours, theirs, aim in pairs:
             mb = round(float(np.median(rates[ours])) * self._case.drawn_bytes / self._case.batch_size / 1e6, 1)
             name = f"{ours} against {theirs}, {self._name}"
             more = {"MB/s": mb} if not ours.startswith("fill") else {}
-            report(
-                name, "transitions/s", rates[ours], rates[theirs], aim=round(aim, 3), stored=self._case.stored, **more
-            )
+            rounded = None if aim is None else round(aim, 3)
+            report(name, "transitions/s", rates[ours], rates[theirs], aim=rounded, stored=self._case.stored, **more)
 
 
 def floors(filled: Filled, section: Section, _: Peer | None) -> None:
@@ -118,7 +120,10 @@ def floors(filled: Filled, section: Section, _: Peer | None) -> None:
     for kind in ("rows", "ranges"):
         raw = RawRanges(path, blocks, case, is_merged=kind == "ranges")
         measures[f"raw GETRANGE of {kind}"] = lambda seconds, raw=raw: timed(raw.batch, case.batch_size, seconds)
-    pairs = [("mirrored", "numpy.take", 1 / 1.5)]
+    pairs: list[tuple[str, str, float | None]] = [("mirrored", "numpy.take", 1 / 1.5)]
+    if case.stack > 1:
+        measures["compressed"] = filled.compressed
+        pairs.append(("compressed", "numpy.take", None))
     section.compare(measures, pairs + [("remote", f"raw GETRANGE of {kind}", 1 / 1.3) for kind in ("rows", "ranges")])
 
 
@@ -179,7 +184,7 @@ def reverb(filled: Filled, section: Section, peer: Peer | None) -> None:
         return
     dtype = np.dtype(case.dtype).name
     # Its compression makes constant frames almost nothing, and noise cannot be compressed: it gets a real game's.
-    frames = str(game_frames(CACHE / "pong.npy")) if case.stack > 1 else None
+    frames = str(game_frames()) if case.stack > 1 else None
     peer.call(
         "fill", size=case.stored, shape=case.obs_shape, dtype=dtype, batch_size=case.batch_size, frames=frames
     )  # fmt: skip

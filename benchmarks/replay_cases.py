@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from benchmarks.peers import CACHE
 from benchmarks.transport import make_batch
 from surreal.config import load_config
 from surreal.distributed.client import RedisClient
@@ -60,7 +62,7 @@ CASES = {
 
 
 class Filled:
-    """A case's experience in Redis, and two replays of it with their threads: one mirrors, one follows, remotely."""
+    """A case's experience in Redis, and replays of it with their threads: one mirrors, the others follow."""
 
     def __init__(self, address: str, case: Case) -> None:
         self.address, self.case = address, case
@@ -70,10 +72,16 @@ class Filled:
             UniformReplay(self.client, observations="mirrored", **sizes),
             UniformReplay(self.client, observations="remote", is_owner=False, **sizes),
         ]
+        if case.stack > 1:
+            self._replays.append(UniformReplay(self.client, observations="compressed", is_owner=False, **sizes))
         self._replays[0].start_threads()
-        with_frames = {"chunk_steps": 544, "chunk_max_bytes": 4 << 20} if case.stack > 1 else {}
-        send(self.client, case, case.stored + 64 * ENVS, ENVS, **with_frames)
-        self._replays[1].start_threads()
+        if case.stack > 1:
+            frames = np.load(game_frames())
+            send(self.client, case, case.stored + 64 * ENVS, ENVS, frames, chunk_steps=544, chunk_max_bytes=4 << 20)
+        else:
+            send(self.client, case, case.stored + 64 * ENVS, ENVS)
+        for replay in self._replays[1:]:
+            replay.start_threads()
         self._batches = [replay.batch_iterator() for replay in self._replays]
         for batches in self._batches:
             for _ in range(20):
@@ -84,6 +92,9 @@ class Filled:
 
     def remote(self, seconds: float) -> float:
         return self._rate(1, seconds)
+
+    def compressed(self, seconds: float) -> float:
+        return self._rate(2, seconds)
 
     def _rate(self, which: int, seconds: float) -> float:
         """Transitions a second."""
@@ -118,16 +129,27 @@ class Filled:
         self.client.delete_run()
 
 
-def send(client: RedisClient, case: Case, transitions: int, envs: int, **chunks: int) -> None:
+def send(
+    client: RedisClient,
+    case: Case,
+    transitions: int,
+    envs: int,
+    frames: NDArray[np.uint8] | None = None,
+    **chunks: int,
+) -> None:
+    """Send as many transitions, of noise, or of such frames [N, ...], one after the other."""
     batch, action = make_batch(case.obs_shape, case.dtype, envs)
     sender = ExpSender(client, frame_stack=case.stack, is_limited=False, max_delay_s=3600, **chunks)
-    for _ in range(0, transitions, envs):
+    for number in range(0, transitions, envs):
+        if frames is not None:
+            batch.obs[:, -1] = frames[(number + np.arange(envs)) % len(frames)]
         sender.send_batch(batch, action)
     sender.close()
 
 
-def game_frames(path: Path, count: int = 2000) -> Path:
-    """Write successive frames [count, 84, 84] of Pong, random play through the wrappers of `atari-dqn`, to a .npy."""
+def game_frames(count: int = 2000) -> Path:
+    """A .npy of successive frames [count, 84, 84] of Pong: random play through the wrappers of `atari-dqn`."""
+    path = CACHE / "pong.npy"
     if path.exists():
         return path
     rng, frames = np.random.default_rng(0), []

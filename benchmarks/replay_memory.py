@@ -3,8 +3,9 @@
     python -m benchmarks.replay_memory [--sections bytes churn] [--minutes M] [--transitions N] [--game ALE/Pong-v5]
 
 * bytes: frames of a real game (random play, the preset `atari-dqn`) sent to three servers at once, uncompressed, lz4
-  and zstd. Redis' own count (`used_memory`) for each transition against one frame, 84x84 bytes; the same for the
-  learner that mirrors them: bytes allocated, and growth of its process' RSS. Ratios are of a frame; less is better.
+  and zstd. Redis' own count (`used_memory`) for each transition against one frame, 84x84 bytes; the same for learners
+  that keep them, compressed or as they are: bytes allocated, and growth of the process' RSS. Ratios are of a frame;
+  less is better.
 * churn: a process inserts at a steady rate, a replay at its capacity evicts and draws; Redis' used_memory and this
   process' RSS over time, and their slopes by least squares over all but the first quarter, as a share of the whole an
   hour. Both should be noise around zero.
@@ -82,10 +83,17 @@ def make_sender(client: RedisClient, compression: Any) -> ExpSender:
     )
 
 
-def take_all(client: RedisClient, transitions: int) -> Replay:
-    """A learner's mirrored replay of what is in Redis."""
+def take_all(client: RedisClient, transitions: int, observations: Any) -> Replay:
+    """A learner's replay of what is in Redis."""
     replay = UniformReplay(
-        client, batch_size=32, capacity=transitions, start_size=1000, n_step=3, observations="mirrored", prefetch=1
+        client,
+        batch_size=32,
+        capacity=transitions,
+        start_size=1000,
+        n_step=3,
+        observations=observations,
+        prefetch=1,
+        is_owner=False,
     )
     while not replay.pointer_queue.has_caught_up.is_set():
         replay.pointer_queue.enqueue_step()
@@ -103,31 +111,26 @@ def measure_bytes(game: str, transitions: int) -> None:
         play(game, transitions, senders)
         for sender in senders:
             sender.close()
-        for client, codec, empty in zip(clients, _CODECS, before, strict=True):
-            redis_bytes = used_memory(client) - empty
+        redis_bytes = [used_memory(client) - empty for client, empty in zip(clients, before, strict=True)]
+        stored = len(take_all(clients[0], transitions, "remote"))
+
+        def tell(what: str, number: int, aim: float) -> None:
+            each = number / stored
+            ratio = round(each / _FRAME_BYTES, 3)
+            emit(
+                name=f"memory {game}: {what}", value=round(each, 1), unit="bytes/transition", ratio=ratio, aim=aim,
+                transitions=stored,
+            )  # fmt: skip
+
+        for codec, number in zip(_CODECS, redis_bytes, strict=True):
+            tell(f"Redis, {codec or 'uncompressed'}", number, 1.15 if codec is None else 0.25)
+        for observations, aim in (("compressed", 0.25), ("mirrored", 1.15)):  # the smaller one leaves fresh memory
             gc.collect()
             resident = rss_bytes()
-            replay = take_all(client, transitions)
+            replay = take_all(clients[0], transitions, observations)
             gc.collect()
-            grown = rss_bytes() - resident
-            stored = len(replay)
-            aim = 1.15 if codec is None else 0.25
-            name, more = (
-                f"memory {game}, {codec or 'uncompressed'}",
-                {"transitions": stored, "unit": "bytes/transition"},
-            )
-            held = replay.metrics()["replay/mirrored_bytes"]
-            measured = [("Redis", redis_bytes, aim), ("learner, allocated", held, 1.15)]
-            if codec is None:  # a learner's rows are never compressed, and only the first finds fresh memory
-                measured.append(("learner, RSS growth", grown, 1.15))
-            for what, value, limit in measured:
-                each = value / stored
-                emit(
-                    name=f"{name}: {what}", value=round(each, 1), ratio=round(each / _FRAME_BYTES, 3), aim=limit, **more
-                )
-            replay.stop()
-            replay.join()
-            del replay
+            tell(f"learner, {observations}, RSS growth", rss_bytes() - resident, aim)
+            tell(f"learner, {observations}, allocated", int(replay.metrics()["replay/mirrored_bytes"]), aim)
 
 
 def insert_forever(address: str, run: str, steps_per_s: float, stop: Event) -> None:

@@ -199,7 +199,7 @@ def _replay_conflicts(config: Config) -> Iterator[tuple[str, str]]:
         yield (
             "sender.compression",
             f"is {config.sender.compression}, but replay.observations is remote, which fetches single rows; "
-            "leave compression out, or set observations to mirrored or auto",
+            "leave compression out, or set observations to mirrored, compressed or auto",
         )
     limit = config.run.max_env_steps
     if limit is not None and limit <= replay.start_size:

@@ -157,9 +157,10 @@ class ReplayConfig(ClassSection):
     """Batches made ahead of the learner; more hides the network better, from a replay that much older. Unset: 2 to 8,
     as many as fit into 16 MiB."""
 
-    observations: Literal["mirrored", "remote", "auto"] = "auto"
-    """Where the learner has observations: `mirrored` downloads each once and keeps it, the fastest; `remote` leaves
-    them in Redis and fetches those of a batch when it is drawn; `auto` mirrors what fits into `mirror_max_bytes`."""
+    observations: Literal["mirrored", "compressed", "remote", "auto"] = "auto"
+    """Where the learner has observations: `mirrored` downloads each once and keeps it, the fastest; `compressed` keeps
+    each row compressed, images in a fraction of the memory, and unpacks those of a batch; `remote` leaves them in Redis
+    and fetches those of a batch when it is drawn; `auto` mirrors what fits into `mirror_max_bytes`, else is remote."""
 
     mirror_max_bytes: Size = 4 * 2**30
     """Memory of the learner that `auto` takes for observations, "4gb" may be written; more mirrors larger replays."""
@@ -201,7 +202,7 @@ class SenderConfig(Section):
     """How long in s an agent waits for room before it gives up with an error."""
 
     compression: Literal["lz4", "zstd"] | None = None
-    """How observations are compressed: `lz4` is fast, `zstd` smaller; costs agents and learner time. Only for mirrored
+    """How observations are compressed: `lz4` is fast, `zstd` smaller; costs agents and learner time. Not with remote
     observations. Unset: not at all."""
 
 

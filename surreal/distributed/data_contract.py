@@ -109,6 +109,16 @@ class Contract:
         return tuple(columns)
 
     @cached_property
+    def row_bytes(self) -> int:
+        """Bytes of a row in a chunk's content: an observation, and what the table says of its step."""
+        return self.obs.row_bytes + sum(spec.nbytes for _, spec in self.table_columns)
+
+    @property
+    def table_head_bytes(self) -> int:
+        """Bytes of a table without its rows, from above."""
+        return 256 * len(self.table_columns)
+
+    @cached_property
     def table_schema(self) -> pa.Schema:
         """The Arrow schema of the table."""
         return schema_of(self.table_columns)

@@ -153,7 +153,7 @@ class RowLog:
         """Encode all steps that may leave, and keep the rows that the next chunk needs.
 
         Args:
-            max_bytes: observation bytes of a chunk; segments are spread over several chunks where they do not fit
+            max_bytes: content of a chunk, uncompressed; segments are spread over several chunks where they do not fit
                 (a single segment is never divided).
         """
         if not self.length:
@@ -193,8 +193,8 @@ class RowLog:
     def _groups(self, segments: Segments, leaving: NDArray[np.int64], max_bytes: int) -> list[NDArray[np.int64]]:
         if not len(leaving):
             return []
-        row_bytes = max(self.contract.obs.row_bytes, 1)
-        sizes = (segments.end[leaving] - segments.start[leaving] + 1) * row_bytes
+        sizes = (segments.end[leaving] - segments.start[leaving] + 1) * self.contract.row_bytes
+        max_bytes -= self.contract.table_head_bytes
         if sizes.sum() <= max_bytes and len(leaving) <= MAX_SEGMENTS:
             return [leaving]
         groups, group, filled = [], [leaving[0]], int(sizes[0])

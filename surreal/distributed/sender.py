@@ -42,7 +42,7 @@ class ExpSender:
         client: the replay server; or the `ReplayShards`, if there are several.
         chunk_steps: steps (of all environments together) after which a chunk leaves, >= 1. More steps cost fewer
             calls a step, and make experience older when it arrives.
-        chunk_max_bytes: observation bytes after which a chunk leaves, bytes, counted before compression.
+        chunk_max_bytes: content after which a chunk leaves, bytes, counted before compression.
         max_delay_s: age of the oldest step after which a chunk leaves, s; looked at whenever steps come in, and in
             `flush_due`.
         lookahead: steps repeated at the end of a segment, >= 0; learners of this stream may use n-step returns
@@ -106,7 +106,9 @@ class ExpSender:
         self._action_spec = action_spec
         self._stop = stop
         self._log: RowLog | None = None
-        self._flush_rows = chunk_steps
+        self._flush_length = 0  # of the log, at which a chunk leaves
+        self._fitting_rows = 0  # in a chunk
+        self._batch_rows = 2  # that came at once, at most
         self._oldest_s = 0.0
         self._singles = SingleSteps()
 
@@ -135,7 +137,10 @@ class ExpSender:
         if log.length == log.carried:
             self._oldest_s = time.monotonic()
         log.append_batch(batch, action)
-        if log.length - log.carried >= self._flush_rows or time.monotonic() - self._oldest_s >= self._max_delay_s:
+        if len(batch.kind) > self._batch_rows:
+            self._batch_rows = len(batch.kind)
+            self._set_flush_length(log)
+        if log.length >= self._flush_length or time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
 
     def _open(self, batch: StepBatch, action: Action) -> RowLog:
@@ -186,7 +191,7 @@ class ExpSender:
         log = self._log or self._open_single(obs[0], action, extras, info)
         if self._singles.add(log, obs, action, reward, done, info, truncated, extras, version):
             self._oldest_s = time.monotonic()
-        if log.length - log.carried >= self._flush_rows or time.monotonic() - self._oldest_s >= self._max_delay_s:
+        if log.length >= self._flush_length or time.monotonic() - self._oldest_s >= self._max_delay_s:
             self._leave()
 
     def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any], info: Mapping[str, Any] | None) -> RowLog:
@@ -224,6 +229,7 @@ class ExpSender:
         """Cut a chunk and send it; its answer is taken with the next one, unless it is waited for."""
         if self._log is not None:
             self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
+            self._set_flush_length(self._log)
             self._oldest_s = time.monotonic()
         self._push(waits_for_last=waits_for_last)
 
@@ -270,7 +276,12 @@ class ExpSender:
             raise ValueError("the observation and action specs are not known yet")
         obs_spec = self._obs_spec if self._frame_stack == 1 else frame_spec(self._obs_spec, self._frame_stack)
         contract = Contract(obs_spec, self._action_spec, extras, self._lookahead, self._frame_stack, self._compression)
-        row_bytes = max(contract.obs.row_bytes, 1)
-        self._flush_rows = max(1, min(self._chunk_steps, self._chunk_max_bytes // row_bytes))
-        self._log = RowLog(contract, min(self._flush_rows + 64, 1 << 16))
-        return self._log
+        self._fitting_rows = (self._chunk_max_bytes - contract.table_head_bytes) // contract.row_bytes
+        self._log = log = RowLog(contract, min(self._chunk_steps, max(self._fitting_rows, 0)) + 64)
+        self._set_flush_length(log)
+        return log
+
+    def _set_flush_length(self, log: RowLog) -> None:
+        """A chunk leaves when it has its steps, or before the rows that come next would not fit any more."""
+        most = max(self._fitting_rows - self._batch_rows, log.carried) + 1
+        self._flush_length = min(log.carried + self._chunk_steps, most)

@@ -18,12 +18,13 @@ from surreal.distributed.codec import Chunk, Contract
 from surreal.distributed.pointer_queues import PointerQueues
 from surreal.distributed.shards import ReplayShards
 from surreal.errors import ContractError
+from surreal.replay.compressed_rows import CompressedRows
 from surreal.replay.drawing import BatchDrawer, Drawn
 from surreal.replay.fetcher import ExpFetcherQueue
 from surreal.replay.keeper import StreamKeeper
 from surreal.replay.limiter import SamplesPerInsert
 from surreal.replay.living_chunks import LivingChunks
-from surreal.replay.observations import MODES, Mode, Observations, choose
+from surreal.replay.observations import MODES, Mode, Observations, Place, choose, rows_expected
 from surreal.replay.remote_rows import RemoteRows
 from surreal.replay.storage import Rows, StoredChunk, TransitionStore
 from surreal.types import Batch
@@ -106,10 +107,10 @@ class ReplayEngine(ABC):
             others=self.shards.streams([shard for shard in range(len(self.shards)) if shard not in followed]),
         )
         self.pointer_queue = PointerQueues(
-            self.streams, stop=stop, needs_blocks=self._is_mirrored, on_ready=self._wake.set
+            self.streams, stop=stop, needs_blocks=self._needs_blocks, on_ready=self._wake.set
         )
         self._drawer: BatchDrawer | None = None
-        self._where: tuple[int, bool] | None = None  # contract id, and whether its observations are mirrored
+        self._place: tuple[int, Place] | None = None  # contract id, and where its observations are
         self.fetcher_queue = ExpFetcherQueue(prefetch)
         self._evicted_chunks = 0
         self._inserted_steps = 0
@@ -216,7 +217,12 @@ class ReplayEngine(ABC):
                 f"n_step is {self.n_step}, but the stream of run {self.shards.run} has a lookahead of "
                 f"{contract.lookahead}; send with lookahead >= {self.n_step - 1}"
             )
-        rows = None if self._is_mirrored(contract) else RemoteRows(contract, self.streams, self._supervisor.stop_event)
+        rows: Observations | None = None
+        place = self._choose_place(contract)
+        if place == "remote":
+            rows = RemoteRows(contract, self.streams, self._supervisor.stop_event)
+        elif place == "compressed":
+            rows = CompressedRows(contract, rows_expected(self.capacity))
         self.store = self._make_store(contract, rows)
         self._drawer = BatchDrawer(self.store, self.batch_size, sample=self._sample, after_loss=self._after_loss)
 
@@ -225,12 +231,15 @@ class ReplayEngine(ABC):
             contract, capacity=self.capacity, n_step=self.n_step, gamma=self.gamma, observations=observations
         )
 
-    def _is_mirrored(self, contract: Contract) -> bool:
+    def _needs_blocks(self, contract: Contract) -> bool:
+        return self._choose_place(contract) != "remote"
+
+    def _choose_place(self, contract: Contract) -> Place:
         """Where the observations of a contract are; asked by both threads, and decided by the first."""
-        if self._where is None or self._where[0] != contract.id:
-            chosen = choose(self.observations, contract, capacity=self.capacity, mirror_max_bytes=self.mirror_max_bytes)
-            self._where = contract.id, chosen == "mirrored"
-        return self._where[1]
+        if self._place is None or self._place[0] != contract.id:
+            place = choose(self.observations, contract, capacity=self.capacity, mirror_max_bytes=self.mirror_max_bytes)
+            self._place = contract.id, place
+        return self._place[1]
 
     def _let_go(self) -> None:
         for _ in range(self._evict()):

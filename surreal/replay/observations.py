@@ -1,7 +1,7 @@
-"""Where a replay's observation rows are: mirrored in this process, or left in Redis and fetched when they are drawn.
+"""Where a replay's observation rows are: mirrored in this process, as they are or compressed, or left in Redis.
 
-`TransitionStore` names rows by sequence numbers, which only grow, and asks for them; `choose` decides which of the two
-strategies answers. Batches are the same either way.
+`TransitionStore` names rows by sequence numbers, which only grow, and asks for them; `choose` decides which of the
+strategies answers: `MirroredRows`, `CompressedRows`, or `RemoteRows`. Batches are the same with each.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from surreal.replay.ring import Ring
 
 logger = logging.getLogger(__name__)
 
-Mode = Literal["mirrored", "remote", "auto"]
-MODES: tuple[Mode, ...] = ("mirrored", "remote", "auto")
+Place = Literal["mirrored", "compressed", "remote"]
+Mode = Literal["mirrored", "compressed", "remote", "auto"]
+MODES: tuple[Mode, ...] = ("mirrored", "compressed", "remote", "auto")
 
 #: Arrays of rows' sequence numbers, of any shape: those of observations, [B] or [B, stack], those of the next ones, ...
 Wanted = Sequence[NDArray[np.int64]]
@@ -141,7 +142,7 @@ def rows_expected(capacity: int) -> int:
     return capacity + capacity // 8 + 1024
 
 
-def choose(mode: Mode, contract: Contract, *, capacity: int, mirror_max_bytes: int) -> Literal["mirrored", "remote"]:
+def choose(mode: Mode, contract: Contract, *, capacity: int, mirror_max_bytes: int) -> Place:
     """Decide where observations are, from the contract and the capacity alone.
 
     Args:
@@ -157,13 +158,13 @@ def choose(mode: Mode, contract: Contract, *, capacity: int, mirror_max_bytes: i
     fits = needed <= mirror_max_bytes
     if not needed:
         mode = "mirrored"  # observations of no bytes cannot be fetched
-    chosen: Literal["mirrored", "remote"] = "mirrored" if mode == "mirrored" or (mode == "auto" and fits) else "remote"
+    chosen: Place = mode if mode != "auto" else "mirrored" if fits else "remote"
     if chosen == "remote" and contract.compression is not None:
         because = "" if mode == "remote" else f"; mirrored, they take {needed} bytes, more than {mirror_max_bytes}"
         raise ContractError(
             f"observations cannot be remote: the stream's blocks are compressed ({contract.compression}){because}; "
             + ("use observations: mirrored" if mode == "remote" else "raise mirror_max_bytes, lower capacity")
-            + ", or send without compression"
+            + ", use observations: compressed, or send without compression"
         )
     logger.info(
         "observations are %s (%s): %d transitions take %.1f MiB of rows, the budget is %.1f MiB",

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 from naive_replay import (
     NaiveReplay,
@@ -23,6 +24,8 @@ from naive_replay import (
 )
 
 from surreal.errors import ReplayFullError, StoppedError
+from surreal.specs import ObsSpec
+from surreal.types import Action, StepBatch, StepKind
 
 
 def test_a_full_stream_refuses_after_the_allowed_wait_and_loses_nothing(run: Any) -> None:
@@ -220,3 +223,29 @@ def test_a_checkpoint_on_an_empty_server_fills_its_replay_again(run: Any) -> Non
     assert replay.global_step == 101_400
     fresh = replay.num_samples - 400_000
     assert 4.0 * (900 - 500) - 100 <= fresh <= 4.0 * (900 - 500) + 100
+
+
+@pytest.mark.parametrize("stack", [1, 4])
+def test_chunks_leave_before_they_are_larger_than_they_may_be(run: Any, stack: int) -> None:
+    largest = 40_000
+    sender = run.sender(chunk_steps=100_000, chunk_max_bytes=largest, frame_stack=stack, lookahead=2)
+    obs_spec = ObsSpec.from_obs(np.zeros((stack, 8, 8) if stack > 1 else (8, 8), np.float32))
+    rng = np.random.default_rng(0)
+    obs, kind = np.zeros((16, *obs_spec.leaves[0].shape), np.float32), np.zeros(8, np.uint8)
+    for _ in range(1000):
+        ended = np.flatnonzero((kind != StepKind.FIRST) & (rng.random(8) < 0.02))
+        is_last = np.arange(len(ended) + 8) < len(ended)
+        now = np.where(np.isin(np.arange(8), ended), StepKind.FIRST, kind)
+        kinds = np.concatenate([np.full(len(ended), StepKind.LAST), now]).astype(np.uint8)
+        yes = np.ones(len(kinds), np.bool_)
+        batch = StepBatch(
+            kinds, np.concatenate([ended, np.arange(8)]), obs[: len(kinds)], np.zeros(len(kinds), np.float32), is_last,
+            ~yes, yes, yes, len(ended), {}, np.zeros(0, np.int64),
+        )  # fmt: skip
+        sender.send_batch(batch, Action(np.zeros(8, np.int64), {}, 0))
+        kind = np.full(8, StepKind.MID, np.uint8)
+    assert sender.close()
+    redis = run.client.redis
+    sizes = [redis.strlen(key) for key in redis.scan_iter(match=f"*{run.run_id}*block*")]
+    assert max(sizes) <= largest
+    assert sum(size < 0.85 * largest for size in sizes) <= 1, "only the last one is not full"

@@ -11,6 +11,7 @@ import torch
 from naive_replay import NaiveReplay, Pool, Walker, assert_same, contents, make_obs, names_of, pump, pump_until
 
 from surreal.errors import ContractError, ThreadFailedError
+from surreal.replay.compressed_rows import CompressedRows
 from surreal.replay.remote_rows import RemoteRows
 from surreal.types import Action, Batch, StepBatch, StepKind
 
@@ -73,8 +74,9 @@ def assert_same_batches(ours: list[Batch], theirs: list[Batch]) -> None:
 @pytest.mark.parametrize("kind", ["array", "dict", "stacks"])
 @pytest.mark.parametrize("n", [1, 3])
 def test_batches_are_those_of_mirrored_observations(
-    make_run: Any, start_redis: Any, redis_binary: str, kind: str, n: int
+    make_run: Any, start_redis: Any, redis_binary: str, kind: str, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("surreal.replay.compressed_rows._LEAST_BYTES", 9)  # some leaves are, some are not
     run = make_run(start_redis(binary=redis_binary).address)
     if kind == "stacks":
         sender = run.sender(lookahead=n - 1, frame_stack=4)
@@ -89,11 +91,15 @@ def test_batches_are_those_of_mirrored_observations(
     options = {"n_step": n, "batch_size": 32, "prefetch": 4, "seed": 7}
     mirrored = run.replay(observations="mirrored", **options)
     remote = run.replay(observations="remote", is_owner=False, **options)
-    for replay in (mirrored, remote):
+    compressed = run.replay(observations="compressed", is_owner=False, **options)
+    for replay in (mirrored, remote, compressed):
         pump_until(replay, lambda r=replay: r.metrics()["replay/inserted_steps"] == steps)
     assert isinstance(remote.store.rows, RemoteRows)
+    assert isinstance(compressed.store.rows, CompressedRows)
     assert remote.metrics()["replay/mirrored_bytes"] < mirrored.metrics()["replay/mirrored_bytes"]
-    assert_same_batches(draw(mirrored, 30), draw(remote, 30))
+    batches = draw(mirrored, 30)
+    assert_same_batches(batches, draw(remote, 30))
+    assert_same_batches(batches, draw(compressed, 30))
     if kind == "stacks":
         obs = draw(remote, 1)[0].obs
         assert obs["image"].shape == (32, 4, 3)

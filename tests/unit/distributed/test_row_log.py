@@ -323,8 +323,8 @@ def test_segments_are_spread_over_chunks_by_bytes_and_never_divided() -> None:
     pair = Pair(lookahead=0)
     for slot in range(4):
         feed_one_by_one(pair, episode(slot, range(100 * slot + 1, 100 * slot + 11)))
-    row_bytes = OBS.row_bytes
-    assert pair.cut_and_compare(20 * row_bytes) == 2
+    contract = pair.log.contract
+    assert pair.cut_and_compare(20 * contract.row_bytes + contract.table_head_bytes) == 2
     for slot in range(4):
         feed_one_by_one(pair, [Row(slot, StepKind.MID, 100 * slot + 50 + i, 0.0) for i in range(3)])
     assert pair.cut_and_compare(1) == 4

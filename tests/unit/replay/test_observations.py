@@ -26,6 +26,7 @@ NEEDED = rows_expected(1000) * 84 * 84
     [
         ("mirrored", 1, "mirrored"),
         ("remote", 1 << 40, "remote"),
+        ("compressed", 1, "compressed"),
         ("auto", NEEDED, "mirrored"),
         ("auto", NEEDED - 1, "remote"),
     ],

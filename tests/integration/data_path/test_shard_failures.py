@@ -81,7 +81,7 @@ def test_a_shard_that_dies_is_bypassed_and_used_again(
     if not lost:
         found = sorted(reward for reward in rewards(replay) if reward >= 1_000_000)
         assert found == list(range(1_000_000, 1_000_000 + sent)), "nothing is lost, nothing comes twice"
-    assert replay.metrics()["replay/shards_emptied"] == (0 if keeps_data else 1)
+    wait_until(lambda: replay.metrics()["replay/shards_emptied"] == (0 if keeps_data else 1))
     wait_until(lambda: replay.global_step == agents[0].next - 1 + sent)
     for agent in agents:
         assert agent.sender.close()
@@ -99,7 +99,7 @@ def test_a_learner_starts_while_a_shard_is_dead(start_redis: Any, make_shards: A
     replay = make_replay(stack, make_shards(*addresses))
     replay.start_threads()
     assert replay.dequeue(timeout_s=20.0) is not None
-    assert (len(replay), replay.metrics()["replay/shards_away"]) == (30, 1)
+    wait_until(lambda: (len(replay), replay.metrics()["replay/shards_away"]) == (30, 1))
     servers[0].start()
     wait_until(lambda: len(replay) == 60)
     wait_until(lambda: replay.global_step == 60)

@@ -81,7 +81,7 @@ def test_batches_come_from_all_shards(
         np.testing.assert_array_equal(batch.next_obs[:, 1], -batch.reward - 1)
         seen |= set(batch.reward.numpy().astype(int).tolist())
     assert seen == set(rewards(replay))
-    assert replay.global_step == 120
+    wait_until(lambda: (replay.step(timeout_s=0), replay.global_step == 120)[-1])
     assert replay.metrics()["replay/shards"] == 3
 
 

@@ -36,7 +36,7 @@ class _Batch(NamedTuple):
 
 
 class Shipper:
-    """Sends what waits in two buffers; used by one thread.
+    """Sends what waits in two buffers; used by one thread at a time.
 
     Args:
         client: of the run.

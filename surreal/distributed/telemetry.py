@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -84,6 +85,7 @@ class Telemetry:
         self._latest: dict[str, float] = {}
         self._started_s = time.time()
         self._reported_drops = 0
+        self._turn = threading.Lock()  # held through a `step`
         self._supervisor = Supervisor("telemetry")
 
     def __enter__(self) -> Self:
@@ -178,17 +180,21 @@ class Telemetry:
             self._shipper.remove_heartbeat()
 
     def step(self) -> bool:
-        """Do one interval's work; returns whether Redis took it. Never raises: telemetry must not end a training."""
-        try:
-            self._collect()
-            had_reason = self.stop_reason is not None
-            is_delivered = self._shipper.ship(self._heartbeat())
-            if self.stop_reason is not None and not had_reason and self._on_stop is not None:
-                self._on_stop(self.stop_reason)
-        except Exception:
-            self._shipper.note_trouble("telemetry failed", exc_info=True)
-            return False
-        return is_delivered
+        """Do one interval's work; returns whether Redis took it. Never raises: telemetry must not end a training.
+
+        May be called beside the thread of `start`: the two take turns.
+        """
+        with self._turn:
+            try:
+                self._collect()
+                had_reason = self.stop_reason is not None
+                is_delivered = self._shipper.ship(self._heartbeat())
+                if self.stop_reason is not None and not had_reason and self._on_stop is not None:
+                    self._on_stop(self.stop_reason)
+            except Exception:
+                self._shipper.note_trouble("telemetry failed", exc_info=True)
+                return False
+            return is_delivered
 
     def _loop(self) -> None:
         self.step()  # before the first wait, so that a new process is seen at once

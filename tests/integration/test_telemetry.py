@@ -152,6 +152,22 @@ def test_logs_of_any_logger_and_thread_arrive_also_at_the_end(client: RedisClien
     assert messages == ["from a thread", "the last word"]
 
 
+def test_intervals_on_two_threads_take_turns(client: RedisClient) -> None:
+    reasons: list[str] = []
+    telemetry = Telemetry(client, "agent", "agent-0", interval_s=0.0001, on_stop=reasons.append)
+    with telemetry:
+        for number in range(100):
+            telemetry.scalar("agent/score", number)
+            assert telemetry.step()
+        client.redis.set(client.run_keys.stop, "enough")
+        assert telemetry.step()
+        assert reasons == ["enough"]
+    scores = [line["values"]["agent/score"] for line in lines_of(client, "metrics") if "agent/score" in line["values"]]
+    assert scores == list(range(100))
+    sequences = [entry.sequence for entry in entries_of(client)]
+    assert sequences == list(range(1, len(sequences) + 1))
+
+
 def test_a_broken_source_silences_nobody(client: RedisClient, caplog: pytest.LogCaptureFixture) -> None:
     telemetry = Telemetry(client, "agent", "agent-0")
 

@@ -1,11 +1,34 @@
-"""Ctrl-C and friends, for the launcher: counted, not raised, so that a drain is never cut off in the middle."""
+"""Ctrl-C and friends: processes drain at the first, and the launcher counts them, so that no drain is cut off."""
 
 from __future__ import annotations
 
+import _thread
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+
+def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> None:
+    """Set an event at SIGTERM and SIGINT.
+
+    Args:
+        stop: the event.
+        is_abortable: whether a SIGINT that finds it set raises KeyboardInterrupt.
+    """
+
+    def note(number: int, _: FrameType | None) -> None:
+        if is_abortable and number == signal.SIGINT and stop.is_set():
+            raise KeyboardInterrupt
+        try:
+            # What was interrupted may be a wait for this very event, and hold the lock that `set` takes.
+            _thread.start_new_thread(stop.set, ())
+        except RuntimeError:  # no more threads
+            stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, note)
 
 
 class Interrupts:

@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 import redis
@@ -33,6 +32,7 @@ from surreal.distributed.telemetry import Telemetry
 from surreal.errors import ConfigError, RedisUnavailableError, StoppedError, SurrealError
 from surreal.main import registry
 from surreal.main.arguments import DEFAULT_REDIS, RoleArguments, parse
+from surreal.main.interrupts import set_at_signals
 from surreal.main.lifeline import follow_parent
 from surreal.main.reports import error_line, is_expected, print_error
 from surreal.utils.allocator import keep_freed_memory
@@ -179,7 +179,7 @@ def run_role(
     """Run a role process from its arguments to its exit code."""
     arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
     stop = threading.Event()
-    _handle_signals(stop)
+    set_at_signals(stop, is_abortable=True)
     follow_parent()
     keep_freed_memory()
     setup_logging(arguments.log_level or "INFO", role)
@@ -230,15 +230,3 @@ def _set_up_logging(process: RoleProcess) -> None:
         # The launcher keeps the console in a file, for what goes wrong; all else is in the run's log.
         for handler in logging.getLogger().handlers:
             handler.setLevel(max(handler.level, logging.WARNING))
-
-
-def _handle_signals(stop: threading.Event) -> None:
-    """Drain at the first SIGTERM or SIGINT; a second SIGINT ends the process at once."""
-
-    def drain(signum: int, _: FrameType | None) -> None:
-        if stop.is_set() and signum == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.set()
-
-    signal.signal(signal.SIGTERM, drain)
-    signal.signal(signal.SIGINT, drain)

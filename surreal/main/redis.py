@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from surreal.config.fields import parse_size
 from surreal.distributed.server import EmbeddedRedis, run_server
 from surreal.errors import ConfigError
+from surreal.main.interrupts import set_at_signals
 
 
 def serve(
@@ -40,8 +40,7 @@ def serve(
     except ValueError as error:
         raise ConfigError(f"--maxmemory is {maxmemory!r}: {error}", key="--maxmemory") from error
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    set_at_signals(stop)
     try:
         run_server(
             maxmemory_bytes=int(str(size)),

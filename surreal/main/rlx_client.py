@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from surreal.config.classes import add_python_path
 from surreal.config.sections import WrapperConfig
 from surreal.envs.make import make_env
 from surreal.envs.wrappers import WrapperSpec
+from surreal.main.interrupts import set_at_signals
 from surreal.main.lifeline import follow_parent
 from surreal.main.reports import print_error
 from surreal.rlx.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
@@ -33,8 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run environments until their episodes are played or a signal comes; returns the exit code."""
     arguments = _parser().parse_args(argv)
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    set_at_signals(stop)
     follow_parent()
     setup_logging(arguments.log_level, "rlx-client")
     add_python_path(arguments.python_path)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import logging
 import resource
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from surreal.config.overrides import apply_overrides, parse_override
 from surreal.errors import CheckpointError, ContractError
 from surreal.main import build, rlx_build
 from surreal.main.agent import FIRST_PARAMETERS_S
+from surreal.main.interrupts import set_at_signals
 from surreal.main.lifeline import follow_parent
 from surreal.main.policy import load_policy
 from surreal.main.process import RoleProcess, role_rng, run_role
@@ -225,8 +225,7 @@ def _serve_checkpoint(own: argparse.Namespace, rest: Sequence[str], overrides: S
     if not own.exploit:
         parser.error("a saved policy is served as it is, nothing is learned: add --exploit")
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    set_at_signals(stop)
     follow_parent()
     keep_freed_memory()
     setup_logging(arguments.log_level, "rlx-server")

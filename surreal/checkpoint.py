@@ -1,7 +1,7 @@
 """Checkpoints: one safetensors file each, written whole or not at all, in a folder or behind any fsspec URL.
 
-File: tensors by name, and in the safetensors metadata `format`, `version`, `step`, `checksum` (CRC-32 of the tensors'
-bytes) and `metadata` (JSON: learner state, configuration, scores). Reading one executes nothing: no pickle, no
+File: tensors by name, and in the safetensors metadata `format`, `version`, `step`, `checksum` (CRC-32 of all the
+rest) and `metadata` (JSON: learner state, configuration, scores). Reading one executes nothing: no pickle, no
 `torch.load`. The learner writes them through a `CheckpointStore`; play and evaluation read single files with
 `load_checkpoint`.
 """
@@ -30,7 +30,7 @@ from surreal.errors import CheckpointError
 logger = logging.getLogger(__name__)
 
 FORMAT = "surreal-checkpoint"
-VERSION = 1
+VERSION = 2
 SUFFIX = ".safetensors"
 _NAME = re.compile(r"(\d{10,19})\.safetensors")
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
@@ -137,12 +137,13 @@ def save_checkpoint(
     """
     target = os.fspath(path)
     on_cpu = _standalone(tensors)
+    text = json.dumps(_to_json(dict(metadata)), allow_nan=False)
     header = {
         "format": FORMAT,
         "version": str(VERSION),
         "step": str(step),
-        "checksum": str(_checksum(on_cpu)),
-        "metadata": json.dumps(_to_json(dict(metadata)), allow_nan=False),
+        "checksum": str(_checksum(step, text, on_cpu)),
+        "metadata": text,
     }
     data = safetensors.torch.save(on_cpu, header)
     folder, name = os.path.split(target)
@@ -187,11 +188,12 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         )
     try:
         step, checksum = int(header["step"]), int(header["checksum"])
-        metadata = _from_json(json.loads(header["metadata"]))
+        text = header["metadata"]
+        metadata = _from_json(json.loads(text))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(f"checkpoint {source} is damaged: its metadata cannot be read") from error
-    if checksum != _checksum(tensors):
-        raise CheckpointError(f"checkpoint {source} is damaged: the checksum of its tensors is wrong")
+    if checksum != _checksum(step, text, tensors):
+        raise CheckpointError(f"checkpoint {source} is damaged: its checksum is wrong")
     if not isinstance(metadata, dict):
         raise CheckpointError(f"checkpoint {source} is damaged: its metadata is no mapping")
     return Checkpoint(source, step, tensors, metadata)
@@ -254,10 +256,10 @@ def _standalone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return result
 
 
-def _checksum(tensors: Mapping[str, Tensor]) -> int:
-    value = 0
+def _checksum(step: int, metadata: str, tensors: Mapping[str, Tensor]) -> int:
+    value = zlib.crc32(f"{step} {metadata}".encode())
     for name in sorted(tensors):
-        value = zlib.crc32(name.encode(), value)
+        value = zlib.crc32(f"{name} {_describe(tensors[name])}".encode(), value)
         flat = tensors[name].reshape(-1)
         if flat.numel():
             value = zlib.crc32(flat.view(torch.uint8).numpy().data, value)

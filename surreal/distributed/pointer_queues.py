@@ -57,9 +57,10 @@ class PointerQueues:
             return queue.dequeue() if len(queue) and may_take(queue.stream.shard) else None
         waiting, first, first_id = False, None, (0, 0)
         for queue in self.queues:
+            has_caught_up = queue.has_caught_up.is_set()  # before it is looked into: what it has now came before that
             next_id = queue.next_id
             if next_id is None or not may_take(queue.stream.shard):
-                waiting |= not queue.has_caught_up.is_set() and not queue.stream.client.is_away
+                waiting |= not has_caught_up and not queue.stream.client.is_away
             elif first is None or next_id < first_id:
                 first, first_id = queue, next_id
         if not waiting:
@@ -77,6 +78,11 @@ class PointerQueues:
     def gone_chunks(self) -> int:
         """Chunks that were evicted before they were downloaded."""
         return sum(queue.gone_chunks for queue in self.queues)
+
+    @property
+    def lost_chunks(self) -> int:
+        """Chunks that were in the streams, and never came out."""
+        return self.refused_chunks + self.gone_chunks
 
     def __len__(self) -> int:
         return sum(map(len, self.queues))

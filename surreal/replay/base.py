@@ -167,12 +167,16 @@ class Replay(ReplayEngine):
         self._wake.set()
 
     def join(self, timeout_s: float = 5.0) -> bool:
-        """Wait for the threads and give the stream's lease back; returns whether all ended."""
-        has_ended = self._supervisor.join(timeout_s)
+        """Wait for the threads and give the stream's lease back; returns whether all ended.
+
+        The lease of a replay with a thread that hangs runs out by itself.
+        """
+        if not self._supervisor.join(timeout_s):
+            return False
         self.owner.release()
-        if has_ended and self.store is not None:
+        if self.store is not None:
             self.store.rows.close()
-        return has_ended
+        return True
 
     # -- what it knows -----------------------------------------------------------------------------------------------
 

@@ -81,7 +81,8 @@ class Credit:
         spent = 0
         for other in owners:
             if other is not owner:
-                has_lapsed = now_s - other.last_tick_s > 2 * self._lease_s
+                # Of a shard that answers, what was spent is known with its next tick, however late that is.
+                has_lapsed = other.stream.client.is_away and now_s - other.last_tick_s > 2 * self._lease_s
                 spent += other.steps if has_lapsed else max(other.steps, other.credit_steps or 0)
         living = [each for each in owners if not each.stream.client.is_away]
         share = left // max(len(living), 1)

@@ -148,15 +148,17 @@ class ReplayEngine(ABC):
             Whether something was done.
         """
         self.owner.claim()
-        has_worked = self._take_in()
+        has_worked, is_waiting = self._take_in(), False
         if not self._has_begun and self.pointer_queue.has_caught_up.is_set() and not len(self.pointer_queue):
             self._has_begun = True
             if len(self) < self.start_size or not self.owner.is_owner:
-                self.owner.rebase(len(self))
+                is_complete = self.owner.is_owner and not self.pointer_queue.lost_chunks
+                self.owner.rebase(None if is_complete else len(self))
         elif self._has_begun and len(self) >= self.start_size and not self.start_sample_condition():
             # Something else is awaited, as lanes long enough for a sequence: the band begins with it, or the agents
             # would have no credit left to bring it.
             self.owner.rebase(self.start_size - 1)
+            is_waiting = self.limiter is not None
         is_limited = False
         for _ in range(_BATCHES_PER_STEP):
             has_drawn, is_limited = self._draw_ahead()
@@ -164,7 +166,7 @@ class ReplayEngine(ABC):
             if not has_drawn:
                 break
         self.fetcher_queue.hand_over()
-        self.owner.renew(is_waiting=is_limited)
+        self.owner.renew(is_waiting=is_waiting or is_limited)
         if not has_worked:
             self._wake.wait(min(timeout_s, 0.005) if is_limited else timeout_s)
             self._wake.clear()

@@ -148,8 +148,15 @@ class StreamKeeper:
         else:  # the shards were others: what counts is the sum
             self.shards[0].steps = int(state["global_step"])
 
-    def rebase(self, alive: int) -> None:
-        """Let the limiter count from here: the streams hold only `alive` transitions, too few to begin with."""
+    def rebase(self, alive: int | None = None) -> None:
+        """Let the limiter count from here: the streams hold too few transitions to begin with.
+
+        Args:
+            alive: how many; None: as many as they held when their env steps were counted, which differs from what has
+                been read since, or has not yet.
+        """
+        if alive is None:
+            alive = sum(each.live_steps for each in self.shards)
         self._limits.rebase(max(self._steps - alive, 0), self.samples)
 
     def may_sample(self, number: int) -> bool:
@@ -199,10 +206,11 @@ class StreamKeeper:
             return
         began_s = time.monotonic()
         while True:
+            waited_s = time.monotonic() - began_s  # before it is asked: this process may be held up after that
             held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
             if not held and any(owner.is_owner for owner in self.owners):
                 return
-            waited_s, client = time.monotonic() - began_s, self.owners[0].stream.client
+            client = self.owners[0].stream.client
             if held and waited_s > 2 * self._lease_s + 1:
                 raise self._held()
             if not held and waited_s > client.retry_timeout_s:
@@ -267,7 +275,7 @@ class StreamKeeper:
 
     def _tick(self, owner: StreamOwner, *, is_first: bool = False) -> bool:
         """Tick one shard; returns whether another replay holds it."""
-        was_owner = owner.is_owner
+        was_owner, now_s = owner.is_owner, time.monotonic()
         state = owner.tick(
             credit_steps=self._credit_of(owner),
             samples=None if is_first else self.samples,
@@ -283,8 +291,8 @@ class StreamKeeper:
             self._held_since_s.pop(owner.stream.shard, None)
         elif not state.is_owner and not is_first:
             # A shard that was away when the others were claimed; its last owner's lease may not have run out.
-            since_s = self._held_since_s.setdefault(owner.stream.shard, time.monotonic())
-            if time.monotonic() - since_s > 2 * self._lease_s + 1:
+            since_s = self._held_since_s.setdefault(owner.stream.shard, now_s)
+            if now_s - since_s > 2 * self._lease_s + 1:
                 raise self._held()
         return not state.is_owner
 

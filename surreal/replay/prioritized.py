@@ -187,10 +187,11 @@ class PrioritizedReplay(Replay):
         return super().aggregate_batch(rows._replace(sample_info=info._replace(priority=priority)))
 
     def metrics(self) -> dict[str, float]:
-        tree = self._tree
+        with self._lock:  # the tree keeps sums that it works out, as of one moment
+            total = self._tree.total if self._tree is not None else 0.0
         return super().metrics() | {
             "replay/importance_exponent": self.importance_exponent,
-            "replay/priority_sum": tree.total if tree is not None else 0.0,
+            "replay/priority_sum": total,
             "replay/priority_max": float(self._to_priority(np.array(self._max_leaf))),
             "replay/late_priorities": self._late,
             "replay/refused_priorities": self._refused,
@@ -228,10 +229,10 @@ class PrioritizedReplay(Replay):
         if not is_taken.all():
             self._late += len(is_alive) - int(np.count_nonzero(is_alive))
             numbers, leaves = numbers[is_taken], leaves[is_taken]
+        self._note_max(leaves)
         if self._tree is not None:
             with self._lock:
                 self._tree.set(numbers % self._tree.capacity, leaves)
-        self._note_max(leaves)
 
     def _to_leaves(self, errors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Leaves of these |TD errors|, and which of them make sense: no NaN, nothing infinite or negative."""

@@ -33,7 +33,7 @@ class Run:
         return self.clients[-1]
 
     def sender(self, **options: Any) -> ExpSender:
-        options = {"chunk_steps": 16, "max_delay_s": 60.0, "wait_timeout_s": 10.0} | options
+        options = {"chunk_steps": 16, "max_delay_s": 60.0, "wait_timeout_s": 60.0} | options
         self.senders.append(ExpSender(options.pop("client", self.client), **options))
         return self.senders[-1]
 

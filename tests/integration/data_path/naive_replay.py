@@ -17,7 +17,7 @@ from surreal.distributed.sender import ExpSender
 from surreal.replay import UniformReplay
 from surreal.types import Action, StepBatch, StepKind
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Transition(NamedTuple):
@@ -226,7 +226,7 @@ def in_thread(work: Any, *args: Any) -> Iterator[threading.Thread]:
     thread = threading.Thread(target=body)
     thread.start()
     yield thread
-    thread.join(20)
+    thread.join(DEADLINE_S)
     assert not thread.is_alive()
     if errors:
         raise errors[0]

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-from naive_replay import wait_until
+from naive_replay import DEADLINE_S, wait_until
 
 from surreal.distributed.sender import ExpSender
 from surreal.distributed.shards import ReplayShards
@@ -17,7 +17,7 @@ class Agent:
     """Sends an endless episode; the reward of step i is i + 1000000 * the agent's number, and so is its observation."""
 
     def __init__(self, shards: ReplayShards, number: int, **options: Any) -> None:
-        options = {"chunk_steps": 10, "max_delay_s": 60.0, "wait_timeout_s": 20.0} | options
+        options = {"chunk_steps": 10, "max_delay_s": 60.0, "wait_timeout_s": DEADLINE_S} | options
         self.sender = ExpSender(shards, shard=number % len(shards), **options)
         self.next = 1_000_000 * number
 

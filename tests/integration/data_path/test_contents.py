@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import redis
-from naive_replay import NaiveReplay, Pool, Walker, assert_same, contents, make_obs, pump
+from naive_replay import DEADLINE_S, NaiveReplay, Pool, Walker, assert_same, contents, make_obs, pump
 
 from surreal.distributed.stream import Stream
 from surreal.replay.observations import MirroredRows
@@ -196,7 +196,7 @@ def test_a_replay_built_anew_is_the_same_in_the_same_order(run: Any) -> None:
     pump(first, steps=STEPS)
     before = first.store
     first.stop()
-    assert first.join()
+    assert first.join(DEADLINE_S)
     second = run.replay(n_step=3)
     pump(second, steps=STEPS)
     after = second.store

@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import redis
-from naive_replay import NaiveReplay, Walker, assert_same, contents, in_thread, pump, pump_until, tick, wait_until
+from naive_replay import (
+    DEADLINE_S,
+    NaiveReplay,
+    Walker,
+    assert_same,
+    contents,
+    in_thread,
+    pump,
+    pump_until,
+    tick,
+    wait_until,
+)
 
 from surreal.errors import RedisUnavailableError, ReplayFullError
 
@@ -186,7 +197,7 @@ def test_a_server_killed_and_started_with_its_file_has_lost_nothing(fault_run: C
     expected = walker.naive.transitions()
     wait_until(lambda: replay.metrics()["replay/inserted_steps"] >= len(expected))
     replay.stop()
-    assert replay.join()
+    assert replay.join(DEADLINE_S)
     assert_same(contents(replay), expected)
     assert sender.global_step == sender.metrics()["sender/steps"] == len(expected)
     heir = run.replay(n_step=3)
@@ -204,7 +215,7 @@ def test_a_server_killed_and_started_empty_goes_on_with_what_is_mirrored(fault_r
     sender.flush()
     wait_until(lambda: replay.metrics()["replay/inserted_steps"] >= 200 and replay.global_step == 200)
     server.kill()
-    assert replay.dequeue(timeout_s=5.0) is not None, "the learner goes on without Redis"
+    assert replay.dequeue(DEADLINE_S) is not None, "the learner goes on without Redis"
     server.start()
     for _ in range(20):
         walker.walk(sender, 10)
@@ -214,7 +225,7 @@ def test_a_server_killed_and_started_empty_goes_on_with_what_is_mirrored(fault_r
     wait_until(lambda: replay.global_step == 400 and replay.metrics()["replay/inserted_steps"] >= 400)
     wait_until(lambda: not replay.owner.num_pending)
     replay.stop()
-    assert replay.join()
+    assert replay.join(DEADLINE_S)
     expected = walker.naive.transitions()
     kept = contents(replay)
     assert 260 <= len(kept) <= 316, "old experience and new"
@@ -241,7 +252,7 @@ def test_an_idle_agent_survives_a_restart_while_its_chunk_is_under_way(fault_run
     server.kill()
 
     def idle() -> None:
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + DEADLINE_S
         while sender.outbox._pending:
             assert time.monotonic() < deadline_s
             sender.flush_due()

@@ -120,7 +120,7 @@ def test_each_step_is_handed_out_once_in_order_and_gone_when_committed(
             settle(replay)
             assert replay.metrics()["replay/uncommitted_batches"] == 0
     for sender in senders:
-        assert sender.close()
+        assert sender.close(DEADLINE_S)
     found += drain(replay)
     assert all(len(trajectory) > 0 for trajectory in found)
     turn(replay)
@@ -165,7 +165,7 @@ def test_a_learner_that_dies_takes_nothing_along(run: Any, make_fifo: Callable[.
             uncommitted = again
     assert deaths > 0
     for sender in senders:
-        assert sender.close()
+        assert sender.close(DEADLINE_S)
     uncommitted += drain(replay)
     replay.batch_size = 1
     flush_pieces(replay)
@@ -194,7 +194,7 @@ def test_commit_is_of_what_was_handed_out_and_is_done_by_join_at_last(
     assert len(replay.fetcher_queue) == 1
     replay.commit()
     replay.stop()
-    assert replay.join()
+    assert replay.join(DEADLINE_S)
     assert live(run)[2] < before[2]
     assert run.client.redis.exists(run.client.shard_keys().lease) == 0
     second = make_fifo(batch_size=1, trajectory_steps=8)
@@ -273,7 +273,7 @@ def test_agents_wait_while_nothing_is_committed(run: Any, make_fifo: Callable[..
         feed(pool, sender, 10)
         sender.flush()
         found += drain(replay)
-    assert sender.close()
+    assert sender.close(DEADLINE_S)
     found += drain(replay)
     replay.batch_size = 1
     flush_pieces(replay)
@@ -330,7 +330,7 @@ def test_an_emptied_redis_loses_no_step_that_arrived_and_repeats_none(
     found = drain(replay)
     run.client.redis.flushall()
     feed(pool, sender, 50)
-    assert sender.close()
+    assert sender.close(DEADLINE_S)
     replay.owner.owners[0].last_tick_s = 0.0
     found += drain(replay)
     flush_pieces(replay)
@@ -348,7 +348,7 @@ def test_with_threads_nothing_is_lost(run: Any, make_fifo: Callable[..., FIFORep
 
     def act() -> None:
         feed(pool, sender, 800)
-        assert sender.close()
+        assert sender.close(DEADLINE_S)
 
     replay.start_threads()
     with in_thread(act) as agents:
@@ -360,7 +360,7 @@ def test_with_threads_nothing_is_lost(run: Any, make_fifo: Callable[..., FIFORep
                 found += trajectories(batch)
                 replay.commit(version=pool.version)
     replay.stop()
-    assert replay.join()
+    assert replay.join(DEADLINE_S)
     lanes = orders(pool)
     lane_of = {name: i for i, lane in enumerate(lanes) for name in lane}
     got: list[Trajectory] = [[] for _ in lanes]

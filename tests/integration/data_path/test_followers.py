@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 import torch
-from naive_replay import NaiveReplay, Walker, assert_consistent, assert_same, contents, live, pump, settle, tick
+from naive_replay import (
+    DEADLINE_S,
+    NaiveReplay,
+    Walker,
+    assert_consistent,
+    assert_same,
+    contents,
+    live,
+    pump,
+    settle,
+    tick,
+)
 
 from surreal.distributed.broadcaster import TorchBroadcaster
 from surreal.distributed.listener import TorchListener
@@ -58,7 +69,7 @@ def test_followers_come_and_go_while_another_owns_the_stream(run: Any) -> None:
         pump(follower, steps=len(owner))
         assert_same(contents(follower), contents(owner))
         follower.stop()
-        assert follower.join()
+        assert follower.join(DEADLINE_S)
     tick(owner)
     assert owner.owner.is_owner
     assert live(run)[2] == len(owner)

@@ -16,7 +16,18 @@ from typing import Any
 import numpy as np
 import pytest
 from kill_processes import Killable, killable, learn_fifo, learn_prioritized
-from naive_replay import NaiveReplay, Pool, Transition, Walker, assert_same, contents, in_thread, names_of, pump
+from naive_replay import (
+    DEADLINE_S,
+    NaiveReplay,
+    Pool,
+    Transition,
+    Walker,
+    assert_same,
+    contents,
+    in_thread,
+    names_of,
+    pump,
+)
 
 from surreal.distributed.codec import Chunk, Contract, decode, split
 from surreal.distributed.sender import ExpSender
@@ -91,7 +102,7 @@ class Agents:
 
     def __init__(self, run: Any, num_shards: int = 1) -> None:
         self.walkers = [Walker(NaiveReplay(N_STEP, GAMMA), begin=i * 10_000_000, seed=i) for i in range(2)]
-        options = {"lookahead": N_STEP - 1, "wait_timeout_s": 20.0}
+        options = {"lookahead": N_STEP - 1, "wait_timeout_s": DEADLINE_S}
         self.senders: list[ExpSender] = [
             run.sender(
                 client=ReplayShards(run.make_client(), num_shards), shard=i % num_shards, chunk_steps=size, **options
@@ -147,7 +158,7 @@ def assert_rebuilt(run: Any, path: Path, expected: dict[int, Transition]) -> int
     places = np.arange(replay.alive.start, replay.alive.stop) % replay._tree.capacity
     np.testing.assert_array_equal(replay._tree.leaves[places], np.concatenate(wanted))
     replay.stop()
-    assert replay.join()
+    assert replay.join(DEADLINE_S)
     return int(replay.metrics()["replay/restored_priorities"])
 
 
@@ -207,7 +218,7 @@ class Lanes:
 
     def __init__(self, run: Any) -> None:
         self.pool = Pool(3, 1, GAMMA, is_dict=False)
-        self.sender: ExpSender = run.sender(client=run.make_client(), chunk_steps=20, wait_timeout_s=20.0)
+        self.sender: ExpSender = run.sender(client=run.make_client(), chunk_steps=20, wait_timeout_s=DEADLINE_S)
 
     @contextmanager
     def acting(self) -> Iterator[None]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 from naive_replay import (
+    DEADLINE_S,
     NaiveReplay,
     Walker,
     assert_consistent,
@@ -16,6 +19,7 @@ from naive_replay import (
     live,
     pump,
     settle,
+    tick,
     wait_until,
 )
 
@@ -85,7 +89,7 @@ def test_a_lease_that_was_given_back_is_taken_at_once(run: Any) -> None:
     first = run.replay(lease_s=1000.0)
     first.step(timeout_s=0)
     first.stop()
-    assert first.join()
+    assert first.join(DEADLINE_S)
     second = run.replay(lease_s=0.1)
     second.step(timeout_s=0)
     assert second.epoch == run.client.redis.hget(run.client.shard_keys().meta, "epoch").decode()
@@ -94,11 +98,45 @@ def test_a_lease_that_was_given_back_is_taken_at_once(run: Any) -> None:
 def test_the_lease_of_an_owner_who_died_is_taken_when_it_ends(run: Any) -> None:
     dead = run.replay(lease_s=0.2)
     dead.step(timeout_s=0)
-    heir = run.replay(lease_s=5.0)
+    heir = run.replay(lease_s=60.0)
     heir.step(timeout_s=0)
     assert heir.owner.is_owner
     with pytest.raises(LeaseError, match="took over"):
-        dead.step(timeout_s=0)
+        tick(dead)
+
+
+def test_a_replay_whose_thread_hangs_keeps_its_lease(run: Any) -> None:
+    """It may go on at any moment; without a lease it would take one again."""
+    replay, begun, go_on = run.replay(lease_s=60.0), threading.Event(), threading.Event()
+    replay.step(timeout_s=0)
+    replay._supervisor.spawn("hung", lambda: (begun.set(), go_on.wait(DEADLINE_S)))
+    assert begun.wait(DEADLINE_S)
+    replay.stop()
+    assert not replay.join(0.01)
+    assert replay.owner.is_owner
+    go_on.set()
+    assert replay.join(DEADLINE_S)
+    assert not replay.owner.is_owner
+
+
+def test_a_lease_is_not_given_up_for_a_delay_after_the_question(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is suspended between Redis' answer and its clock has still asked only once."""
+    dead = run.replay(lease_s=0.3)
+    dead.step(timeout_s=0)
+    heir = run.replay(lease_s=0.1)
+    owner, real, late_s = heir.owner.owners[0], time.monotonic, 0.0
+    ask = owner.tick
+
+    def suspended(**options: Any) -> Any:
+        nonlocal late_s
+        state, late_s = ask(**options), 100.0 if late_s == 0.0 else 101.0
+        return state
+
+    monkeypatch.setattr(owner, "tick", suspended)
+    monkeypatch.setattr("surreal.replay.keeper.time.monotonic", lambda: real() + late_s)
+    with pytest.raises(LeaseError, match=run.run_id):  # the second time it asks, it has waited for long
+        heir.owner.claim()
+    assert late_s == 101.0
 
 
 def test_an_owner_that_was_taken_for_dead_removes_nothing(run: Any) -> None:
@@ -131,7 +169,7 @@ def test_a_replay_is_stopped_while_it_waits(run: Any) -> None:
     replay.start_threads()
     with in_thread(lambda: [wait_until(lambda: replay.owner.is_owner), replay.stop()]):
         assert list(replay.batch_iterator()) == []
-    assert replay.join()
+    assert replay.join(DEADLINE_S)
 
 
 def test_impossible_settings_are_refused(run: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from naive_replay import NaiveReplay, Walker, assert_same, contents, pump, wait_until
+from naive_replay import DEADLINE_S, NaiveReplay, Walker, assert_same, contents, pump, wait_until
 
 from surreal.replay import PrioritizedReplay
 
@@ -88,7 +88,7 @@ def test_a_learner_that_was_killed_has_the_saved_priorities_again(run: Any, make
     replay.save_priorities(path)  # while its threads work
     # As if killed: the lease stays where it is.
     replay._supervisor.stop()
-    replay._supervisor.join(5.0)
+    assert replay._supervisor.join(DEADLINE_S)
     replay._apply_updates()
     saved_from = named_priorities(replay)
     replay.save_priorities(path)

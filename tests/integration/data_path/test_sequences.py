@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from naive_replay import Pool, names_of, pump
+from naive_replay import DEADLINE_S, Pool, names_of, pump
 from torch import Tensor, nn
 
 from surreal.learner import Learner
@@ -218,7 +218,7 @@ def test_agents_are_not_held_before_a_sequence_can_begin(run: Any) -> None:
         samples_per_insert=1.0, samples_per_insert_tolerance=80.0,
     )  # fmt: skip
     run.replays.append(replay)
-    sender = run.sender(client=run.make_client(), chunk_steps=16, is_limited=True, wait_timeout_s=20.0)
+    sender = run.sender(client=run.make_client(), chunk_steps=16, is_limited=True, wait_timeout_s=DEADLINE_S)
     pool = Pool(16, 1, 0.5, is_dict=False)
     replay.start_threads()
     for _ in range(200):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from naive_replay import wait_until
+from naive_replay import DEADLINE_S, wait_until
 from sharded_run import Agent, fill, make_replay, rewards, steps_of
 
 from surreal.distributed.outboxes import Outboxes
@@ -28,6 +28,13 @@ def fail(server: Any, how: str) -> Callable[[], None]:
     return server.resume  # type: ignore[no-any-return]
 
 
+def is_at_home(agent: Agent) -> bool:
+    """Whether an agent's experience goes to its own shard."""
+    outbox = agent.sender.outbox
+    assert isinstance(outbox, Outboxes)
+    return outbox._current == outbox._home
+
+
 @pytest.mark.parametrize("observations", ["mirrored", "remote"])
 @pytest.mark.parametrize("keeps_data", [True, False])
 def test_a_shard_that_dies_is_bypassed_and_used_again(
@@ -41,7 +48,7 @@ def test_a_shard_that_dies_is_bypassed_and_used_again(
         agent.step(51)
         agent.flush()
     replay.start_threads()
-    assert replay.dequeue(timeout_s=20.0) is not None
+    assert replay.dequeue(DEADLINE_S) is not None
     wait_until(lambda: len(replay) == 100)
 
     servers[1].kill()
@@ -49,14 +56,14 @@ def test_a_shard_that_dies_is_bypassed_and_used_again(
         agent.step(50)
         agent.flush()
     outbox = agents[1].sender.outbox
-    assert isinstance(outbox, Outboxes)
-    assert outbox.metrics()["sender/shard_changes"] == 1
+    assert not is_at_home(agents[1])
+    assert outbox.metrics()["sender/shard_changes"] >= 1
     kept = outbox.metrics()["sender/kept_chunks"]
     assert kept <= 1, "only what was tried waits for the shard"
     wait_until(lambda: replay.metrics()["replay/shards_away"] == 1)
     wait_until(lambda: len(replay) >= 200 - 10 * kept)
     for _ in range(20):
-        batch = replay.dequeue(timeout_s=20.0)
+        batch = replay.dequeue(DEADLINE_S)
         assert batch is not None, "the learner goes on"
         np.testing.assert_array_equal(batch.obs[:, 0], batch.reward)
     if observations == "remote":  # what is on the dead server cannot be fetched
@@ -69,7 +76,7 @@ def test_a_shard_that_dies_is_bypassed_and_used_again(
     def is_home() -> bool:
         agents[1].step(10)
         agents[1].flush()
-        return bool(outbox.metrics()["sender/shard_changes"] == 2)
+        return is_at_home(agents[1])
 
     wait_until(is_home)
     agents[1].step(50)
@@ -98,7 +105,7 @@ def test_a_learner_starts_while_a_shard_is_dead(start_redis: Any, make_shards: A
     servers[0].kill()
     replay = make_replay(stack, make_shards(*addresses))
     replay.start_threads()
-    assert replay.dequeue(timeout_s=20.0) is not None
+    assert replay.dequeue(DEADLINE_S) is not None
     wait_until(lambda: (len(replay), replay.metrics()["replay/shards_away"]) == (30, 1))
     servers[0].start()
     wait_until(lambda: len(replay) == 60)
@@ -142,7 +149,7 @@ def test_a_shard_that_hangs_is_bypassed_and_used_again(
         agent.flush()
     for replay in replays:
         replay.start_threads()
-        assert replay.dequeue(20.0) is not None
+        assert replay.dequeue(DEADLINE_S) is not None
         wait_until(lambda replay=replay: len(replay) == 100)
     come_back = fail(servers[1], "hangs")
     for agent in agents:
@@ -153,7 +160,7 @@ def test_a_shard_that_hangs_is_bypassed_and_used_again(
         wait_until(lambda replay=replay: replay.metrics()["replay/shards_away"] == 1)
         wait_until(lambda replay=replay: len(replay) >= 200 - 10 * kept)
         for _ in range(20):
-            assert replay.dequeue(20.0) is not None, "the learner goes on"
+            assert replay.dequeue(DEADLINE_S) is not None, "the learner goes on"
     come_back()
     for replay in replays:
         wait_until(lambda replay=replay: replay.metrics()["replay/shards_away"] == 0)
@@ -161,7 +168,7 @@ def test_a_shard_that_hangs_is_bypassed_and_used_again(
     def is_home() -> bool:
         agents[1].step(10)
         agents[1].flush()
-        return bool(agents[1].sender.metrics()["sender/shard_changes"] == 2)
+        return is_at_home(agents[1])
 
     wait_until(is_home)
     assert agents[1].sender.metrics()["sender/kept_chunks"] == 0
@@ -200,16 +207,23 @@ def test_all_shards_away_for_a_while(
         thread.start()
     wait_until(lambda: (replay.dequeue(0.05), replay.metrics()["replay/shards_away"] == 2)[-1])
     if observations == "mirrored":
-        assert all(replay.dequeue(20.0) is not None for _ in range(20)), "what is mirrored is still there"
+        assert all(replay.dequeue(DEADLINE_S) is not None for _ in range(20)), "what is mirrored is still there"
     replay.check()
     for again in come_back:
         again()
     for thread in threads:
-        thread.join(20.0)
+        thread.join(DEADLINE_S)
         assert not thread.is_alive()
+
+    def have_sent() -> bool:  # a chunk that was tried where no answer came goes there with a later push
+        for agent in agents:
+            agent.sender.flush_due()
+        return all(agent.sender.metrics()["sender/kept_chunks"] == 0 for agent in agents)
+
+    wait_until(have_sent)
     wait_until(lambda: (replay.dequeue(0.05), len(replay) == 200)[-1])
     assert len(set(rewards(replay))) == 200
-    assert replay.dequeue(20.0) is not None
+    assert replay.dequeue(DEADLINE_S) is not None
     assert all(agent.sender.close() for agent in agents)
 
 
@@ -229,7 +243,7 @@ def test_a_learner_that_starts_first_waits_for_a_shard(start_redis: Any, make_sh
     replay.check()
     for server in servers:
         server.start()
-    assert replay.dequeue(20.0) is not None
+    assert replay.dequeue(DEADLINE_S) is not None
 
 
 # at a bad moment
@@ -246,7 +260,7 @@ def test_an_agent_goes_home_again_when_the_shard_it_fled_to_dies(
     servers[1].kill()
     agent.step(20)
     agent.flush()
-    assert agent.sender.metrics()["sender/shard_changes"] == 1
+    assert not is_at_home(agent)
     servers[1].start()
     servers[0].kill()
     agent.step(20)
@@ -279,7 +293,7 @@ def test_trajectories_of_the_living_shard_while_the_other_one_cannot_say_what_wa
 
     def learn(batches: int) -> None:
         for _ in range(batches):
-            batch = replay.dequeue(20.0)
+            batch = replay.dequeue(DEADLINE_S)
             assert batch is not None
             seen.update(batch.reward.numpy().astype(int).ravel().tolist())
             replay.commit()
@@ -306,7 +320,7 @@ def test_the_steps_of_a_shard_that_is_not_followed_count_again_when_it_is_back(
     wait_until(lambda: replay.global_step == 30)
     servers[2].kill()
     wait_until(lambda: replay.owner._foreign[0].stream.client.is_away)
-    assert replay.dequeue(20.0) is not None
+    assert replay.dequeue(DEADLINE_S) is not None
     servers[2].start()
     agents[2].step(10)
     agents[2].flush()
@@ -331,10 +345,10 @@ def test_one_shard_at_its_memory_limit(start_redis: Any, make_shards: Any, stack
     replay = make_replay(stack, make_shards(*addresses), capacity=1000)
     replay.start_threads()
     wait_until(lambda: 0 < len(replay) <= 1000)
-    full.sender._wait_timeout_s = 20.0
+    full.sender._wait_timeout_s = DEADLINE_S
     full.step(3000)
     full.flush()
-    assert replay.dequeue(20.0) is not None
+    assert replay.dequeue(DEADLINE_S) is not None
     wait_until(lambda: abs(replay.global_step - (full.next - 1 + 100)) <= 1)
 
 

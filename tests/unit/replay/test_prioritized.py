@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -323,3 +324,39 @@ def test_a_cut_off_or_foreign_file_is_refused(tmp_path: Path) -> None:
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be"):
         Fed(**wrong)
+
+
+def test_metrics_of_another_thread_do_not_bring_old_sums_back() -> None:
+    """The sums that metrics were working out must not be kept when priorities changed meanwhile."""
+    replay = Fed()
+    replay.take(10)
+    replay.tell(range(10), np.full(10, 1.0))
+    replay._apply_updates()
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Held(np.ndarray[Any, Any]):
+        """Adds up, and then waits."""
+
+        def cumsum(self, *args: Any, **kwargs: Any) -> Any:
+            sums = np.asarray(self).cumsum(*args, **kwargs)
+            begun.set()
+            go_on.wait(60.0)
+            return sums
+
+    tree = replay._tree
+    assert tree is not None
+    top = tree._levels[-1]
+    tree._levels[-1] = top.view(Held)
+    telling = threading.Thread(target=replay.metrics)
+    telling.start()
+    assert begun.wait(60.0)
+    tree._levels[-1] = top
+    replay.tell(range(5), np.zeros(5))
+    updating = threading.Thread(target=replay._apply_updates)
+    updating.start()
+    updating.join(0.2)  # it waits for the metrics; without that, it is done long before
+    go_on.set()
+    telling.join(60.0)
+    updating.join(60.0)
+    assert tree.total == pytest.approx(tree.leaves.sum())
+    assert replay.metrics()["replay/priority_sum"] == tree.total

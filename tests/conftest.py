@@ -259,7 +259,9 @@ def _plain_slots(reply: object) -> list[tuple[int, int, int]]:
 def _cluster_ports(count: int) -> list[int]:
     """Free ports whose bus ports, 10000 above, are free as well and are ports at all."""
     found: list[int] = []
-    for port in range(21_000, 31_000, 37):
+    # Two test runs on one machine begin at different ones: a port is free again until its server binds it.
+    begin = os.getpid() * 37 % 10_000
+    for port in (21_000 + (begin + offset) % 10_000 for offset in range(0, 10_000, 37)):
         with socket.socket() as first, socket.socket() as second:
             try:
                 first.bind(("127.0.0.1", port))
@@ -313,6 +315,12 @@ def redis_cluster(_redis_folders: Callable[[], Path]) -> Iterator[RedisClusterPr
 
 
 @pytest.fixture
+def cluster_port() -> int:
+    """A port for a server in a cluster of its own."""
+    return _cluster_ports(1)[0]
+
+
+@pytest.fixture
 def start_redis(_redis_folders: Callable[[], Path]) -> Iterator[Callable[..., RedisProcess]]:
     """Factory of running private servers; takes the arguments of `RedisProcess` by name."""
     servers: list[RedisProcess] = []
@@ -360,7 +368,11 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+#: Found before there are threads: a child that was forked beside them must not wait for the loader's lock.
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
 def _die_with_parent() -> None:
     """Let the server end with the test process, even when that is killed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)

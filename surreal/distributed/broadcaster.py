@@ -186,6 +186,7 @@ class TorchBroadcaster:
                 upload_parts(self.client, names, parts, self._stop)
                 uploads += 1
             removed = part_names(self._keys, removed_id, removed_parts)
+            asked_at = time.monotonic()
             status, number, text = self._call("publish", [*names, *removed], [*args, removed_id])
             if status == "ok":
                 self.version, self.epoch = number, text
@@ -203,11 +204,10 @@ class TorchBroadcaster:
                 uploads += 1
             elif status == "held" and self.version == 0:
                 # Perhaps it died without giving the lease back; its lease may be longer than ours.
-                now = time.monotonic()
                 if lease_deadline is None:
-                    lease_deadline = now + max(self._lease_s, number / 1000) + _LEASE_POLL_S
+                    lease_deadline = time.monotonic() + max(self._lease_s, number / 1000) + _LEASE_POLL_S
                     logger.info("policy %s is published by another learner; waiting for its lease to end", self.policy)
-                if now > lease_deadline:
+                if asked_at > lease_deadline:
                     raise self._refused(status)
                 pause(self._stop, _LEASE_POLL_S)
             else:

@@ -107,7 +107,8 @@ class Collector:
             Whether all of it is in the folder.
         """
         deadline = time.monotonic() + timeout_s
-        self._next_check = 0.0
+        with self._lock:
+            self._next_check = 0.0
         while True:
             with self._lock:
                 count = self._poll(0.0)

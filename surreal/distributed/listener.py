@@ -147,6 +147,7 @@ class TorchListener:
         while self._loaded_at is None:
             self.check()
             if not self._supervisor.is_running:
+                self.check()  # it may have failed just now
                 self.update_once(timeout_s=max(0.0, deadline - time.monotonic()))
             if self._loaded_at is not None or time.monotonic() > deadline:
                 break

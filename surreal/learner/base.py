@@ -70,8 +70,8 @@ class Learner(ABC):
         self._move = BatchMover(self.device) if self.device.type != "cpu" else None
         self._global_step = 0
         self._readings: dict[str, float] = {}
-        self._busy_s = 0.0
-        self._timed_updates = 0
+        self._timed = 0, 0.0  # updates, and the seconds they took
+        self._told = 0, 0.0  # as the telemetry's thread saw them last
         #: Whether `learn` should call `send_priorities`.
         self.wants_priorities = hasattr(replay, "update_priorities") and bool(getattr(replay, "wants_priorities", True))
 
@@ -94,8 +94,7 @@ class Learner(ABC):
         if self.is_metrics_due:
             self._read(metrics)
         self.updates += 1
-        self._timed_updates += 1
-        self._busy_s += time.perf_counter() - started
+        self._timed = self._timed[0] + 1, self._timed[1] + time.perf_counter() - started
         return self._readings
 
     @abstractmethod
@@ -148,9 +147,9 @@ class Learner(ABC):
         """What the telemetry sends, under full names."""
         values = {f"learner/{name}": value for name, value in self._readings.items()}
         values["learner/updates_count"] = float(self.updates)
-        if self._timed_updates:
-            values["learner/optimize_ms"] = 1e3 * self._busy_s / self._timed_updates
-            self._busy_s, self._timed_updates = 0.0, 0
+        told, self._told = self._told, self._timed
+        if self._told[0] > told[0]:
+            values["learner/optimize_ms"] = 1e3 * (self._told[1] - told[1]) / (self._told[0] - told[0])
         return values
 
     def send_priorities(self, batch: Batch, td_error: Tensor) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import subprocess
 import threading
 import time
@@ -276,7 +275,7 @@ def test_lease_that_was_given_back_is_free_at_once(client: RedisClient) -> None:
 
 
 def test_two_living_broadcasters_are_refused(client: RedisClient) -> None:
-    first = TorchBroadcaster(client, Net(), lease_s=1.0)
+    first = TorchBroadcaster(client, Net(), lease_s=4.0)
     first.broadcast()
     stop = threading.Event()
 
@@ -288,10 +287,12 @@ def test_two_living_broadcasters_are_refused(client: RedisClient) -> None:
     thread = threading.Thread(target=keep_alive)
     thread.start()
     refusal = f"policy default in run {client.run} are published by another learner; stop it"
-    with pytest.raises(LeaseError, match=refusal):
-        TorchBroadcaster(client, Net(), lease_s=0.1).broadcast()
-    stop.set()
-    thread.join()
+    try:
+        with pytest.raises(LeaseError, match=refusal):
+            TorchBroadcaster(client, Net(), lease_s=0.1).broadcast()
+    finally:
+        stop.set()
+        thread.join()
     assert first.broadcast() == 2
 
 
@@ -554,12 +555,11 @@ def test_bad_settings_of_the_listener(client: RedisClient) -> None:
 
 
 @pytest.fixture
-def cluster(redis_binary: str, tmp_path: Path) -> Iterator[str]:
+def cluster(redis_binary: str, tmp_path: Path, cluster_port: int) -> Iterator[str]:
     """A Redis Cluster of one node: it refuses scripts whose keys lie in several slots."""
-    port = cluster_port()
-    command = [redis_binary, "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--save", ""]
-    process = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
-    address = f"127.0.0.1:{port}"
+    command = [redis_binary, "--port", str(cluster_port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
+    process = subprocess.Popen([*command, "--save", "", "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+    address = f"127.0.0.1:{cluster_port}"
     try:
         with RedisClient(address) as client:
             client.check_server(timeout_s=20)
@@ -569,23 +569,6 @@ def cluster(redis_binary: str, tmp_path: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait()
-
-
-def cluster_port() -> int:
-    """A free port whose bus port, 10000 above, is free as well and is a port at all."""
-    for port in range(21_000, 31_000, 37):
-        with socket.socket() as first, socket.socket() as second:
-            if all(not is_taken(probe, number) for probe, number in ((first, port), (second, port + 10_000))):
-                return port
-    raise AssertionError("no two ports are free")
-
-
-def is_taken(probe: socket.socket, port: int) -> bool:
-    try:
-        probe.bind(("127.0.0.1", port))
-    except OSError:
-        return True
-    return False
 
 
 def test_broadcast_in_a_redis_cluster(cluster: str) -> None:

@@ -139,7 +139,7 @@ def test_a_killed_redis_costs_no_line_and_repeats_none(
     start_redis: Callable[..., Any], run_id: str, tmp_path: Path, appendonly: bool
 ) -> None:
     server = start_redis(appendonly=appendonly)
-    with RedisClient(server.address, run=run_id, timeout_s=1.0) as client:
+    with RedisClient(server.address, run=run_id) as client:
         collector = Collector(client, tmp_path, tensorboard=False)
         write(client, 1)
         write(client, 2)

@@ -83,7 +83,7 @@ def test_server_ends_with_its_owner_even_when_that_is_killed(how: str, folder: P
     try:
         assert owner.stdout is not None
         address = owner.stdout.readline().strip()
-        with RedisClient(address, timeout_s=1.0) as client:
+        with RedisClient(address) as client:
             assert client.ping()
             owner.send_signal(signal.SIGKILL)
             owner.wait()
@@ -105,7 +105,7 @@ def test_server_started_by_a_thread_is_watched_and_stopped() -> None:
     thread = threading.Thread(target=server.start)
     thread.start()
     thread.join()
-    with RedisClient(server.address, timeout_s=1.0) as client:
+    with RedisClient(server.address) as client:
         assert client.ping()
         server.stop()
         assert not client.ping()

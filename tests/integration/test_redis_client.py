@@ -200,7 +200,7 @@ def test_tls(tls_server: tuple[int, Path]) -> None:
         assert client.redis.get("large") == payload
         pubsub = client.redis.pubsub()
         pubsub.subscribe("channel")
-        assert pubsub.get_message(timeout=5)["type"] == "subscribe"
+        assert pubsub.get_message(timeout=60)["type"] == "subscribe"
         pubsub.close()
 
 

@@ -30,7 +30,7 @@ def join(client: RedisClient) -> None:
 
 def test_run_in_use_is_not_deleted(client: RedisClient) -> None:
     registry.register(client, load_config("cartpole-dqn"))
-    client.redis.set(client.policy_keys().lease, "token", px=200)  # as on a server of parameters alone
+    client.redis.set(client.policy_keys().lease, "token")  # as on a server of parameters alone
     with pytest.raises(ConfigError, match="is in use"):
         registry.delete_run(client)
     client.redis.delete(client.policy_keys().lease)

@@ -57,7 +57,7 @@ def test_info_shows_what_is_there_and_who_owns_it(client: RedisClient, capsys: p
     assert 0 <= info.newest_age_s <= info.oldest_age_s < 100
     assert info.contract is not None
     assert info.contract["lookahead"] == 2
-    replay = UniformReplay(client, batch_size=4, capacity=1000, start_size=1)
+    replay = UniformReplay(client, batch_size=4, capacity=1000, start_size=1, lease_s=60.0)
     replay.step(timeout_s=0)
     owned = replay_info(client)
     assert owned.owner is not None

@@ -54,7 +54,7 @@ def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
 @pytest.fixture
 def private(start_redis: Callable[..., Any], run_id: str) -> Iterator[tuple[Any, RedisClient]]:
     server = start_redis()
-    with RedisClient(server.address, run=run_id, timeout_s=1.0) as client:
+    with RedisClient(server.address, run=run_id) as client:
         yield server, client
 
 
@@ -90,7 +90,7 @@ def test_heartbeat_shows_progress_and_goes_with_an_orderly_end(client: RedisClie
         wait_until(lambda: any(beat.metrics.get("agent/score") == 2.5 for beat in live_processes(client)))
         (beat,) = live_processes(client)
         assert (beat.id, beat.role, beat.version, beat.global_step) == (telemetry.id, "agent", 4, 99)
-        assert telemetry.is_connected
+        wait_until(lambda: telemetry.is_connected)
     assert all_processes(client) == []
 
 

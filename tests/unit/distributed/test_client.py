@@ -94,8 +94,8 @@ def test_retry_warns_once_and_tells_the_recovery(client: RedisClient, caplog: py
 def test_retry_gives_up_in_time(client: RedisClient) -> None:
     operation = Flaky(1000)
     with pytest.raises(RedisUnavailableError, match=r"redis://user:\*\*\*@127.0.0.1:1 did not answer in time to try"):
-        client.retry(operation, what="try", timeout_s=0.12)
-    assert 2 <= operation.calls <= 4
+        client.retry(operation, what="try", timeout_s=1.0)
+    assert 2 <= operation.calls <= 10
 
 
 def test_retry_stops_with_its_owner_but_tries_once(client: RedisClient) -> None:

@@ -96,12 +96,12 @@ def test_a_stuck_worker_is_replaced(tmp_path: Path) -> None:
     flag = tmp_path / "stuck"
     flag.touch()
     make = functools.partial(toy_envs.Stuck, str(flag))
-    with SubprocEnvPool([make], seed=0, worker_timeout_s=5.0) as pool:
+    with SubprocEnvPool([make], seed=0, worker_timeout_s=60.0) as pool:
         batch = pool.recv(30.0)
         pool.send(np.zeros(1, int), batch.env_ids)
-        pool._worker_timeout_s = 0.2
         batch = pool.recv(0.5)
         assert len(batch.env_ids) == 0
+        pool._worker_timeout_s = 0.2
         flag.unlink()
         *_, batch = drive(pool, lambda batch: len(batch.closed_ids) > 0)
         pool._worker_timeout_s = None

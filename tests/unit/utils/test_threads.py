@@ -100,8 +100,9 @@ def test_even_a_system_exit_in_a_thread_reaches_the_owner() -> None:
 
 def test_join_tells_that_a_thread_still_runs(caplog: pytest.LogCaptureFixture) -> None:
     supervisor = Supervisor("test")
-    release = threading.Event()
-    supervisor.spawn("slow", lambda: release.wait(DEADLINE_S))
+    begun, release = threading.Event(), threading.Event()
+    supervisor.spawn("slow", lambda: (begun.set(), release.wait(DEADLINE_S)))
+    assert begun.wait(DEADLINE_S)
     supervisor.stop()
     assert not supervisor.join(0.01)
     assert "test/slow" in caplog.text

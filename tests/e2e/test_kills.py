@@ -83,6 +83,7 @@ def test_what_was_acknowledged_is_there_once_whoever_is_killed(
     command = workplace.start("run", numbered, "--redis", server.address)
     run_dir = workplace.run_dir()
     workplace.wait_for((run_dir / "eval" / "best.json").exists, "the first round")
+    workplace.wait_for(lambda: sum(map(_has_sent, _agents(workplace.status()))) == 2, "experience of both agents")
     for name in ("agent-0", "learner", "eval", "agent-1", "learner"):
         before = workplace.wait_for(lambda: _whole(workplace.status()), "the learner's metrics")
         killed = workplace.role_pid(name)
@@ -126,8 +127,18 @@ def _has_come_back(workplace: Workplace, name: str, killed: int, before: dict[st
     process = next((entry for entry in now["processes"] if entry["name"] == name), None)
     if process is None or process["pid"] == killed or _whole(now) is None:
         return False
+    if process["role"] == "agent" and not _has_sent(process):
+        return False
     is_whole = _learner(now)["replay/transitions"] >= _learner(before)["replay/transitions"]
     return is_whole and now["env_steps"] > before["env_steps"] and now["version"] > before["version"]
+
+
+def _agents(status: dict[str, Any]) -> list[dict[str, Any]]:
+    return [entry for entry in status["processes"] if entry["role"] == "agent"]
+
+
+def _has_sent(agent: dict[str, Any]) -> bool:
+    return float(agent["metrics"].get("sender/steps", 0.0)) > 0.0
 
 
 def _whole(status: dict[str, Any]) -> dict[str, Any] | None:

@@ -38,17 +38,25 @@ def test_role_scripts_join_one_run_from_several_folders(workplace: Workplace, tm
     server = workplace.start("redis", *options, SURREAL_REDIS_PASSWORD="our secret/+")
     port = workplace.wait_for(lambda: re.search(r"127\.0\.0\.1:(\d+)", server.output), "the server's address")[1]
     environment = {"SURREAL_REDIS": f"redis://:our%20secret%2F%2B@127.0.0.1:{port}"}
-    limits = ["--set", "run.max_env_steps=4000", "--set", "eval.episodes=2", "--set", "eval.confirm_episodes=0"]
     script = {role: str(SCRIPTS / f"run_{role}.py") for role in ("agent", "learner", "eval")}
     learner = workplace.start_python(
-        script["learner"], "cartpole-dqn", "--run", "shared", "--run-dir", "here", *limits, **environment
-    )
+        script["learner"], "cartpole-dqn", "--run", "shared", "--run-dir", "here",
+        *workplace.endless, *workplace.fast_eval, **environment,
+    )  # fmt: skip
     workplace.wait_for(lambda: workplace.knows("shared", environment["SURREAL_REDIS"]), "the run")
     # The others know nothing but the run's name and its Redis.
     others = [
         workplace.start_python(script[role], "--run", "shared", "--run-dir", "there", "--index", index, **environment)
         for role, index in (("agent", "0"), ("agent", "1"), ("eval", "0"))
     ]
+
+    def is_complete() -> bool:
+        status = workplace.status("shared", environment["SURREAL_REDIS"])
+        return len(status["processes"]) == 4 and status["eval_return"] is not None
+
+    workplace.wait_for(is_complete, "all four processes, and a round")
+    code, output = workplace.run("stop", "shared", **environment)
+    assert code == 0, output
     for command in (learner, *others):
         assert command.wait() == 0, command.output
         assert "our secret" not in command.output

@@ -25,7 +25,7 @@ def test_a_run_outlives_one_of_its_shards(workplace: Workplace, start_redis: Cal
     clients = [RedisClient(server.address, run=run) for server in servers]
     shards = ReplayShards(clients)
     for stream in shards.streams():  # two agents, two shards
-        assert stream.counts().steps > 0
+        workplace.wait_for(lambda stream=stream: stream.counts().steps > 0, "experience on each")
     servers[1].kill()
     before = workplace.wait_for(lambda: now if (now := workplace.status())["updates"] > 0 else None, "a status")
     workplace.wait_for(lambda: learner_metric(workplace, "replay/shards_away") == 1, "the loss is counted")
@@ -62,7 +62,9 @@ def test_a_run_in_a_redis_cluster(workplace: Workplace, redis_cluster: Any) -> N
     assert code == 0, output
     infos = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert [info["shard"] for info in infos] == list(range(shards))
-    assert all(info["steps"] > 0 for info in infos)
+    with RedisClient(address, run=run) as client:
+        for stream in ReplayShards(client, shards).streams():
+            workplace.wait_for(lambda stream=stream: stream.counts().steps > 0, "experience on each")
     code, output = workplace.run("status", run, "--redis", address)
     assert (code, "learner" in output) == (0, True), output
     command.interrupt()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from surreal.replay.storage import Rows
 from surreal.specs import ObsSpec
 from surreal.types import Batch
+from surreal.utils.handover import HandoverQueue
 from surreal.utils.pytorch import tensors_of
 
 #: Batches made ahead where nobody says how many: small ones, that the threads change less often; large ones, as many
@@ -29,14 +29,13 @@ class ExpFetcherQueue:
     def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch or _LEAST_AHEAD
         self._is_open = prefetch is None
-        # Bounded by `room`; one thread puts and one takes, so nothing more than this queue, written in C, is needed.
-        self._queue: queue.SimpleQueue[Batch] = queue.SimpleQueue()
+        self._queue: HandoverQueue[Batch] = HandoverQueue()  # bounded by `room`
         self._made: list[Batch] = []
 
     @property
     def room(self) -> int:
         """How many batches may be put."""
-        return self._prefetch - self._queue.qsize() - len(self._made)
+        return self._prefetch - len(self._queue) - len(self._made)
 
     def put(self, batch: Batch) -> None:
         """Add a batch, to be handed over; only the replay's thread does, after asking for `room`."""
@@ -54,18 +53,15 @@ class ExpFetcherQueue:
 
     def dequeue(self, timeout_s: float) -> Batch | None:
         """The next batch, waiting for it; None if none came in time."""
-        try:
-            return self._queue.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
+        return self._queue.take(timeout_s)
 
     @property
     def is_low(self) -> bool:
         """Whether it is time to fill it again: half of it is empty."""
-        return 2 * self._queue.qsize() <= self._prefetch
+        return 2 * len(self._queue) <= self._prefetch
 
     def __len__(self) -> int:
-        return self._queue.qsize()
+        return len(self._queue)
 
 
 def to_batch(rows: Rows, spec: ObsSpec, *, pin_memory: bool = False) -> Batch:

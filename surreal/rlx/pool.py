@@ -7,7 +7,6 @@ to the server through `deliver`, a whole batch in one call.
 
 from __future__ import annotations
 
-import queue
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -26,6 +25,7 @@ from surreal.rlx.states import StateReader
 from surreal.rlx.wrapping import RemoteWrappers
 from surreal.specs import ObsSpec
 from surreal.types import StepBatch
+from surreal.utils.handover import HandoverQueue
 
 #: Takes actions with the sessions they are for.
 Deliver = Callable[[Sequence[tuple[Any, Any]]], None]
@@ -97,7 +97,7 @@ class RlxEnvPool(EnvPool):
         )
         self._window_s = gather_window_s
         self._max_rows = gather_max
-        self._queue: queue.SimpleQueue[Sequence[Event]] = queue.SimpleQueue()
+        self._queue: HandoverQueue[Sequence[Event]] = HandoverQueue()
         self._deliver: Deliver = _nowhere
         self._release: Release = _nowhere
         self._waiting: dict[int, LiveEvent] = {}
@@ -185,15 +185,14 @@ class RlxEnvPool(EnvPool):
         self._gain = _GAIN_DECAY * self._gain + (1 - _GAIN_DECAY) * (len(self._waiting) - before)
 
     def _take_ready(self) -> None:
-        while self._queue.qsize():
-            self._take(self._queue.get())
+        while (events := self._queue.take(0.0)) is not None:
+            self._take(events)
 
     def _take_next(self, timeout_s: float) -> bool:
-        try:
-            self._take(self._queue.get(timeout=timeout_s))
-        except queue.Empty:
-            return False
-        return True
+        events = self._queue.take(timeout_s)
+        if events is not None:
+            self._take(events)
+        return events is not None
 
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -259,9 +259,10 @@ def _plain_slots(reply: object) -> list[tuple[int, int, int]]:
 def _cluster_ports(count: int) -> list[int]:
     """Free ports whose bus ports, 10000 above, are free as well and are ports at all."""
     found: list[int] = []
-    # Two test runs on one machine begin at different ones: a port is free again until its server binds it.
-    begin = os.getpid() * 37 % 10_000
-    for port in (21_000 + (begin + offset) % 10_000 for offset in range(0, 10_000, 37)):
+    # Two test runs on one machine begin at different ones: a port is free again until its server binds it. And below
+    # 32768, where the kernel takes ports for clients, lie the bus ports too.
+    begin = os.getpid() * 37 % 1_700
+    for port in (21_000 + (begin + offset) % 1_700 for offset in range(0, 1_700, 37)):
         with socket.socket() as first, socket.socket() as second:
             try:
                 first.bind(("127.0.0.1", port))

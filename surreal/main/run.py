@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 _POLL_INTERVAL_S = 0.1
 _SNAPSHOT_INTERVAL_S = 0.5
 #: Agents end by themselves at max_env_steps; how long the learner may take to say so, s.
-_ANNOUNCEMENT_S = 5.0
+_ANNOUNCEMENT_S = 15.0
 #: In which order processes end, and how long each kind may drain, s.
 _DRAINS = (("rlx-client", 5.0), ("agent", 15.0), ("learner", 60.0), ("eval", 20.0))
 

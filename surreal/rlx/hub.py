@@ -31,7 +31,7 @@ class Connection(Protocol):
     """What the hub needs of a connection."""
 
     opened_s: float
-    heard_s: float  #: when the last whole request came
+    heard_s: float  #: when the last whole request came, or was answered
     has_spoken: bool  #: whether one has come at all
 
     @property

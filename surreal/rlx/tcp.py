@@ -125,6 +125,7 @@ class TcpConnection(BaseConnection):
     def _on_action(self, _: Session, action: Any) -> None:
         if self._is_closing:
             return
+        self.heard_s = time.monotonic()  # it was our turn until now
         known = _INT_FRAMES.get(action) if type(action) is int else None
         if known is not None:
             self.transport.write(known)

@@ -7,6 +7,7 @@ than what was sent.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -230,6 +231,7 @@ class WebSocketConnection(BaseConnection):
         client = self._by_session.get(session)
         if client is None or self._is_closing:
             return
+        self.heard_s = time.monotonic()  # it was our turn until now
         self._reply(client, error_reply(action) if isinstance(action, RlxError) else action_reply(action))
         self._work_off(client)
         self._flush()

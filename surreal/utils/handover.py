@@ -14,8 +14,8 @@ T = TypeVar("T")
 class HandoverQueue(Generic[T]):
     """An unbounded queue with one taker, whose waits end in time also on a main thread.
 
-    It takes a `queue.SimpleQueue`'s place, as quick: of that one, in CPython 3.11, `get` never returns if a signal
-    interrupts it and the timeout is over when the handler has run, as on a busy machine, or after a suspension.
+    It is as quick as `queue.SimpleQueue`, whose `get`, in CPython 3.11 and 3.12, never returns if a signal interrupts
+    it and the timeout is over when the handler has run: on a busy machine, or after a suspension.
     """
 
     def __init__(self) -> None:

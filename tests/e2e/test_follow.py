@@ -17,7 +17,7 @@ def test_a_learner_follows_a_run_and_ends_without_it(workplace: Workplace) -> No
     workplace.wait_for(lambda: workplace.knows() and workplace.status()["version"] > 1, "the first updates")
     second = workplace.folder / "runs" / "second"
     own = ["replay.follow=true", "broadcast.policy=second", "learner.n_step=4", "learner.gamma=0.9"]
-    own += ["sender.lookahead=3", "learner.max_updates=40"]
+    own += ["sender.lookahead=3", "learner.max_updates=40", "checkpoint.checkpoint_time_interval=900"]
     overrides = [item for setting in own for item in ("--set", setting)]
     code, output = workplace.run(
         *("learner", "cartpole-dqn", "--run", run_dir.name, "--redis", address, "--run-dir", str(second)), *overrides

@@ -84,12 +84,14 @@ def test_what_was_acknowledged_is_there_once_whoever_is_killed(
     run_dir = workplace.run_dir()
     workplace.wait_for((run_dir / "eval" / "best.json").exists, "the first round")
     workplace.wait_for(lambda: sum(map(_has_sent, _agents(workplace.status()))) == 2, "experience of both agents")
+    workplace.wait_for(lambda: list((run_dir / "checkpoints").glob("*.safetensors")), "a checkpoint")
     for name in ("agent-0", "learner", "eval", "agent-1", "learner"):
         before = workplace.wait_for(lambda: _whole(workplace.status()), "the learner's metrics")
         killed = workplace.role_pid(name)
         os.kill(killed, signal.SIGKILL)
         workplace.wait_for(lambda: _has_come_back(workplace, name, killed, before), f"the return of {name}")  # noqa: B023
-    assert (run_dir / "logs" / "learner.log").read_text().count("restored") == 2
+    log = run_dir / "logs" / "learner.log"
+    workplace.wait_for(lambda: log.read_text().count("restored") == 2, "the word of both learners")
     first, rounds = workplace.status(), rounds_of(run_dir)
 
     # The launcher last: its children end with it.

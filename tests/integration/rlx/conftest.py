@@ -23,7 +23,7 @@ from surreal.rlx.server import RlxServer
 from surreal.rlx.settings import ServerSettings
 from surreal.types import StepBatch
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 SPACE, TWO = spaces.Box(-9, 9, (2,), np.float32), spaces.Discrete(2)
 
 

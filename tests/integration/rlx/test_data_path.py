@@ -69,7 +69,7 @@ class Path:
         try:
             found = set()
             for _ in range(20):
-                batch = replay.dequeue(5.0)
+                batch = replay.dequeue(30.0)
                 if batch is None:
                     break
                 columns = (batch.obs[:, 0], batch.reward, batch.discount, batch.next_obs[:, 0])

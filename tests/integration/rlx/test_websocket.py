@@ -31,7 +31,8 @@ def web() -> Iterator[Callable[..., ClientConnection]]:
 
         def open_socket(served: Any, **options: Any) -> ClientConnection:
             url = f"ws://127.0.0.1:{served.port}/"
-            return stack.enter_context(connect(url, compression=None, proxy=None, close_timeout=1, **options))
+            quiet = {"compression": None, "proxy": None, "close_timeout": 1, "ping_interval": None}
+            return stack.enter_context(connect(url, **quiet, **options))
 
         yield open_socket
 

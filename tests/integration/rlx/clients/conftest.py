@@ -79,7 +79,7 @@ class Served:
     def stop(self) -> None:
         self.server.close()
         self._stop.set()
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         self._pool.close()
         if self._failure is not None:
@@ -89,7 +89,7 @@ class Served:
         self.stop()
         self.start()
 
-    def wait(self, condition: Callable[[], object], timeout_s: float = 20.0) -> None:
+    def wait(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"not within {timeout_s} s; episodes: {self.episodes[-5:]}"

@@ -91,9 +91,9 @@ def test_the_example_page_plays_learns_and_shows_it(browser: Any, serve: Any, tm
     assert shown["error"] is None
     # A policy that follows the ball catches it: return 20, and the limit ends the game.
     assert np.mean(shown["returns"]) > 15
-    assert len(served.ended("truncated")) >= 5
+    served.wait(lambda: len(served.ended("truncated")) >= 5)
     assert any(episode.is_exploiting for episode in served.episodes)
-    assert sum(not episode.is_exploiting for episode in served.episodes) >= 8
+    served.wait(lambda: sum(not episode.is_exploiting for episode in served.episodes) >= 8)
     for episode in served.ended("truncated"):
         assert sum(episode.rewards) == 20
         assert len(episode.states) == len(episode.rewards) + 1

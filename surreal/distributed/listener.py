@@ -145,9 +145,9 @@ class TorchListener:
         """
         deadline = time.monotonic() + timeout_s
         while self._loaded_at is None:
+            is_running = self._supervisor.is_running  # looked at first: a thread that has failed is found by the check
             self.check()
-            if not self._supervisor.is_running:
-                self.check()  # it may have failed just now
+            if not is_running:
                 self.update_once(timeout_s=max(0.0, deadline - time.monotonic()))
             if self._loaded_at is not None or time.monotonic() > deadline:
                 break

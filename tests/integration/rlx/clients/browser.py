@@ -27,7 +27,11 @@ FLAGS = (
     "--window-size=1160,900",
 )
 _START_TIMEOUT_S = 60.0
-_CALL_TIMEOUT_S = 30.0
+_CALL_TIMEOUT_S = 60.0
+
+
+class ProtocolError(RuntimeError):
+    """DevTools refuse a call: among others, one that meets the page as it goes to another."""
 
 
 class Browser:
@@ -45,6 +49,7 @@ class Browser:
         self.complaints: list[str] = []
         self._folder = folder
         self._calls = 0
+        self._loaded: set[str] = set()
         self._open = ExitStack()
         self._log = (folder.parent / f"{folder.name}.log").open("wb")
         self._process = subprocess.Popen(
@@ -70,13 +75,19 @@ class Browser:
             message = json.loads(self._socket.recv(timeout=max(0.01, deadline - time.monotonic())))
             if message.get("id") == self._calls:
                 if "error" in message:
-                    raise RuntimeError(f"{method}: {message['error']}")
+                    raise ProtocolError(f"{method}: {message['error']}")
                 return dict(message["result"])
             self._note(message.get("method"), message.get("params", {}))
 
     def open(self, url: str) -> None:
-        """Go to a page; does not wait for it."""
-        self.call("Page.navigate", url=url)
+        """Go to a page, and wait until its document is there in place of the one before."""
+        answer = self.call("Page.navigate", url=url)
+        assert "errorText" not in answer, f"{url}: {answer['errorText']}"
+        deadline = time.monotonic() + _CALL_TIMEOUT_S
+        while answer["loaderId"] not in self._loaded:
+            assert time.monotonic() < deadline, f"not within {_CALL_TIMEOUT_S} s: {url}"
+            time.sleep(0.01)
+            self.call("Page.getFrameTree")  # any call: what it meets on its way is noted
 
     def evaluate(self, expression: str) -> Any:
         """Evaluate JavaScript in the page, awaiting promises; gives its JSON value."""
@@ -85,11 +96,17 @@ class Browser:
             raise RuntimeError(f"{expression[:200]}: {json.dumps(result['exceptionDetails'])[:2000]}")
         return result["result"].get("value")
 
-    def wait(self, expression: str, timeout_s: float = 40.0) -> None:
-        """Wait until an expression is true."""
+    def wait(self, expression: str, timeout_s: float = 120.0) -> None:
+        """Wait until an expression is true, over as many pages as it takes."""
         deadline = time.monotonic() + timeout_s
-        while not self.evaluate(f"Boolean({expression})"):
-            assert time.monotonic() < deadline, f"not within {timeout_s} s: {expression}; {self.complaints}"
+        while True:
+            refusal = None
+            try:
+                if self.evaluate(f"Boolean({expression})"):
+                    return
+            except ProtocolError as error:
+                refusal = error
+            assert time.monotonic() < deadline, f"not within {timeout_s} s: {expression}; {refusal}; {self.complaints}"
             time.sleep(0.05)
 
     def screenshot(self, path: Path) -> None:
@@ -133,5 +150,7 @@ class Browser:
             self.complaints.append(json.dumps(params["exceptionDetails"])[:1000])
         elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "assert"):
             self.complaints.append(json.dumps(params["args"])[:1000])
+        elif method == "Page.frameNavigated":
+            self._loaded.add(params["frame"]["loaderId"])
         elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")

@@ -31,10 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give these tests time: each starts many processes, and a busy machine takes many times as long as a quiet one."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(400))
+            item.add_marker(pytest.mark.timeout(600))
 
 
-def wait_for(condition: Callable[[], T | None], what: str, timeout_s: float = 120.0) -> T:
+def wait_for(condition: Callable[[], T | None], what: str, timeout_s: float = 200.0) -> T:
     """Wait until `condition` gives something true."""
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):

@@ -562,7 +562,7 @@ def cluster(redis_binary: str, tmp_path: Path, cluster_port: int) -> Iterator[st
     address = f"127.0.0.1:{cluster_port}"
     try:
         with RedisClient(address) as client:
-            client.check_server(timeout_s=20)
+            client.check_server(timeout_s=60)
             client.execute("CLUSTER", "ADDSLOTS", *range(16384))
             wait_until(lambda: b"cluster_state:ok" in client.execute("CLUSTER", "INFO"))
         yield address

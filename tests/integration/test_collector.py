@@ -237,7 +237,7 @@ def test_a_supervised_thread_follows_and_stops(client: RedisClient, collector: C
         write(client, sequence)
         wait_until(lambda expected=sequence: len(written(tmp_path)) == expected)
     supervisor.stop()
-    assert supervisor.join(10.0)
+    assert supervisor.join(60.0)
     supervisor.check()
 
 

@@ -60,7 +60,7 @@ def test_an_atari_transition_costs_little_more_than_a_frame(
         if step == 200:
             sender.flush()
             before = {**sender.metrics(), "memory": used_memory(redis)}
-    sender.outbox.push(timeout_s=10.0, is_limited=False, waits_for_last=True)
+    sender.outbox.push(timeout_s=60.0, is_limited=False, waits_for_last=True)
     after = {**sender.metrics(), "memory": used_memory(redis)}
     steps = after["sender/steps"] - before["sender/steps"]
     assert steps > 8000

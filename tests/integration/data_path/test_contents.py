@@ -181,7 +181,7 @@ def test_the_global_step_is_exact_with_several_senders(run: Any) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     replay = run.replay()
     pump(replay, steps=sum(counts))
     assert replay.global_step == max(sender.global_step for sender in senders) == sum(counts)

@@ -60,7 +60,7 @@ class Path:
         """End everything; returns (obs, reward, discount, next obs) of all transitions in the replay, sorted."""
         self.server.close()
         self._stop.set()
-        self._thread.join(10)
+        self._thread.join(60)
         for _ in range(3):
             self._loop.step(0.01)
         assert self.sender.close()
@@ -69,7 +69,7 @@ class Path:
         try:
             found = set()
             for _ in range(20):
-                batch = replay.dequeue(30.0)
+                batch = replay.dequeue(60.0)
                 if batch is None:
                     break
                 columns = (batch.obs[:, 0], batch.reward, batch.discount, batch.next_obs[:, 0])

@@ -330,7 +330,7 @@ def test_missing_certificate_is_one_clear_error(tmp_path: Path) -> None:
 def test_tls(harness: Any, certificate: tuple[Path, Path]) -> None:
     served = harness(tls=load_tls(*certificate))
     context = ssl.create_default_context(cafile=str(certificate[0]))
-    raw = socket.create_connection(("127.0.0.1", served.port), timeout=10)
+    raw = socket.create_connection(("127.0.0.1", served.port), timeout=60)
     with raw, context.wrap_socket(raw, server_hostname="localhost") as sock:
         sock.sendall(frame(encode({"command": "init"})))
         reader, found = FrameReader(), []
@@ -338,7 +338,7 @@ def test_tls(harness: Any, certificate: tuple[Path, Path]) -> None:
             found = reader.feed(sock.recv(1000))
     assert found == [encode({"response": "ready"})]
     # A peer that speaks no TLS is nobody's trouble.
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as raw:
         raw.sendall(frame(encode({"command": "init"})))
         while raw.recv(1000):
             pass

@@ -52,7 +52,7 @@ class Process:
 
     def end(self) -> None:
         """Let it end: nobody writes to it any more."""
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=60)
 
 
 @pytest.fixture

@@ -39,13 +39,13 @@ def web() -> Iterator[Callable[..., ClientConnection]]:
 
 def ask(sock: ClientConnection, **message: Any) -> dict[str, Any]:
     sock.send(json.dumps(message))
-    reply: dict[str, Any] = json.loads(sock.recv(timeout=10))
+    reply: dict[str, Any] = json.loads(sock.recv(timeout=60))
     return reply
 
 
 def ask_binary(sock: ClientConnection, **message: Any) -> dict[str, Any]:
     sock.send(encode(message))
-    data = sock.recv(timeout=10)
+    data = sock.recv(timeout=60)
     assert isinstance(data, bytes)
     return decode(data)
 
@@ -91,7 +91,7 @@ def test_several_sessions_on_one_socket_are_told_apart(harness: Any, web: Any) -
     for sid, value in (("a", 1), ("b", -1), (3, 1)):
         sock.send(json.dumps({"sid": sid, "command": "update", "state": [value, 0], "terminal": False}))
     served.may_act.set()
-    found = {reply["sid"]: reply["data"] for reply in (json.loads(sock.recv(timeout=10)) for _ in range(3))}
+    found = {reply["sid"]: reply["data"] for reply in (json.loads(sock.recv(timeout=60)) for _ in range(3))}
     assert found == {"a": 1, "b": 0, 3: 1}
     assert sorted(int(row.env_ids) for row in served.rows) == [0, 1, 2]
     assert [row.record for row in sorted(served.rows, key=lambda row: int(row.env_ids))] == [True, False, True]
@@ -111,7 +111,7 @@ def test_slow_session_does_not_hold_up_another_of_its_socket(harness: Any, web: 
     sock.send(json.dumps({"sid": "a", "command": "reset"}))  # waits for its turn
     assert ask(sock, sid="b", command="reset") == {"response": "done", "sid": "b"}
     served.may_act.set()
-    replies = [json.loads(sock.recv(timeout=10)) for _ in range(2)]
+    replies = [json.loads(sock.recv(timeout=60)) for _ in range(2)]
     assert replies == [{"response": "action", "data": 1, "sid": "a"}, {"response": "done", "sid": "a"}]
 
 
@@ -133,10 +133,10 @@ def test_lost_socket_cuts_all_its_episodes(harness: Any, web: Any) -> None:
 def test_what_does_not_decode_is_answered_and_ends_the_socket(harness: Any, web: Any, message: str | bytes) -> None:
     sock = web(harness())
     sock.send(message)
-    reply = sock.recv(timeout=10)
+    reply = sock.recv(timeout=60)
     assert (decode(reply) if isinstance(reply, bytes) else json.loads(reply))["response"] == "error"
     with pytest.raises(ConnectionClosed):
-        sock.recv(timeout=10)
+        sock.recv(timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_message_over_the_limit_ends_the_socket(harness: Any, web: Any) -> None:
     sock = web(harness(limits=Limits(max_bytes=1000)))
     sock.send("x" * 2000)
     with pytest.raises(ConnectionClosed) as caught:
-        sock.recv(timeout=10)
+        sock.recv(timeout=60)
     assert caught.value.rcvd is not None
     assert caught.value.rcvd.code == 1009
 
@@ -166,7 +166,7 @@ def test_message_over_the_limit_ends_the_socket(harness: Any, web: Any) -> None:
 def test_fragmented_message_is_put_together(harness: Any, web: Any) -> None:
     sock = web(harness())
     sock.send(['{"sid": 1, ', '"command"', ': "init"}'])
-    assert json.loads(sock.recv(timeout=10)) == {"response": "ready", "sid": 1}
+    assert json.loads(sock.recv(timeout=60)) == {"response": "ready", "sid": 1}
 
 
 def test_wrong_token_ends_the_socket(harness: Any, web: Any) -> None:
@@ -175,7 +175,7 @@ def test_wrong_token_ends_the_socket(harness: Any, web: Any) -> None:
     stranger = web(served)
     assert ask(stranger, sid="a", command="init", token="wrong")["response"] == "error"
     with pytest.raises(ConnectionClosed):
-        stranger.recv(timeout=10)
+        stranger.recv(timeout=60)
 
 
 def test_each_session_of_a_socket_is_admitted_for_itself(harness: Any, web: Any, wire: Any) -> None:
@@ -195,7 +195,7 @@ def test_pages_of_elsewhere_may_not_connect(harness: Any, web: Any) -> None:
 
 
 def test_pings_are_answered(harness: Any, web: Any) -> None:
-    assert web(harness()).ping().wait(10)
+    assert web(harness()).ping().wait(60)
 
 
 def test_old_socket_is_closed_once_no_session_is_in_an_episode(harness: Any, web: Any) -> None:
@@ -208,7 +208,7 @@ def test_old_socket_is_closed_once_no_session_is_in_an_episode(harness: Any, web
     assert ask(sock, sid="b", command="update", state=[1, 0], reward=1, terminal=False)["data"] == 1
     assert ask(sock, sid="b", command="update", state=[1, 0], reward=1, terminal=True)["data"] is None
     with pytest.raises(ConnectionClosed) as caught:
-        sock.recv(timeout=10)
+        sock.recv(timeout=60)
     assert caught.value.rcvd is not None
     assert caught.value.rcvd.code == 1001
 
@@ -216,13 +216,13 @@ def test_old_socket_is_closed_once_no_session_is_in_an_episode(harness: Any, web
 def test_files_and_health_over_http(harness: Any, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<p>hello")
     url = f"http://127.0.0.1:{harness(static_dir=tmp_path).port}"
-    with urllib.request.urlopen(f"{url}/", timeout=10) as page:
+    with urllib.request.urlopen(f"{url}/", timeout=60) as page:
         assert page.read() == b"<p>hello"
         assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-    with urllib.request.urlopen(f"{url}/health", timeout=10) as page:
+    with urllib.request.urlopen(f"{url}/health", timeout=60) as page:
         assert page.status == 200
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"{url}/none", timeout=10)
+        urllib.request.urlopen(f"{url}/none", timeout=60)
 
 
 @pytest.mark.parametrize(

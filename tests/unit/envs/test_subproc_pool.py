@@ -70,15 +70,15 @@ def test_a_killed_worker_comes_back_while_the_others_go_on() -> None:
 
 def test_rows_of_a_worker_that_died_meanwhile_take_their_actions_in_vain() -> None:
     with SubprocEnvPool([MAKE], seed=0) as pool:
-        batch = pool.recv(30.0)
+        batch = pool.recv(60.0)
         assert batch.kind.tolist() == [StepKind.FIRST]
         os.kill(pool.worker_pids[0], signal.SIGKILL)
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + 60.0
         while not len((lost := pool.recv(0.05)).closed_ids):
             assert time.monotonic() < deadline
         assert lost.closed_ids.tolist() == [0]
         pool.send(np.zeros(1, int), batch.env_ids)
-        batch = pool.recv(30.0)
+        batch = pool.recv(60.0)
         assert batch.kind.tolist() == [StepKind.FIRST]
         with pytest.raises(ValueError, match="wait for one"):
             pool.send(np.zeros(1, int), np.ones(1, int))
@@ -86,7 +86,7 @@ def test_rows_of_a_worker_that_died_meanwhile_take_their_actions_in_vain() -> No
 
 def test_workers_that_die_too_often_end_the_pool() -> None:
     with SubprocEnvPool([MAKE], seed=0, max_restarts=0) as pool:
-        pool.recv(30.0)
+        pool.recv(60.0)
         os.kill(pool.worker_pids[0], signal.SIGKILL)
         with pytest.raises(EnvError, match=r"exit code -9; 1 deaths .* max_restarts = 0"):
             drive(pool, lambda batch: False)
@@ -97,7 +97,7 @@ def test_a_stuck_worker_is_replaced(tmp_path: Path) -> None:
     flag.touch()
     make = functools.partial(toy_envs.Stuck, str(flag))
     with SubprocEnvPool([make], seed=0, worker_timeout_s=60.0) as pool:
-        batch = pool.recv(30.0)
+        batch = pool.recv(60.0)
         pool.send(np.zeros(1, int), batch.env_ids)
         batch = pool.recv(0.5)
         assert len(batch.env_ids) == 0

@@ -157,7 +157,7 @@ def pool_rows(pool: Any, count: int, batches: list[StepBatch] | None = None) -> 
     rows: dict[int, list[tuple[Any, ...]]] = {index: [] for index in range(pool.num_envs)}
     steps = dict.fromkeys(rows, 0)
     while min(len(found) for found in rows.values()) < count:
-        batch = pool.recv(timeout_s=10.0)
+        batch = pool.recv(timeout_s=60.0)
         if batches is not None:
             batches.append(batch)
         check_batch(batch)

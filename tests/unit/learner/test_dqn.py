@@ -148,7 +148,7 @@ def test_parameters_do_not_change_while_another_holds_the_lock(make_batch: MakeB
         thread.join(0.2)
         assert thread.is_alive()
         assert all(torch.equal(tensor, before[f"model/{name}"]) for name, tensor in learner.model.tensors().items())
-    thread.join(10.0)
+    thread.join(60.0)
     assert not thread.is_alive()
     assert learner.updates == 2
 

@@ -118,10 +118,10 @@ class Browser:
         self._open.close()
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
         self._log.close()
 
     def __enter__(self) -> Self:
@@ -141,7 +141,7 @@ class Browser:
             if len(lines) >= 2:
                 break
             time.sleep(0.05)
-        with urllib.request.urlopen(f"http://127.0.0.1:{lines[0]}/json/list", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{lines[0]}/json/list", timeout=60) as answer:
             targets = json.load(answer)
         return str(next(target["webSocketDebuggerUrl"] for target in targets if target["type"] == "page"))
 

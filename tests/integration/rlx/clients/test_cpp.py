@@ -22,12 +22,12 @@ SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 def build(compiler: str, source: str, folder: Path, *flags: str) -> Path:
     program = folder / source.removesuffix(".cpp")
     command = [compiler, *STRICT, *flags, str(SOURCES / source), "-o", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr[-4000:]
     return program
 
 
-def run(*command: str | Path, stdin: str = "", timeout_s: float = 60.0) -> str:
+def run(*command: str | Path, stdin: str = "", timeout_s: float = 240.0) -> str:
     done = subprocess.run(list(map(str, command)), input=stdin, capture_output=True, text=True, timeout=timeout_s)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout

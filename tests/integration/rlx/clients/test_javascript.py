@@ -29,7 +29,7 @@ def test_the_tests_of_the_javascript_client_pass_and_none_is_skipped(
         env={**os.environ, **addresses, "RLX_CA": str(certificate[0])},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     counts = dict(re.findall(r"^# (\w+) (\d+)$", done.stdout, re.MULTILINE))

@@ -214,10 +214,10 @@ def test_a_server_that_is_restarted_gets_the_cut_episode_again(serve: Any) -> No
             served.wait(lambda before=before: len(served.ended()) >= before + 4)
             served.restart()
         before = len(served.ended())
-        served.wait(lambda: len(served.ended()) >= before + 4, timeout_s=40)
+        served.wait(lambda: len(served.ended()) >= before + 4, timeout_s=60)
     finally:
         stop.set()
-        driver.join(20)
+        driver.join(60)
     assert not driver.is_alive()
     assert ends[0].failures == []
     for episode in served.ended("terminated", "truncated"):

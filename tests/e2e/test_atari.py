@@ -10,8 +10,6 @@ import pytest
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
 
-pytest.importorskip("ale_py")
-
 #: A few hundred steps, with an evaluation that plays a minute of the game.
 SHORT = {
     "agent.count": "1",

@@ -17,8 +17,6 @@ from surreal.envs.pool import EnvPool
 from surreal.errors import EnvError
 from surreal.types import StepBatch, StepKind
 
-pytest.importorskip("ale_py")
-
 #: Without any chance, so that games can be compared.
 EXACT = (WrapperSpec("atari", {"noop_max": 0}), WrapperSpec("life_loss"), WrapperSpec("reward_sign"))
 STICKLESS = {"repeat_action_probability": 0.0}

@@ -114,7 +114,6 @@ def test_environments_that_cannot_draw_say_so() -> None:
         Visualization(Wrapper(Silent()), video_folder="videos")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("moviepy") is None, reason="needs moviepy")
 def test_episodes_are_recorded(tmp_path: Path) -> None:
     env = Visualization(GymEnv(toy_envs.ToyEnv(render_mode="rgb_array")), video_folder=str(tmp_path), record_every=2)
     assert isinstance(env.env.env, RecordVideo)  # type: ignore[attr-defined]

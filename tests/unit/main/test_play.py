@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
+import pygame
 import pytest
 
 from surreal.checkpoint import save_checkpoint
@@ -51,7 +51,6 @@ def test_learners_checkpoint_plays_the_same(config: Config, policy_file: Path, t
     assert play_policy(policy, 4, rng=fresh_rng(1)) == play_policy(other, 4, rng=fresh_rng(1))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("moviepy") is None, reason="needs moviepy")
 def test_every_episode_is_recorded(policy_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     videos = tmp_path / "videos"
     assert main(["play", str(policy_file), "--episodes", "2", "--record", str(videos)]) == 0, capsys.readouterr().err
@@ -63,7 +62,6 @@ def test_every_episode_is_recorded(policy_file: Path, tmp_path: Path, capsys: py
 def test_window_is_opened(
     policy_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pygame = pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     flips = []
     flip = pygame.display.flip

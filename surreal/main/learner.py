@@ -18,25 +18,23 @@ from pathlib import Path
 from surreal.checkpoint import Checkpoint, CheckpointStore
 from surreal.distributed.collector import Collector
 from surreal.distributed.processes import live_processes, newest_version
-from surreal.errors import CheckpointError, ConfigError, StoppedError, SurrealError
+from surreal.errors import ConfigError, StoppedError, SurrealError
 from surreal.learner import Learner
 from surreal.main import build, registry
 from surreal.main.arguments import parse
 from surreal.main.offline import fill_replay, run_offline_learner
 from surreal.main.policy import policy_tensors
+from surreal.main.priorities import PrioritiesSaver
 from surreal.main.process import RoleProcess, run_role
 from surreal.main.registry import read_progress, write_progress
 from surreal.metrics import RateMeter
-from surreal.replay import PrioritizedReplay, Replay
+from surreal.replay import Replay
 from surreal.utils.threads import Supervisor
 
 logger = logging.getLogger("surreal.main.learner")  # __name__ is __main__ in a process of its own
 
 _DEQUEUE_TIMEOUT_S = 0.2
 _CHECK_INTERVAL_S = 0.5
-#: Priorities are saved this often, but never for more than a hundredth of the time.
-_PRIORITIES_INTERVAL_S = 5.0
-_PRIORITIES_SHARE = 0.01
 
 
 class LearnerSession:
@@ -61,8 +59,7 @@ class LearnerSession:
         self._started_s = self._checkpoint_s = time.monotonic()
         self._broadcast_s = 0.0
         self._checked_s = 0.0
-        self._priorities_path = process.run_dir / "priorities.safetensors"
-        self._priorities_due_s = self._started_s + _PRIORITIES_INTERVAL_S
+        self._priorities = PrioritiesSaver(self.replay, process.run_dir)
         self._broadcast_updates = self._checkpoint_updates = 0
         self._is_done = False
         self._rate = RateMeter("learner/updates_per_s")
@@ -70,7 +67,7 @@ class LearnerSession:
     def begin(self) -> None:
         """Restore, take over the policy, and let everyone have the parameters."""
         self._restore()
-        self._load_priorities()
+        self._priorities.load()
         beats = live_processes(self.process.client)
         self.broadcaster.propose(newest_version(beats))
         self._rate = RateMeter("learner/updates_per_s")
@@ -130,7 +127,7 @@ class LearnerSession:
         self.replay.stop()
         if self.learner.updates > self._checkpoint_updates:
             self.checkpoint()
-        self._save_priorities()
+        self._priorities.save()
         if self.learner.updates > self._broadcast_updates and self.process.telemetry.is_connected:
             try:
                 self.broadcast()
@@ -157,8 +154,7 @@ class LearnerSession:
             if self.learner.updates > self._checkpoint_updates:
                 self.checkpoint()
             self._checkpoint_s = now
-        if now >= self._priorities_due_s:
-            self._save_priorities()
+        self._priorities.save_if_due()
         limits = self.config.run
         if limits.max_env_steps is not None and self.replay.global_step >= limits.max_env_steps:
             self._request_stop(f"max_env_steps: {self.replay.global_step} env steps were done")
@@ -192,26 +188,6 @@ class LearnerSession:
         if found.path.startswith(self.store.folder):
             self.replay.load_state_dict(metadata["replay"])
         logger.info("restored %s: %d updates", found.path, self.learner.updates)
-
-    def _save_priorities(self) -> None:
-        if not isinstance(self.replay, PrioritizedReplay):
-            return
-        started_s = time.monotonic()
-        try:
-            self.replay.save_priorities(self._priorities_path)
-        except CheckpointError as error:
-            logger.warning("the replay's priorities were not saved: %s", error)
-        ended_s = time.monotonic()
-        self._priorities_due_s = ended_s + max(_PRIORITIES_INTERVAL_S, (ended_s - started_s) / _PRIORITIES_SHARE)
-
-    def _load_priorities(self) -> None:
-        if not isinstance(self.replay, PrioritizedReplay) or not self._priorities_path.exists():
-            return
-        try:
-            known = self.replay.load_priorities(self._priorities_path)
-            logger.info("read the priorities of %d transitions", known)
-        except CheckpointError as error:
-            logger.warning("the replay begins with equal priorities: %s", error)
 
     def _find_checkpoint(self) -> Checkpoint | None:
         restore = self.config.checkpoint.restore

@@ -23,7 +23,7 @@ from surreal.distributed.sender import ExpSender
 from surreal.distributed.stream import Stream
 from surreal.errors import CodecError, ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
 from surreal.replay import UniformReplay
-from surreal.replay.archive import ReplayArchive, export_replay, import_replay, transfer
+from surreal.replay.archive import ReplayArchive, export_replay, exporter, import_replay
 
 STEPS = 240
 
@@ -298,7 +298,7 @@ def test_export_goes_on_while_an_owner_evicts(
     fill(client, steps=640)
     everything = chunks_in(client)
     replay = UniformReplay(client, batch_size=4, capacity=320, start_size=1)
-    monkeypatch.setattr(transfer, "_follow", _evicting(replay))
+    monkeypatch.setattr(exporter, "_follow", _evicting(replay))
     manifest = export_replay(client, tmp_path / "archive")
     replay.stop()
     replay.join()
@@ -311,7 +311,7 @@ def test_export_goes_on_while_an_owner_evicts(
 
 
 def _evicting(replay: UniformReplay) -> Any:
-    follow = transfer._follow
+    follow = exporter._follow
 
     def following(*args: Any) -> Iterator[Chunk]:
         for number, chunk in enumerate(follow(*args)):

@@ -1,8 +1,9 @@
 """Replays in files: exported from a stream, read with any Arrow tool, imported into another stream."""
 
+from surreal.replay.archive.exporter import export_replay
 from surreal.replay.archive.files import ArchiveWriter, ReplayArchive
+from surreal.replay.archive.importer import ImportResult, import_replay
 from surreal.replay.archive.manifest import ArchiveFile, Manifest
-from surreal.replay.archive.transfer import ImportResult, export_replay, import_replay
 
 __all__ = [
     "ArchiveFile",

@@ -1,4 +1,4 @@
-"""`EmbeddedRedis`: a redis-server of our own, for `surreal run` and tests; `run_server` for `surreal redis`.
+"""`EmbeddedRedis`: a redis-server of our own, for `surreal run`, `surreal redis` and tests.
 
 It listens on a unix socket that only this user can open, unless a port is asked for; takes at most `maxmemory_bytes`
 and then refuses writes (`noeviction`: losing keys silently would corrupt a run); writes nothing to disk unless asked;
@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 MIN_MAXMEMORY_BYTES = 4 << 20
 _POLL_INTERVAL_S = 0.02
+_WATCH_INTERVAL_S = 0.2
 
 
 class EmbeddedRedis:
@@ -157,6 +158,27 @@ class EmbeddedRedis:
         logger.info("started redis-server, pid %d, at %s", self.pid, RedisClient(self.address).address)
         return self
 
+    def serve(self, stop: threading.Event, on_ready: Callable[[EmbeddedRedis], None] | None = None) -> None:
+        """Run for other processes and machines until `stop` is set (by SIGINT or SIGTERM).
+
+        Args:
+            stop: ends it, also while it starts.
+            on_ready: called once, when the server answers.
+
+        Raises:
+            RedisUnavailableError: it does not start (the port is taken, ...), or ends by itself.
+        """
+        try:
+            with suppress(StoppedError):
+                self.start(stop=stop)
+                if on_ready is not None:
+                    on_ready(self)
+            while not stop.wait(_WATCH_INTERVAL_S):
+                if not self.is_alive:
+                    raise RedisUnavailableError(f"redis-server ended by itself:\n{tail(self.log_path)}")
+        finally:
+            self.stop()
+
     def restart(self) -> None:
         """Start a server that died, at the same address; its data is back if it had an append-only file."""
         self.kill()
@@ -259,45 +281,3 @@ class EmbeddedRedis:
     def _failed(self, what: str) -> RedisUnavailableError:
         log = tail(self.log_path)
         return RedisUnavailableError(f"{self._program} {what}" + (f":\n{log}" if log else ""))
-
-
-def run_server(
-    *,
-    maxmemory_bytes: int,
-    bind: str = "127.0.0.1",
-    port: int = 6379,
-    password: str | None = None,
-    appendonly_dir: str | Path | None = None,
-    stop: threading.Event,
-    on_ready: Callable[[EmbeddedRedis], None] | None = None,
-) -> None:
-    """Run a server for other processes and machines until `stop` is set (by SIGINT or SIGTERM); `surreal redis`.
-
-    Args:
-        maxmemory_bytes: Redis' bound, >= 4 MiB.
-        bind: address to listen on; another one than this machine's own needs a password.
-        port: TCP port; 0 takes a free one.
-        password: of the default user.
-        appendonly_dir: folder for an append-only file; None keeps the data in memory only.
-        stop: ends it.
-        on_ready: called once, when the server answers.
-
-    Raises:
-        ValueError: a setting is out of range.
-        RedisUnavailableError: it does not start (the port is taken, ...), or ends by itself.
-    """
-    server = EmbeddedRedis(
-        maxmemory_bytes=maxmemory_bytes, bind=bind, port=port, password=password, appendonly_dir=appendonly_dir
-    )
-    try:
-        try:
-            server.start(stop=stop)
-        except StoppedError:
-            return
-        if on_ready is not None:
-            on_ready(server)
-        while not stop.wait(0.2):
-            if not server.is_alive:
-                raise RedisUnavailableError(f"redis-server ended by itself:\n{tail(server.log_path)}")
-    finally:
-        server.stop()

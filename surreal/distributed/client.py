@@ -7,10 +7,8 @@ be repeated is passed to `retry`, which is bounded, jittered, logged, and ends w
 from __future__ import annotations
 
 import logging
-import random
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,7 +24,8 @@ from redis.retry import Retry
 from surreal.distributed.address import parse_address
 from surreal.distributed.cluster import ClusterMap, slot_pool
 from surreal.distributed.keys import RUNS, RUNS_SLOT, PolicyKeys, RunKeys, ShardKeys, run_pattern
-from surreal.distributed.retry import delays_s, is_out_of_memory, is_refused, is_transient
+from surreal.distributed.patience import Patience
+from surreal.distributed.retry import is_out_of_memory
 from surreal.distributed.scripts import load_script
 from surreal.errors import RedisUnavailableError, StoppedError
 
@@ -108,9 +107,7 @@ class RedisClient:
             raise ValueError(f"Redis address {self.address!r} has an option that is not known: {error}") from None
         pool.reset()
         self.redis: redis.Redis = redis.Redis.from_pool(pool)
-        self._rng = random.Random()
-        self._lock = threading.Lock()
-        self._away_since: float | None = None
+        self._patience = Patience(self.address)
 
     def __repr__(self) -> str:
         return f"RedisClient({self.address!r}, run={self.run!r})"
@@ -123,7 +120,7 @@ class RedisClient:
     @property
     def is_away(self) -> bool:
         """Whether the last call through `retry` or `attempt`, of any thread, met no server that answers."""
-        return self._away_since is not None
+        return self._patience.is_away
 
     def at_slot(self, slot: int) -> RedisClient:
         """A client of the server that has a slot, in a cluster; otherwise this one."""
@@ -177,30 +174,8 @@ class RedisClient:
             RedisUnavailableError: Redis did not answer in time, or refuses this user, password or certificate.
             StoppedError: `stop` was set while waiting.
         """
-        deadline = time.monotonic() + (self.retry_timeout_s if timeout_s is None else timeout_s)
-        delays = delays_s(self._rng)
-        while True:
-            try:
-                result = operation()
-            except RedisError as error:
-                if is_refused(error):
-                    message = f"Redis at {self.address} refused to {what}: {error}; check user, password, certificates"
-                    raise RedisUnavailableError(message, address=self.address) from error
-                if not is_transient(error):
-                    raise
-                self._note_failure(error, what)
-                delay = next(delays)
-                if time.monotonic() + delay > deadline:
-                    message = f"Redis at {self.address} did not answer in time to {what}: {error}; is it running there?"
-                    raise RedisUnavailableError(message, address=self.address) from error
-                if stop is None:
-                    time.sleep(delay)
-                elif stop.wait(delay):
-                    raise StoppedError(f"stopped while waiting for Redis at {self.address} to {what}") from error
-            else:
-                if self._away_since is not None:
-                    self._note_recovery()
-                return result
+        timeout_s = self.retry_timeout_s if timeout_s is None else timeout_s
+        return self._patience.call(operation, what=what, stop=stop, timeout_s=timeout_s)
 
     def attempt(self, operation: Callable[[], T], *, what: str) -> T | None:
         """Call `operation` once; None if Redis did not answer, which `is_away` then says until a call succeeds.
@@ -298,20 +273,6 @@ class RedisClient:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-    def _note_failure(self, error: RedisError, what: str) -> None:
-        with self._lock:
-            is_first = self._away_since is None
-            if is_first:
-                self._away_since = time.monotonic()
-        level = logging.WARNING if is_first else logging.DEBUG
-        logger.log(level, "Redis at %s: %s; trying again to %s", self.address, error, what)
-
-    def _note_recovery(self) -> None:
-        with self._lock:
-            away_since, self._away_since = self._away_since, None
-        if away_since is not None:
-            logger.info("Redis at %s answers again after %.1f s", self.address, time.monotonic() - away_since)
 
 
 def check_name(name: str, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Which Redis errors are worth another try, and how long to wait before it. No I/O; used by `RedisClient.retry`.
+"""Which Redis errors are worth another try, and how long to wait before it. No I/O; used by `Patience`.
 
 redis-py's own retries are switched off: they repeat commands that are not idempotent, cannot be stopped, and hold a
 thread for up to a minute. Ours stop with their owner, are bounded in time, and are logged.

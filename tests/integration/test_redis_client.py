@@ -70,7 +70,7 @@ def test_client_goes_on_after_the_server_was_killed(start_redis: Callable[..., A
         thread = threading.Thread(target=hold_again)
         thread.start()
         deadline = time.monotonic() + 60
-        while client._away_since is None:  # it has tried, and failed
+        while not client.is_away:  # it has tried, and failed
             assert time.monotonic() < deadline
             time.sleep(0.005)
         server.start()

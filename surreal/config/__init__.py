@@ -3,7 +3,7 @@
 Cheap to import: no torch, no Redis, no environments. `surreal.main.build` alone turns a `Config` into objects.
 """
 
-from surreal.config.classes import add_python_path, check_args, import_class
+from surreal.config.classes import accepted_names, add_python_path, check_args, import_class
 from surreal.config.fingerprint import diff_shared, fingerprint
 from surreal.config.loader import load_config, to_yaml
 from surreal.config.presets import preset_names, preset_path
@@ -11,6 +11,7 @@ from surreal.config.schema import Config
 
 __all__ = [
     "Config",
+    "accepted_names",
     "add_python_path",
     "check_args",
     "diff_shared",

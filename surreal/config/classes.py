@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from surreal.config.arg_types import constructor_types, wrong_type
@@ -79,7 +79,7 @@ def check_args(
     renamed: Mapping[str, str] | None = None,
     source_of: Callable[[str], str] | None = None,
 ) -> dict[str, Any]:
-    """Check the `args` of a class against its constructor's signature.
+    """Check the `args` of a class against its constructor's signature, and behind its `**kwargs` its base's.
 
     Args:
         cls: the class that will be built.
@@ -96,15 +96,14 @@ def check_args(
         ConfigError: for an argument that is unknown, filled elsewhere, missing, or plainly of another type.
     """
     renamed = renamed or {}
-    parameters = inspect.signature(cls).parameters.values()
-    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
-    named = {
-        parameter.name: parameter
-        for parameter in parameters
-        if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    }
+    constructors = list(_constructors(cls))
+    takes_any = all(has_more for _, _, has_more in constructors) and bool(constructors)
+    named: dict[str, inspect.Parameter] = {}
+    annotations: dict[str, Any] = {}
+    for owner, parameters, _ in reversed(constructors):
+        named |= parameters
+        annotations |= constructor_types(owner)
     applicable = {alias: name for alias, name in renamed.items() if name in named or takes_any}
-    annotations = constructor_types(cls)
     result: dict[str, Any] = {}
 
     def wrong(name: str, problem: str, advice: str = "") -> ConfigError:
@@ -129,7 +128,37 @@ def check_args(
         if must is not None:
             raise wrong(name, f"is {show(value)}; {cls.__qualname__} needs {must}")
         result[target] = value
-    for name, parameter in named.items():
+    own = constructors[0][1] if constructors else {}
+    for name, parameter in own.items():
         if parameter.default is inspect.Parameter.empty and name not in result and name not in given:
             raise wrong(name, f"is missing; {cls.__qualname__} needs it")
     return result
+
+
+def accepted_names(cls: type[object]) -> dict[str, bool]:
+    """Parameters of a constructor, by name: whether they can be given by position.
+
+    A constructor with `**kwargs` is taken to hand them on, so its base's parameters count as well.
+    """
+    names: dict[str, bool] = {}
+    for _, parameters, _ in _constructors(cls):
+        for name, parameter in parameters.items():
+            names.setdefault(name, parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return names
+
+
+def _constructors(cls: type[object]) -> Iterator[tuple[type[object], dict[str, inspect.Parameter], bool]]:
+    """Classes whose constructors get arguments, from a class to its bases: parameters, and if there are `**kwargs`."""
+    for owner in cls.__mro__:
+        if "__init__" not in vars(owner) or owner is object:
+            continue
+        parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]  # type: ignore[misc]
+        has_more = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+        named = {
+            parameter.name: parameter
+            for parameter in parameters
+            if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        }
+        yield owner, named, has_more
+        if not has_more:
+            return

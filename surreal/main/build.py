@@ -19,7 +19,7 @@ from gymnasium.vector.utils import batch_space
 
 from surreal.agent import Agent
 from surreal.checkpoint import CheckpointStore, load_checkpoint
-from surreal.config import Config
+from surreal.config import Config, accepted_names
 from surreal.distributed.broadcaster import TorchBroadcaster
 from surreal.distributed.client import RedisClient
 from surreal.distributed.listener import TorchListener
@@ -30,7 +30,7 @@ from surreal.envs.actions import ActionAdapter
 from surreal.envs.pool import describe_observations
 from surreal.errors import CheckpointError, ConfigError, ContractError
 from surreal.learner import Learner
-from surreal.main.construct import Recipe, accepted_names, check, construct
+from surreal.main.construct import Recipe, check, construct
 from surreal.main.policy import policy_tensors
 from surreal.main.spaces import explicit_spaces
 from surreal.main.wrapping import check_wrappers, remote_wrappers, wrapper_specs

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from surreal.config import Config, check_args, import_class
+from surreal.config import Config, accepted_names, check_args, import_class
 from surreal.config.fields import ClassSection
 from surreal.errors import ConfigError
 
@@ -87,23 +86,3 @@ def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ..
         source = config.source_of(key)
         where = f" ({source})" if source else ""
         raise ConfigError(f"{recipe.section}: {cls.__qualname__} cannot be made: {error}{where}", key=key) from error
-
-
-def accepted_names(cls: type[object]) -> dict[str, bool]:
-    """Parameters of a constructor, by name: whether they can be given by position.
-
-    A constructor with `**kwargs` is taken to hand them on, so its base's parameters count as well.
-    """
-    names: dict[str, bool] = {}
-    for owner in cls.__mro__:
-        if "__init__" not in vars(owner) or owner is object:
-            continue
-        parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]  # type: ignore[misc]
-        for parameter in parameters:
-            if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
-                names.setdefault(parameter.name, True)
-            elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-                names.setdefault(parameter.name, False)
-        if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
-            break
-    return names

@@ -21,11 +21,14 @@ class Credit:
     Args:
         limiter: the band; None for no limit.
         lease_s: life of what a shard was granted, s.
+
+    Attributes:
+        limiter: the band as it is now: one that cannot hold a chunk that comes is widened.
     """
 
     def __init__(self, limiter: SamplesPerInsert | None, *, lease_s: float) -> None:
         self.base_steps = self.base_samples = 0
-        self._limiter = limiter
+        self.limiter = limiter
         self._lease_s = lease_s
         self._largest_chunk = 0
         self._turn, self._turn_since_s = 0, 0.0
@@ -40,27 +43,31 @@ class Credit:
 
     def may_sample(self, steps: int, samples: int, number: int) -> bool:
         """Whether the learner may draw that many transitions."""
-        if self._limiter is None:
+        if self.limiter is None:
             return True
-        return self._limiter.may_sample(steps - self.base_steps, samples - self.base_samples, number)
+        return self.limiter.may_sample(steps - self.base_steps, samples - self.base_samples, number)
 
     def total(self, samples: int) -> int | None:
         """Env steps that the shards of the replay may reach together; None: as many as agents like."""
-        if self._limiter is None:
+        if self.limiter is None:
             return None
-        return self.base_steps + self._limiter.credit_steps(samples - self.base_samples)
+        return self.base_steps + self.limiter.credit_steps(samples - self.base_samples)
 
     def note_chunk(self, steps: int) -> None:
-        """Take note of a chunk's size; warns once if the band cannot hold it."""
-        if steps <= self._largest_chunk:
-            return
-        if self._limiter is not None and not self._limiter.fits(steps) and self._limiter.fits(self._largest_chunk):
+        """Take note of a chunk's size."""
+        self._largest_chunk = max(self._largest_chunk, steps)
+
+    def note_refusal(self, steps: int) -> None:
+        """Take note of a chunk that had to wait; a band that cannot hold it is widened, or it would wait for ever."""
+        self.note_chunk(steps)
+        if self.limiter is not None and not self.limiter.fits(steps):
+            band = self.limiter.widened(steps)
             logger.warning(
-                "chunks of %d steps are too large for a samples_per_insert_tolerance of %g: agents and learner may wait"
-                " for each other; raise it to %g or more, or lower the senders' chunk_steps",
-                steps, self._limiter.tolerance, self._limiter.ratio * steps,
+                "chunks of %d steps are too large for a samples_per_insert_tolerance of %g, which is %g from now on, or"
+                " agents and learner would wait for each other; lower chunk_steps of the senders, or set it so",
+                steps, self.limiter.tolerance, band.tolerance,
             )  # fmt: skip
-        self._largest_chunk = steps
+            self.limiter = band
 
     def credit_of(self, owner: StreamOwner, owners: Sequence[StreamOwner], *, samples: int) -> int | None:
         """Env steps that one shard may reach, so that all together keep below the credit.

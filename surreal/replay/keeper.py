@@ -60,7 +60,6 @@ class StreamKeeper:
         mode: str = "window",
         others: Sequence[Stream] = (),
     ) -> None:
-        self.limiter = limiter
         self.samples = 0
         self._is_only = len(streams) == 1
         self._lease_s = lease_s
@@ -256,7 +255,8 @@ class StreamKeeper:
         live_bytes, live_steps = (
             sum(getattr(each, name) for each in self.shards) for name in ("live_bytes", "live_steps")
         )
-        steps = self._steps - (self.limiter.start_size if self.limiter else 0)
+        limiter = self._limits.limiter
+        steps = self._steps - (limiter.start_size if limiter else 0)
         # A follower's own part of the run.
         base = (0, 0) if self.owners else (self._limits.base_steps, self._limits.base_samples)
         return {
@@ -284,7 +284,7 @@ class StreamKeeper:
         if state is None:
             return False
         if state.refused_steps:
-            self._limits.note_chunk(state.refused_steps)
+            self._limits.note_refusal(state.refused_steps)
         if state.is_owner and not was_owner:
             # What the last owner counted is right; a checkpoint's count is older, unless Redis was emptied.
             self.samples = max(self.samples, state.samples)

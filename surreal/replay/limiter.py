@@ -10,7 +10,7 @@ lower edge, which is what the credit says: the largest I they may reach. Reverb'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,12 @@ class SamplesPerInsert:
             )
 
     def fits(self, chunk_steps: int) -> bool:
-        """Whether the band holds a chunk; otherwise agents that may not send it and the learner wait for each other."""
-        return self.tolerance + min(self.tolerance, self.ratio * self.start_size) >= self.ratio * chunk_steps
+        """Whether the band holds a chunk; otherwise its agent and the learner may wait for each other."""
+        return self.tolerance >= self.ratio * chunk_steps
+
+    def widened(self, chunk_steps: int) -> SamplesPerInsert:
+        """The band that holds a chunk, with room for somewhat larger ones."""
+        return replace(self, tolerance=2 * self.ratio * chunk_steps)
 
     def may_sample(self, inserted: int, sampled: int, batch_size: int) -> bool:
         """Whether a batch may be drawn now."""

@@ -204,11 +204,23 @@ def test_the_band_begins_where_it_should_whichever_comes_first(run: Any, counted
     assert replay.owner._limits.base_steps == 7000
 
 
-def test_chunks_too_large_for_the_band_are_warned_of(run: Any, caplog: pytest.LogCaptureFixture) -> None:
-    replay, sender = run.replay(samples_per_insert=1.0, samples_per_insert_tolerance=20), run.sender(chunk_steps=64)
-    Walker(NaiveReplay(1, 0.5)).walk(sender, 200)
-    sender.close()
-    pump(replay, steps=200)
+def test_a_band_that_cannot_hold_a_chunk_is_widened(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """As of an agent that joins with larger chunks than the learner's configuration has: nobody may wait for ever."""
+    replay = run.replay(samples_per_insert=1.0, start_size=10, samples_per_insert_tolerance=20, batch_size=8)
+    sender = run.sender(client=run.make_client(), is_limited=True, chunk_steps=100)
+    replay.start_threads()
+
+    def act() -> None:
+        Walker(NaiveReplay(1, 0.5)).walk(sender, 400)
+        sender.flush()
+
+    with in_thread(act) as thread:
+        while thread.is_alive():
+            replay.dequeue(timeout_s=0.05)
+    wait_until(lambda: replay.global_step == 400)
+    tolerance = replay.owner._limits.limiter.tolerance
+    assert 160 < tolerance <= 202, "twice the first chunk, and no more for those after it"
+    assert abs(replay.num_samples - (400 - 10)) <= tolerance
     assert caplog.text.count("too large for a samples_per_insert_tolerance of 20") == 1
 
 

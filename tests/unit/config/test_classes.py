@@ -117,6 +117,29 @@ def test_class_that_takes_anything_gets_anything() -> None:
     assert check_args(Anything, {"x": 1}, "model.args", given=["first"]) == {"x": 1}
 
 
+class HandingOn(Example):
+    def __init__(self, first: object, *, depth: int = 1, **options: object) -> None:
+        super().__init__(first, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ({"sede": 1}, "model.args.sede is not an argument of HandingOn; did you mean model.args.seed?"),
+        ({"dept": 1}, "did you mean model.args.depth?"),
+        ({"seed": "x"}, "model.args.seed is 'x'; HandingOn needs a whole number"),
+    ],
+)
+def test_what_is_handed_on_is_checked_against_the_base(args: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_args(HandingOn, args, "model.args", given=["first"])
+    assert message in str(caught.value)
+
+
+def test_a_class_may_give_its_base_what_that_needs() -> None:
+    assert check_args(HandingOn, {"depth": 2, "seed": 3}, "model.args", given=["first"]) == {"depth": 2, "seed": 3}
+
+
 def test_abstract_base_can_be_asked_for() -> None:
     class Base(ABC):
         @abstractmethod

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from surreal.agent import Agent, QAgent
-from surreal.config import Config, load_config
+from surreal.config import Config, accepted_names, load_config
 from surreal.distributed.client import RedisClient
 from surreal.distributed.shards import ReplayShards
 from surreal.errors import ConfigError
@@ -25,7 +25,6 @@ from surreal.main.build import (
     build_spaces,
     check_names,
 )
-from surreal.main.construct import accepted_names
 from surreal.main.prepare import RunOptions, prepare
 from surreal.model import QFunction
 from surreal.schedules import PerEnvSchedule

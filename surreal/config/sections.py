@@ -142,6 +142,10 @@ class ReplayConfig(ClassSection):
     max_bytes: Size = 256 * 2**20
     """Bytes of experience kept in Redis, "256mb" may be written; the oldest leaves when it is reached."""
 
+    max_age_s: float | None = Field(None, gt=0)
+    """Seconds after which experience leaves although there is room, down to `start_size` transitions; less is fresher,
+    and repeats it more. Unset: it stays for as long as there is room."""
+
     start_size: int = Field(1000, ge=1)
     """Transitions that must be there before the first update; more starts later, from a broader replay."""
 

@@ -14,12 +14,11 @@ from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
-import torch
 from gymnasium.vector.utils import batch_space
 
 from surreal.agent import Agent
 from surreal.checkpoint import CheckpointStore, load_checkpoint
-from surreal.config import Config, accepted_names
+from surreal.config import Config
 from surreal.distributed.broadcaster import TorchBroadcaster
 from surreal.distributed.client import RedisClient
 from surreal.distributed.listener import TorchListener
@@ -28,10 +27,11 @@ from surreal.distributed.shards import ReplayShards
 from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, check_env_id, make_env, make_vector_env
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pool import describe_observations
-from surreal.errors import CheckpointError, ConfigError, ContractError
+from surreal.errors import CheckpointError, ContractError
 from surreal.learner import Learner
 from surreal.main.construct import Recipe, check, construct
 from surreal.main.policy import policy_tensors
+from surreal.main.replay_build import check_replay
 from surreal.main.spaces import explicit_spaces
 from surreal.main.wrapping import check_wrappers, remote_wrappers, wrapper_specs
 from surreal.model import Model
@@ -46,18 +46,6 @@ MODEL = Recipe("model", Model, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, re
 AGENT = Recipe("agent", Agent, 1, frozenset({"rng", "obs_spec", "exploration"}))
 LEARNER = Recipe(
     "learner", Learner, 2, frozenset({"device", "max_global_step"}), replaceable=frozenset({"max_global_step"})
-)
-REPLAY = Recipe(
-    "replay",
-    Replay,
-    1,
-    frozenset(
-        {
-            *("batch_size", "capacity", "max_bytes", "start_size", "gamma", "n_step", "prefetch", "seed"),
-            *("samples_per_insert", "samples_per_insert_tolerance"),
-            *("observations", "mirror_max_bytes", "is_owner", "pin_memory"),
-        }
-    ),
 )
 
 
@@ -87,7 +75,7 @@ def check_names(config: Config) -> None:
     check(config, MODEL)
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
     check(config, LEARNER)
-    _check_replay(config)
+    check_replay(config)
 
 
 def build_env(config: Config, *, training: bool, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
@@ -228,29 +216,6 @@ def build_sender(
     )
 
 
-def build_replay(config: Config, shards: ReplayShards, *, seed: int) -> Replay:
-    """Make the learner's replay."""
-    _check_replay(config)
-    pin_memory = config.replay.pin_memory
-    offered = {
-        "batch_size": config.learner.batch_size,
-        "capacity": config.replay.capacity,
-        "max_bytes": None if config.replay.follow else config.replay.max_bytes,
-        "start_size": config.replay.start_size,
-        "gamma": config.learner.gamma,
-        "n_step": config.learner.n_step,
-        "samples_per_insert": config.replay.samples_per_insert,
-        "samples_per_insert_tolerance": config.samples_tolerance,
-        "prefetch": config.replay.prefetch,
-        "observations": config.replay.observations,
-        "mirror_max_bytes": config.replay.mirror_max_bytes,
-        "is_owner": not config.replay.follow,
-        "pin_memory": _has_gpu(config) if pin_memory is None else pin_memory,
-        "seed": seed,
-    }
-    return construct(config, REPLAY, (shards,), offered)
-
-
 def build_learner(config: Config, model: Model, replay: Replay) -> Learner:
     """Make the learner."""
     offered = {"device": config.device, "max_global_step": config.run.max_env_steps}
@@ -272,28 +237,3 @@ def build_listener(config: Config, client: RedisClient, model: Model) -> TorchLi
 def build_checkpoints(config: Config, run_dir: Path) -> CheckpointStore:
     """Make the learner's store of whole checkpoints."""
     return CheckpointStore(run_dir / "checkpoints", keep=config.checkpoint.checkpoints_to_keep)
-
-
-def _check_replay(config: Config) -> None:
-    """Refuse settings whose silent loss would do harm, where the replay's class has no argument for them."""
-    cls, _ = check(config, REPLAY)
-    accepted, replay = accepted_names(cls), config.replay
-    harms = []
-    if replay.samples_per_insert is not None:
-        harms.append(("samples_per_insert", "samples_per_insert", "agents would wait for a limiter that nobody keeps"))
-    if replay.follow:
-        harms.append(("follow", "is_owner", "it would own the stream all the same"))
-    for name, argument, harm in harms:
-        if argument not in accepted:
-            key = f"replay.{name}"
-            where = config.source_of(key)
-            raise ConfigError(
-                f"{key} is set, but {cls.__qualname__} has no argument {argument}: {harm}; leave {name} out"
-                f"{f' ({where})' if where else ''}",
-                key=key,
-                source=where,
-            )
-
-
-def _has_gpu(config: Config) -> bool:
-    return config.device != "cpu" and torch.cuda.is_available()

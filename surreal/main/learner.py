@@ -27,6 +27,7 @@ from surreal.main.policy import policy_tensors
 from surreal.main.priorities import PrioritiesSaver
 from surreal.main.process import RoleProcess, run_role
 from surreal.main.registry import read_progress, write_progress
+from surreal.main.replay_build import build_replay
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
 from surreal.utils.threads import Supervisor
@@ -51,7 +52,7 @@ class LearnerSession:
         spaces = build.build_spaces(config)
         self.model = build.build_model(config, spaces)
         seed = int(process.rng().integers(2**31))
-        self.replay: Replay = build.build_replay(config, process.replay, seed=seed)
+        self.replay: Replay = build_replay(config, process.replay, seed=seed)
         self.learner: Learner = build.build_learner(config, self.model, self.replay)
         self.broadcaster = build.build_broadcaster(config, process.parameter_client, self.model, process.stop)
         stack.callback(self.broadcaster.close)

@@ -44,6 +44,8 @@ class Replay(ReplayEngine):
             where fewer would be less than `start_size`.
         max_bytes: bytes kept in Redis; None: as much as Redis' memory limit lets us. Of a follower: bytes in Redis of
             what it keeps an index of; None: no bound.
+        max_age_s: experience that was stored longer ago leaves, s, > 0, but never more than leaves `start_size`
+            transitions; None: it stays for as long as there is room.
         start_size: transitions that must be there before the first batch, 1 .. capacity.
         gamma: discount factor of one step, 0..1.
         n_step: steps summed in a transition's reward, 1 .. lookahead of the stream + 1.
@@ -86,7 +88,8 @@ class Replay(ReplayEngine):
         """
 
     def _evict(self) -> int:
-        """How many of the oldest chunks shall go now: by default, what is over `capacity` or the byte bound, or gone.
+        """How many of the oldest chunks shall go now: by default, what is over `capacity` or the byte bound, too
+        old, or gone.
 
         Raises:
             ValueError: the byte bound cannot hold `start_size` transitions.
@@ -95,6 +98,7 @@ class Replay(ReplayEngine):
             len(self),
             capacity=self.capacity,
             start_size=self.start_size,
+            is_old=self._ages.is_old,
             gone_until=self.store.rows.gone_until if self.store is not None else 0,
             is_over=self.owner.is_over,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from surreal.distributed.codec import Chunk, Contract
 from surreal.distributed.pointer_queues import PointerQueues
 from surreal.distributed.shards import ReplayShards
 from surreal.errors import ContractError
+from surreal.replay.ages import Ages
 from surreal.replay.compressed_rows import CompressedRows
 from surreal.replay.drawing import BatchDrawer, Drawn
 from surreal.replay.fetcher import ExpFetcherQueue
@@ -42,6 +44,11 @@ class ReplayEngine(ABC):
     #: Transitions that the limiter counts for each row of a batch.
     steps_per_sample = 1
 
+    @classmethod
+    def count_steps_per_sample(cls, **_: Any) -> int:
+        """`steps_per_sample` of a replay that gets these arguments, for checks before there is one."""
+        return cls.steps_per_sample
+
     def __init__(
         self,
         client: RedisClient | ReplayShards,
@@ -49,6 +56,7 @@ class ReplayEngine(ABC):
         batch_size: int = 64,
         capacity: int = 100_000,
         max_bytes: int | None = None,
+        max_age_s: float | None = None,
         start_size: int = 1000,
         gamma: float = 0.99,
         n_step: int = 1,
@@ -96,6 +104,7 @@ class ReplayEngine(ABC):
         if not followed:
             raise ValueError("shards is empty; name at least one, or leave it out")
         self.streams = self.shards.streams(followed)
+        self._ages = Ages(self.streams, max_age_s)
         self.owner = StreamKeeper(
             self.streams,
             self.limiter,
@@ -198,7 +207,7 @@ class ReplayEngine(ABC):
             self._inserted_steps += chunk.own_steps
             self._newest_version = int(chunk.columns["version"][-1])
             taken += 1
-        if taken:
+        if taken or (self._chunks and self._ages.is_old(self._chunks[0])):
             self._let_go()
         return taken > 0
 

@@ -33,6 +33,7 @@ class LivingChunks(deque[StoredChunk]):
         capacity: int,
         start_size: int,
         gone_until: int,
+        is_old: Callable[[StoredChunk], bool],
         is_over: Callable[[Mapping[int, int]], bool],
     ) -> int:
         """How many of the oldest have to go.
@@ -42,6 +43,7 @@ class LivingChunks(deque[StoredChunk]):
             capacity: of them to keep at most.
             start_size: of them to keep at least.
             gone_until: observation row before which all are gone from Redis.
+            is_old: whether a chunk came too long ago to stay, though there is room for it.
             is_over: whether so many bytes in Redis, by shard, are too many.
 
         Raises:
@@ -58,7 +60,7 @@ class LivingChunks(deque[StoredChunk]):
                         f"the replay's max_bytes is used up by {all_steps} transitions, but its start_size is "
                         f"{start_size}: raise max_bytes (and Redis' maxmemory), or lower start_size"
                     )
-            elif is_needed or steps <= capacity:
+            elif is_needed or (steps <= capacity and not is_old(chunk)):
                 break
             number, steps = number + 1, steps - chunk.steps
             stored[chunk.shard] -= chunk.stored_bytes

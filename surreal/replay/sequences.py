@@ -23,6 +23,7 @@ from surreal.types import TrajectoryBatch
 
 #: Draws per row before all starts are listed.
 _MAX_TRIES = 8
+_LENGTH, _BURN_IN = 80, 40
 
 
 class SequenceReplay(TrajectoryReplay):
@@ -44,7 +45,12 @@ class SequenceReplay(TrajectoryReplay):
     """
 
     def __init__(
-        self, client: RedisClient | ReplayShards, *, sequence_length: int = 80, burn_in: int = 40, **options: Any
+        self,
+        client: RedisClient | ReplayShards,
+        *,
+        sequence_length: int = _LENGTH,
+        burn_in: int = _BURN_IN,
+        **options: Any,
     ) -> None:
         if sequence_length < 1 or not 0 <= burn_in < sequence_length:
             raise ValueError(
@@ -57,6 +63,10 @@ class SequenceReplay(TrajectoryReplay):
         self.sequence_length = sequence_length
         self.burn_in = burn_in
         self.starts: StartIndex | None = None
+
+    @classmethod
+    def count_steps_per_sample(cls, *, sequence_length: int = _LENGTH, burn_in: int = _BURN_IN, **_: Any) -> int:
+        return sequence_length - burn_in
 
     def start_sample_condition(self) -> bool:
         """Whether `start_size` transitions are there, and a sequence can begin somewhere."""

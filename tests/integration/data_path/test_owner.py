@@ -62,6 +62,24 @@ def test_eviction_never_leaves_less_than_the_first_batch_needs(
     assert len(replay) < max(capacity, start_size) + chunk_steps
 
 
+def test_old_experience_leaves_by_itself_down_to_start_size(run: Any) -> None:
+    replay, sender = run.replay(max_age_s=500.0, start_size=50), run.sender(chunk_steps=20)
+    walker = Walker(NaiveReplay(1, 0.5))
+    walker.walk(sender, 300)
+    sender.flush()
+    pump(replay, steps=len(walker.naive.transitions()))
+    assert_same(contents(replay), walker.naive.transitions())
+    replay._ages._ahead_s[0] += 1000.0  # as if so much time had passed
+    replay.step(timeout_s=0)
+    assert 50 <= len(replay) < 50 + 20
+    kept = contents(replay)
+    assert_same(kept, {name: walker.naive.transitions()[name] for name in kept})
+    settle(replay)
+    tick(replay)
+    assert_consistent(run, replay)
+    assert live(run)[2] == len(replay)
+
+
 def test_a_byte_bound_that_cannot_hold_the_first_batch_is_an_error_not_a_silence(run: Any) -> None:
     replay, sender = run.replay(max_bytes=5_000, start_size=5_000), run.sender()
     walker = Walker(NaiveReplay(1, 0.5))

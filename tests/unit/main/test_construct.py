@@ -21,11 +21,11 @@ from surreal.main.build import (
     build_agent,
     build_greedy_agent,
     build_model,
-    build_replay,
     build_spaces,
     check_names,
 )
 from surreal.main.prepare import RunOptions, prepare
+from surreal.main.replay_build import build_replay
 from surreal.model import QFunction
 from surreal.schedules import PerEnvSchedule
 
@@ -91,6 +91,11 @@ def test_what_does_not_fit_is_a_config_error(spaces: Spaces, override: str, mess
             "replay.follow",
             "it would own the stream all the same",
         ),
+        (
+            ["replay.samples_per_insert=null", "replay.max_age_s=10"],
+            "replay.max_age_s",
+            "nothing would leave for its age",
+        ),
     ],
 )
 def test_a_replay_that_leaves_out_what_others_rely_on_is_refused(overrides: list[str], key: str, message: str) -> None:
@@ -100,6 +105,32 @@ def test_a_replay_that_leaves_out_what_others_rely_on_is_refused(overrides: list
             check(config)
         assert caught.value.key == key
         assert re.search(r"\((--set|cartpole-dqn\.yaml line \d+)\)", str(caught.value))
+
+
+def test_the_band_holds_two_batches_of_sequences_unless_it_is_set() -> None:
+    sequences = ["replay.class=surreal.replay.SequenceReplay", "learner.batch_size=64", "replay.samples_per_insert=1"]
+    sequences += ["replay.args.sequence_length=50", "replay.args.burn_in=10", "learner.n_step=1"]
+    replay = build_replay(config_of(*sequences), NOWHERE, seed=0)
+    assert replay.limiter is not None
+    assert replay.limiter.tolerance == 2 * 64 * 40
+    tight = config_of(*sequences, "replay.samples_per_insert_tolerance=2560")
+    with pytest.raises(ConfigError, match=r"it must be >= 2561, the samples of a batch of SequenceReplay") as caught:
+        check_names(tight)
+    assert caught.value.key == "replay.samples_per_insert_tolerance"
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "meant"),
+    [
+        ("PrioritizedReplay", "prority_exponent", "priority_exponent"),
+        ("MixedReplay", "on_policy_fracton", "on_policy_fraction"),
+        ("SequenceReplay", "burnin", "burn_in"),
+    ],
+)
+def test_a_misspelt_argument_of_any_replay_is_found_before_a_run(name: str, argument: str, meant: str) -> None:
+    config = config_of(f"replay.class=surreal.replay.{name}", f"replay.args.{argument}=1")
+    with pytest.raises(ConfigError, match=f"did you mean replay.args.{meant}"):
+        check_names(config)
 
 
 def test_a_run_that_only_follows_is_refused_and_its_learner_is_not(tmp_path: Path) -> None:

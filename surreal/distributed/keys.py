@@ -161,3 +161,8 @@ class RunKeys:
 def run_pattern(run: str) -> tuple[str, str]:
     """SCAN patterns that match every key of a run (run ids contain no glob characters)."""
     return f"surreal:{{{run}}}:*", f"surreal:{{{run}:*"
+
+
+def stream_pattern(run: str) -> str:
+    """SCAN pattern that matches the streams of all of a run's shards."""
+    return f"surreal:{{{run}:s*}}:stream"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surreal.distributed.client import RedisClient
-from surreal.distributed.keys import ShardKeys
+from surreal.distributed.keys import ShardKeys, stream_pattern
 from surreal.distributed.stream import Stream
 
 MAX_SHARDS = 1024
@@ -69,6 +69,12 @@ class ReplayShards:
     def streams(self, shards: Sequence[int] | None = None) -> list[Stream]:
         """Those of several shards, of all by default."""
         return [self.stream(shard) for shard in (range(len(self)) if shards is None else shards)]
+
+    def foreign_streams(self) -> list[str]:
+        """Streams of the run on these servers that are none of these shards': it has another number of them. Slow."""
+        pattern = stream_pattern(self.run)
+        found = {key.decode() for client in self.clients for key in client.scan(pattern)}
+        return sorted(found - {keys.stream for keys in self.keys})
 
     def delete_run(self) -> int:
         """Remove all keys of the run from these servers; returns how many."""

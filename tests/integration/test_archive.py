@@ -20,6 +20,7 @@ from surreal.distributed.client import RedisClient
 from surreal.distributed.codec import Chunk
 from surreal.distributed.pointer_queue import PointerQueue
 from surreal.distributed.sender import ExpSender
+from surreal.distributed.shards import ReplayShards
 from surreal.distributed.stream import Stream
 from surreal.errors import CodecError, ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
 from surreal.replay import UniformReplay
@@ -163,6 +164,20 @@ def test_a_repeated_import_stores_nothing_twice(archive: Path, make_client: Call
     assert (second.chunks, second.known_chunks) == (0, first.chunks)
     assert len(chunks_in(target)) == first.chunks
     assert int(target.redis.hget(target.shard_keys().meta, "steps")) == STEPS
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 3), (3, 1)])
+def test_an_import_into_another_number_of_shards_is_refused(
+    archive: Path, make_client: Callable[..., RedisClient], first: int, second: int
+) -> None:
+    """Its chunks would be stored again, in streams that nobody of the run reads."""
+    client = make_client("b")
+    import_replay(ReplayShards(client, first), archive)
+    before = client.redis.dbsize()
+    with pytest.raises(ConfigError, match=f"none of {second} shards"):
+        import_replay(ReplayShards(client, second), archive)
+    assert client.redis.dbsize() == before
+    assert import_replay(ReplayShards(client, first), archive).chunks == 0
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["soon", "after-an-hour"])

@@ -20,7 +20,7 @@ from surreal.distributed.contract import describe_difference
 from surreal.distributed.data_contract import Contract
 from surreal.distributed.shards import ReplayShards
 from surreal.distributed.stream import Appended, AppendOptions, Stream
-from surreal.errors import ContractError, ReplayFullError, StoppedError, SurrealError
+from surreal.errors import ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
 from surreal.replay.archive.columns import ArchivedChunk
 from surreal.replay.archive.files import ReplayArchive
 from surreal.replay.archive.manifest import Manifest
@@ -61,6 +61,7 @@ def import_replay(
         stop: ends it with `StoppedError`; a later import goes on from there.
 
     Raises:
+        ConfigError: the run has another number of shards.
         CodecError: the archive is cut off, was changed, or is none.
         ContractError: the stream holds experience of another kind.
         ReplayFullError: the stream has no room.
@@ -71,6 +72,13 @@ def import_replay(
     shards = ReplayShards.of(where)
     stop = stop or threading.Event()
     importers = [_Importer(stream, archive, len(shards), timeout_s, stop) for stream in shards.streams()]
+    foreign = importers[0].retry(shards.foreign_streams, "look for other streams of the run")
+    if foreign:
+        raise ConfigError(
+            f"run {shards.run} has experience in {len(foreign)} streams that are none of {len(shards)} shards "
+            f"({', '.join(foreign[:2])}); import it with as many shards as the run has, or into another run",
+            key="--shards",
+        )
     for importer in importers:
         importer.retry(importer.prepare, "look at the stream")
     steps = chunks = known = 0

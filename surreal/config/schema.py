@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr
 
+from surreal.config.env import EnvConfig
 from surreal.config.fields import Section
 from surreal.config.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
 from surreal.config.sections import (
     AgentConfig,
     BroadcastConfig,
     CheckpointConfig,
-    EnvConfig,
     EvalConfig,
     LearnerConfig,
     ModelConfig,

@@ -18,7 +18,7 @@ import gymnasium
 import yaml
 
 from surreal.config.classes import add_python_path
-from surreal.config.sections import WrapperConfig
+from surreal.config.env import WrapperConfig
 from surreal.envs.make import make_env
 from surreal.envs.wrappers import WrapperSpec
 from surreal.main.interrupts import set_at_signals

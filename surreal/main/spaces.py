@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from surreal.config.sections import EnvConfig
+from surreal.config.env import EnvConfig
 from surreal.config.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiBinarySpace, MultiDiscreteSpace, Space
 
 

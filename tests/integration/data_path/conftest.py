@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,22 @@ def run(make_run: Callable[[str], Run], redis_server: Any) -> Iterator[Run]:
     made = make_run(redis_server.address)
     yield made
     made.client.delete_run()
+
+
+@pytest.fixture(scope="session")
+def new_run(redis_server: Any) -> Callable[[], AbstractContextManager[Run]]:
+    """Make a run with an id of its own that is gone at the end of its block, for tests with many examples."""
+
+    @contextmanager
+    def make() -> Iterator[Run]:
+        made = Run(redis_server.address, f"test-{uuid.uuid4().hex[:12]}")
+        try:
+            yield made
+            made.client.delete_run()
+        finally:
+            made.close()
+
+    return make
 
 
 @pytest.fixture

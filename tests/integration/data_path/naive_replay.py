@@ -28,6 +28,14 @@ class Transition(NamedTuple):
     version: int
 
 
+class Episode(NamedTuple):
+    """One that a test asks for; if it is neither terminated nor truncated, it breaks off without a last row."""
+
+    steps: int
+    terminated: bool
+    truncated: bool
+
+
 class NaiveReplay:
     """Lists of steps, turned into n-step transitions one by one."""
 
@@ -59,6 +67,11 @@ def make_obs(name: Any, *, is_dict: bool) -> Any:
     name = np.asarray(name, np.int64)
     pair = np.stack([name, -name], axis=-1).astype(np.float32)
     return {"pixels": pair.astype(np.int32), "pose": (pair, name)} if is_dict else pair
+
+
+def stack_of(seen: list[int], frames: int) -> list[int]:
+    """Names of the last frames of an episode that was seen so far, oldest first; its first frame is repeated."""
+    return ([seen[0]] * frames + seen)[-frames:]
 
 
 def names_of(leaves: list[np.ndarray[Any, Any]]) -> list[int]:
@@ -126,35 +139,62 @@ class Walker:
 
 
 class Pool:
-    """Several random environments whose rows come in batches, as an environment pool hands them over."""
+    """Several random environments whose rows come in batches, as an environment pool hands them over.
 
-    def __init__(self, num_envs: int, n: int, gamma: float, *, is_dict: bool, seed: int = 0) -> None:
+    Args:
+        stack: frames of an observation.
+        episodes: of each environment, which then does nothing more; None: random ones, for ever.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        n: int,
+        gamma: float,
+        *,
+        is_dict: bool,
+        seed: int = 0,
+        stack: int = 1,
+        episodes: list[list[Episode]] | None = None,
+    ) -> None:
         self.naives = [NaiveReplay(n, gamma) for _ in range(num_envs)]
         self.rng = np.random.default_rng(seed)
         self.last: list[tuple[int, int, int] | None] = [None] * num_envs  # name, action, version
-        self.is_dict = is_dict
+        self.is_dict, self.stack = is_dict, stack
+        self.left = None if episodes is None else [lane.copy() for lane in episodes]
+        self.seen: list[list[int]] = [[] for _ in range(num_envs)]  # names of each one's episode
+        self.stacks: dict[int, list[int]] = {}  # of each name: its frames
         self.name = self.version = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.left is not None and not any(self.left)
 
     def recv(self) -> tuple[StepBatch, Action]:
         """Rows of some of the environments, and an agent's actions for them."""
         rows: list[tuple[int, int, StepKind, float, bool, bool]] = []
-        for env_id, last in enumerate(self.last):
+        for env_id in range(len(self.last)):
             if self.rng.random() < 0.3:
                 continue
-            self.name += 1
-            if last is None:
-                rows.append((env_id, self.name, StepKind.FIRST, 0.0, False, False))
+            if self.left is not None and self.left[env_id] and len(self.seen[env_id]) > self.left[env_id][0].steps:
+                self._end(env_id)  # it breaks off
+            if self.left is not None and not self.left[env_id]:
                 continue
-            ends = self.rng.random() < 0.15
-            is_truncated = bool(ends and self.rng.random() < 0.5)
-            reward, terminated = float(self.rng.integers(-3, 4)), bool(ends and not is_truncated)
-            self.naives[env_id].add(last[0], last[1], reward, self.name, terminated=terminated, version=last[2])
+            last = self.last[env_id]
+            name = self._see(env_id)
+            if last is None:
+                rows.append((env_id, name, StepKind.FIRST, 0.0, False, False))
+                continue
+            terminated, is_truncated = self._outcome(env_id)
+            ends = terminated or is_truncated
+            reward = float(self.rng.integers(-3, 4))
+            self.naives[env_id].add(last[0], last[1], reward, name, terminated=terminated, version=last[2])
             kind = StepKind.LAST if ends else StepKind.MID
-            rows.append((env_id, self.name, kind, reward, terminated, is_truncated))
+            rows.append((env_id, name, kind, reward, terminated, is_truncated))
             if ends:
-                self.naives[env_id].end()
-                self.name += 1
-                rows.append((env_id, self.name, StepKind.FIRST, 0.0, False, False))
+                self._end(env_id)
+                if self.left is None or self.left[env_id]:
+                    rows.append((env_id, self._see(env_id), StepKind.FIRST, 0.0, False, False))
         rows.sort(key=lambda row: row[2] != StepKind.LAST)
         num_last = sum(row[2] == StepKind.LAST for row in rows)
         env_ids, names, kind, reward, terminated, truncated = ([row[i] for row in rows] for i in range(6))
@@ -162,7 +202,7 @@ class Pool:
         batch = StepBatch(
             kind=np.array(kind, np.uint8),
             env_ids=np.array(env_ids, np.int64),
-            obs=make_obs(names, is_dict=self.is_dict),
+            obs=make_obs(names if self.stack == 1 else [self.stacks[name] for name in names], is_dict=self.is_dict),
             reward=np.array(reward, np.float32),
             terminated=np.array(terminated, np.bool_),
             truncated=np.array(truncated, np.bool_),
@@ -177,6 +217,28 @@ class Pool:
         for row, action in zip(rows[num_last:], actions.tolist(), strict=True):
             self.last[row[0]] = (row[1], action, self.version)
         return batch, Action(actions, {}, self.version)
+
+    def _see(self, env_id: int) -> int:
+        self.name += 1
+        self.seen[env_id].append(self.name)
+        self.stacks[self.name] = stack_of(self.seen[env_id], self.stack)
+        return self.name
+
+    def _outcome(self, env_id: int) -> tuple[bool, bool]:
+        """Whether the episode is terminated and whether it is truncated with what was just seen."""
+        if self.left is not None:
+            steps, terminated, truncated = self.left[env_id][0]
+            is_end = len(self.seen[env_id]) > steps
+            return is_end and terminated, is_end and truncated
+        ends = self.rng.random() < 0.15
+        is_truncated = bool(ends and self.rng.random() < 0.5)
+        return bool(ends and not is_truncated), is_truncated
+
+    def _end(self, env_id: int) -> None:
+        self.naives[env_id].end()
+        self.last[env_id], self.seen[env_id] = None, []
+        if self.left is not None:
+            self.left[env_id].pop(0)
 
     def transitions(self) -> dict[int, Transition]:
         return {name: found for naive in self.naives for name, found in naive.transitions().items()}

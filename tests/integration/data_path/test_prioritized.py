@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
-from naive_replay import DEADLINE_S, NaiveReplay, Walker, assert_same, contents, pump, wait_until
+from naive_replay import DEADLINE_S, NaiveReplay, Walker, assert_same, contents, make_obs, pump, wait_until
 
+from surreal.agent import Agent, AgentLoop
+from surreal.envs import LocalEnvPool
+from surreal.model import QFunction
 from surreal.replay import PrioritizedReplay
 
 
@@ -50,6 +54,65 @@ def test_the_learner_steers_what_is_drawn(run: Any, make_replay: Any) -> None:
     assert sum(name % 10 == 0 for name in drawn) > 950
     assert replay.metrics()["replay/late_priorities"] == 0
     assert_same(contents(replay), walker.naive.transitions())
+
+
+def test_initial_priorities_are_those_that_were_sent_and_nan_counts_as_the_largest(run: Any, make_replay: Any) -> None:
+    sender = run.sender(lookahead=2, chunk_steps=7)
+    replay = make_replay(n_step=3, priority_exponent=0.5, priority_epsilon=0.01, batch_size=64, start_size=60)
+    rng, expected = np.random.default_rng(0), {}
+    for name in range(60):
+        # The largest comes first, since what counts is the largest so far.
+        priority = 9.0 if name == 0 else float("nan") if name % 5 == 3 else float(rng.random() * 4)
+        expected[name] = (9.0 if np.isnan(priority) else priority) + 0.01
+        obs = [make_obs(name, is_dict=False), make_obs(name + 1, is_dict=False)]
+        sender.send(obs, 0, 0.0, name % 10 == 9, extras={"priority": priority})
+    assert sender.close()
+    pump(replay, steps=60)
+    got = named_priorities(replay)
+    assert got.keys() == expected.keys()
+    total = sum(priority**0.5 for priority in expected.values())
+    for name, priority in expected.items():
+        np.testing.assert_allclose(got[name], priority**0.5, rtol=1e-12)
+    assert replay.metrics()["replay/refused_priorities"] == 12
+    replay.start_threads()
+    _, batch = next(replay.batch_iterator())
+    drawn = [expected[name] for name in batch.obs[:, 0].int().tolist()]
+    np.testing.assert_allclose(batch.sample_info.priority, drawn, rtol=1e-9)
+    np.testing.assert_allclose(batch.sample_info.probability, np.sqrt(drawn) / total, rtol=1e-9)
+
+
+class AheadAgent(Agent):
+    """Sends by how much its best action is ahead as the initial priority."""
+
+    def __init__(self) -> None:
+        super().__init__(QFunction((8,), action_space=2, seed=0))
+        self.sent: dict[bytes, float] = {}
+
+    def _act(self, obs: Any, explore: np.ndarray[Any, Any]) -> Any:
+        q = self.model(obs)
+        priority = q.amax(dim=1) - q.mean(dim=1)
+        for row, number in zip(obs, priority, strict=True):
+            self.sent[row.numpy().tobytes()] = float(number)
+        return q.argmax(dim=1), {"priority": priority}
+
+
+def test_an_agent_sends_initial_priorities_through_its_loop(run: Any, make_replay: Any) -> None:
+    pool, agent = LocalEnvPool([lambda: gymnasium.make("CartPole-v1")] * 3, seed=0), AheadAgent()
+    sender = run.sender(lookahead=2)
+    loop = AgentLoop(pool, agent, sender)
+    while loop.episodes < 6:
+        loop.step()
+    assert sender.close()
+    pool.close()
+    replay = make_replay(n_step=3, priority_exponent=0.5, priority_epsilon=0.01)
+    pump(replay, steps=int(sender.metrics()["sender/steps"]))
+    assert replay.store is not None
+    assert replay._tree is not None
+    alive = np.arange(replay.alive.start, replay.alive.stop)
+    obs = replay.store.gather(alive, np.ones(len(alive))).obs[0]
+    expected = [(agent.sent[row.tobytes()] + 0.01) ** 0.5 for row in obs]
+    assert len(set(expected)) > 30
+    np.testing.assert_allclose(replay._tree.leaves[: len(alive)], expected, rtol=1e-6)
 
 
 def test_priorities_for_what_was_evicted_are_late(run: Any, make_replay: Any) -> None:

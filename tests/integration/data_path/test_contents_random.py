@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_replay import Episode, NaiveReplay, Pool, Transition, make_obs, pump, stack_of
+from naive_replay import Episode, NaiveReplay, Pool, Transition, make_obs, pump, stack_of, wait_until
 
 from surreal.envs import Env, FrameStack
 from surreal.replay.observations import MirroredRows
@@ -174,13 +174,14 @@ def test_every_transition_is_that_of_plain_lists(
         while not replay.pointer_queue.has_caught_up.is_set():
             replay.pointer_queue.enqueue_step()
         assert isinstance(replay.store.rows, RemoteRows if observations == "remote" else MirroredRows)
-        drawn = 0
-        while drawn < 4:
+
+        def has_batch() -> bool:
             replay.step(timeout_s=0)
-            batch = replay.dequeue(0.0)
-            if batch is not None:
-                check(batch, expected, stacks, is_dict=is_dict)
-                drawn += 1
+            return len(replay.fetcher_queue) > 0
+
+        for _ in range(4):
+            wait_until(has_batch)
+            check(replay.dequeue(0.0), expected, stacks, is_dict=is_dict)
         replay.store.rows.forget()
         alive = np.arange(replay.alive.start, replay.alive.stop)
         everything = replay.aggregate_batch(replay.store.gather(alive, np.ones(len(alive))))

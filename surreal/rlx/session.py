@@ -140,6 +140,7 @@ class Session:
         self.is_waiting = False
         if self._slot >= 0:
             self._hub.put(CutEvent(self._slot, self._in_episode, is_gone=True))
+        del self._on_action, self._event  # both lead back here: a cycle would wait for the garbage collector
 
     # -- requests ----------------------------------------------------------------------------------------------------
 

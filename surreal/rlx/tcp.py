@@ -39,12 +39,16 @@ class TcpConnection(BaseConnection):
         self._session = Session(hub, self._on_action)
         if not self._session.is_authorized:
             self._reader.max_bytes = min(_STRANGER_BYTES, self._limits.max_bytes)
-        self._backlog: deque[bytes | RlxError] = deque()
+        self._backlog: deque[bytes | RlxFrameError] = deque()
         self._has_eof = False
 
     @property
     def is_busy(self) -> bool:
         return self._session.is_waiting
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._reader = FrameReader()  # half a frame may be large
 
     def end_sessions(self) -> None:
         self._backlog.clear()
@@ -67,11 +71,11 @@ class TcpConnection(BaseConnection):
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
             return
-        failure: RlxError | None = None
+        failure: RlxFrameError | None = None
         try:
             payloads = self._reader.feed(data)
         except RlxFrameError as error:
-            payloads, failure = list(error.frames), error
+            payloads, failure = list(error.frames), error.with_traceback(None)  # which leads back to this frame
         if payloads:
             self.hear()
         self._backlog.extend(payloads)
@@ -92,20 +96,24 @@ class TcpConnection(BaseConnection):
         if self._has_eof and not self._session.is_waiting and not self._is_closing:
             self.close()
 
-    def _process(self, request: bytes | RlxError) -> None:
+    def _process(self, request: bytes | RlxFrameError) -> None:
+        if isinstance(request, RlxFrameError):
+            self._fail(request)
+            return
         try:
-            if isinstance(request, RlxError):
-                raise request
             message = decode(request, self._limits, keeps_images=self._keeps_images)
         except RlxDecodeError as error:
-            # Nobody knows any more where a request begins or what it means.
-            self.hub.errors += 1
-            self._send(error_reply(error))
-            self.close()
+            self._fail(error)
             return
         if self._keeps_images:  # without an observation space, the agent gets the state itself, which must be aligned
             self._layouts.learn(request, message)
         self._handle(message)
+
+    def _fail(self, error: RlxDecodeError) -> None:
+        """End it: nobody knows any more where a request begins or what it means."""
+        self.hub.errors += 1
+        self._send(error_reply(error))
+        self.close()
 
     def _handle(self, message: dict[str, Any]) -> None:
         session = self._session

@@ -72,6 +72,10 @@ class WebSocketConnection(BaseConnection):
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         super().connection_lost(error)
+        # The protocol's parser and exception lead back to it: a cycle, with what has come of a message.
+        self._protocol.parser.close()
+        self._protocol.handshake_exc = None
+        self._protocol.reader.discard()
 
     def end_sessions(self) -> None:
         for client in list(self._clients.values()):

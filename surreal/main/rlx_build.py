@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from surreal.rlx.limits import Limits
 from surreal.rlx.pool import RlxEnvPool
 from surreal.rlx.rewards import RewardReader
 from surreal.rlx.settings import MetricSink, ServerSettings, load_tls
-from surreal.rlx.training import TOKEN_VARIABLE
+from surreal.rlx.tokens import find_token
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def build_server_settings(config: Config, options: ServerOptions, on_metric: Met
         owner=options.owner,
         timeout_s=rlx.timeout_s,
         idle_timeout_s=rlx.idle_timeout_s,
-        token=_token(config),
+        token=find_token(rlx.token_file, "rlx.token_file", source=config.source_of("rlx.token_file")),
         origins=tuple(rlx.origins),
         limits=Limits(rlx.max_message, rlx.max_items, rlx.max_depth),
         admission=Admission(rlx.max_sessions, rlx.memory_reserve),
@@ -105,18 +104,3 @@ def demo_folder() -> Path:
         if (folder / "example" / "index.html").exists():
             return folder
     raise ConfigError("the example page was not installed; it is in clients/js of the source", key="rlx.demo")
-
-
-def _token(config: Config) -> str | None:
-    """Read the token; a file that is named must have one, so that no server is open by mistake."""
-    path = config.rlx.token_file
-    if path is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
-    source = config.source_of("rlx.token_file")
-    try:
-        token = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"rlx.token_file cannot be read: {error}", key="rlx.token_file", source=source) from error
-    if not token:
-        raise ConfigError(f"rlx.token_file {path} is empty", key="rlx.token_file", source=source)
-    return token

@@ -55,6 +55,8 @@ def rlx_children(
             arguments += ["--wrapper", json.dumps(settings)]
         if config.rlx.tls_cert is not None:
             arguments += ["--tls-ca", config.rlx.tls_cert]
+        if config.rlx.token_file is not None:
+            arguments += ["--token-file", config.rlx.token_file]
         children.append(
             Child(f"rlx-client-{index}", "rlx-client", _command("rlx_client", arguments), resume_arguments=())
         )

@@ -2,13 +2,12 @@
 
     surreal rlx-client CartPole-v1 --server localhost:7001 --envs 4
 
-It belongs to no run: all it knows of one is the server's address. The token comes from $SURREAL_RLX_TOKEN.
+It belongs to no run: all it knows of one is the server's address. The token comes from a file or $SURREAL_RLX_TOKEN.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from surreal.main.interrupts import set_at_signals
 from surreal.main.lifeline import follow_parent
 from surreal.main.reports import print_error
 from surreal.rlx.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
-from surreal.rlx.training import TOKEN_VARIABLE
+from surreal.rlx.tokens import TOKEN_VARIABLE, find_token
 from surreal.utils.logs import setup_logging
 
 
@@ -37,16 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     follow_parent()
     setup_logging(arguments.log_level, "rlx-client")
     add_python_path(arguments.python_path)
-    options = DriverOptions(
-        server=arguments.server,
-        episodes=arguments.episodes,
-        exploit=arguments.exploit,
-        seed=arguments.seed,
-        attempts=arguments.attempts,
-        timeout_s=arguments.timeout,
-        token=os.environ.get(TOKEN_VARIABLE),
-        tls_ca=arguments.tls_ca,
-    )
 
     def make() -> gymnasium.Env[Any, Any]:
         return make_env(
@@ -58,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
     try:
+        options = _options(arguments)
         counts = run_envs([make] * arguments.envs, options, stop=stop, on_episode=_show if arguments.verbose else None)
         _say(_summary(counts))
         for failure in counts.failures[:1]:
@@ -70,11 +60,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _options(arguments: argparse.Namespace) -> DriverOptions:
+    return DriverOptions(
+        server=arguments.server,
+        episodes=arguments.episodes,
+        exploit=arguments.exploit,
+        seed=arguments.seed,
+        attempts=arguments.attempts,
+        timeout_s=arguments.timeout,
+        token=find_token(arguments.token_file, "--token-file"),
+        tls_ca=arguments.tls_ca,
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="surreal rlx-client",
         description="Run gymnasium environments that the agent of an RLX server drives.",
-        epilog=f"A server that asks for a token finds it in ${TOKEN_VARIABLE}.",
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -91,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--show", action="store_true", help="open a window for each environment")
     add("--timeout", type=float, default=60.0, metavar="S", help="longest wait for one answer, s")
     add("--attempts", type=_positive, default=40, metavar="N", help="how often to try to connect before giving up")
+    add("--token-file", metavar="FILE", help=f"where the server's token is; default: ${TOKEN_VARIABLE}")
     add("--tls-ca", metavar="FILE", help="check the server's certificate against these; turns TLS on")
     add("--verbose", "-v", action="store_true", help="print every episode")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="warning")

@@ -40,12 +40,10 @@ import yaml
 
 from surreal.errors import ConfigError
 from surreal.rlx.client import AgentProxy, AgentProxyConnectionError, AgentProxyException, retrying
+from surreal.rlx.tokens import TOKEN_VARIABLE
 from surreal.rlx.transport import DEFAULT_PORT
 
 logger = logging.getLogger(__name__)
-
-#: Environment variable that holds the server's token: an argument would be shown by `ps`.
-TOKEN_VARIABLE = "SURREAL_RLX_TOKEN"  # noqa: S105 - the name of a variable
 
 #: Servers that listen on all addresses of a machine are found on it.
 _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - they are compared with

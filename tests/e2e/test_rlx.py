@@ -8,6 +8,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 from surreal.rlx import AgentProxy
 
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
 
 
-def test_run_with_a_server_and_clients_and_its_policy_served_afterwards(workplace: Workplace) -> None:
+def test_run_with_a_server_and_clients_and_its_policy_served_afterwards(
+    workplace: Workplace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    token = tmp_path_factory.mktemp("secret") / "token"
+    token.write_text("s3cret\n")
     options = ["--set", "run.max_env_steps=4000", "--set", "rlx.clients=2", "--set", "rlx.servers=2"]
+    options += ["--set", f"rlx.token_file={token}"]
     command = workplace.start("run", "cartpole-rlx", *workplace.fast_eval, *options)
     run_dir = workplace.run_dir()
     assert command.wait() == 0, command.output
@@ -35,7 +41,10 @@ def test_run_with_a_server_and_clients_and_its_policy_served_afterwards(workplac
     line = workplace.wait_for(lambda: re.search(r"RLX at (\S+)", server.output), "the address")
     for scheme in ("rlx", "ws"):
         url = f"{scheme}://{line[1]}"
-        code, output = workplace.run("rlx-client", "CartPole-v1", "--server", url, "--exploit", "--episodes", "3")
+        client = ["rlx-client", "CartPole-v1", "--server", url, "--exploit", "--episodes", "3"]
+        code, output = workplace.run(*client)
+        assert (code, "the token is missing or wrong" in output) == (1, True), output
+        code, output = workplace.run(*client, "--token-file", str(token))
         assert (code, "3 episodes" in output) == (0, True), output
     server.process.send_signal(signal.SIGTERM)
     assert server.wait() == 0, server.output

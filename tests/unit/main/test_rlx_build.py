@@ -20,7 +20,7 @@ from surreal.main import build
 from surreal.main.rlx_build import ServerOptions, build_rlx_pool, build_server_settings, client_spaces, demo_folder
 from surreal.main.rlx_children import rlx_children
 from surreal.main.spaces import make_space
-from surreal.rlx.training import TOKEN_VARIABLE
+from surreal.rlx.tokens import TOKEN_VARIABLE
 
 BOX = "env.observation_space={type: box, shape: [2]}"
 ACTIONS = "env.action_space={type: discrete, n: 3}"
@@ -114,6 +114,13 @@ def test_token_comes_from_a_file_or_the_variable_and_is_never_missing_by_mistake
         build_server_settings(load(setting), ServerOptions(), None)
     file.write_text("from-file\n")
     assert build_server_settings(load(setting), ServerOptions(), None).token == "from-file"
+
+
+def test_launched_clients_find_the_token_where_the_servers_do(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with ExitStack() as stack:
+        client = rlx_children(load(f"rlx.token_file={file}"), [], stack, lambda _: None, owner="r")[-1].command
+    assert client[client.index("--token-file") + 1] == str(file)
 
 
 def test_launcher_starts_servers_on_one_port_and_clients_that_know_it() -> None:

@@ -249,6 +249,18 @@ def test_the_command_plays_and_sums_up(serve: Any) -> None:
     assert wrong.stderr.startswith("error: environment 'CartPole-v9' does not exist")
 
 
+def test_the_command_reads_the_token_from_a_file(serve: Any, tmp_path: Path) -> None:
+    served = serve(observation_space=CART, token="s3cret")
+    command = [sys.executable, "scripts/run_rlx_client.py", "CartPole-v1", "--server", served.address]
+    line = [*command, "--episodes", "1", "--token-file", str(tmp_path / "token")]
+    missing = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("error: --token-file cannot be read: ")
+    (tmp_path / "token").write_text("s3cret\n")
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "1 episodes" in done.stdout) == (0, True), done.stderr
+
+
 def test_no_server_is_one_clear_line(unused_port: int) -> None:
     line = [sys.executable, "scripts/run_rlx_client.py", "CartPole-v1", "--server", f"127.0.0.1:{unused_port}"]
     done = subprocess.run([*line, "--attempts", "1"], capture_output=True, text=True, timeout=60)

@@ -7,7 +7,8 @@
             loop.step()
             server.check()
 
-The first bytes of a connection tell what it is: a digit begins a netstring, anything else an HTTP request.
+The first bytes of a connection tell what it is: a method and a space begin an HTTP request, all else is for the
+netstring reader, to accept or to refuse.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _DRAIN_S = 0.5
 _HANDSHAKE_TIMEOUT_S = 10.0
 _START_TIMEOUT_S = 10.0
 _STOP_TIMEOUT_S = 5.0
+
+#: What a request to HTTP begins with.
+_METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE ")
 
 _NO_WEBSOCKET = (
     b"HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
@@ -185,6 +189,7 @@ class _Newcomer(BaseConnection):
 
     def __init__(self, hub: Hub) -> None:
         self._new_hub = hub
+        self._start = b""
 
     @property
     def is_busy(self) -> bool:
@@ -212,6 +217,10 @@ class _Newcomer(BaseConnection):
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
             return
+        data = self._start + data
+        if any(method.startswith(data) for method in _METHODS if len(data) < len(method)):
+            self._start = data  # too little to tell
+            return
         connection = self._known(data)
         if connection is None:
             self.transport.write(_NO_WEBSOCKET)
@@ -225,8 +234,7 @@ class _Newcomer(BaseConnection):
         connection.data_received(data)
 
     def _known(self, data: bytes) -> BaseConnection | None:
-        # Letters may begin a request to HTTP; everything else is for the netstring reader, to accept or to refuse.
-        if not data[:1].isalpha():
+        if not data.startswith(_METHODS):
             return TcpConnection(self.hub, self.transport)
         try:
             from surreal.rlx.websocket import WebSocketConnection

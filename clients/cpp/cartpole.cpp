@@ -53,12 +53,23 @@ private:
     std::mt19937 random_{std::random_device{}()};
 };
 
+// A whole number above 0, or 0 for what is none.
+long count_from(const char* text) {
+    char* end = nullptr;
+    const long count = std::strtol(text, &end, 10);
+    return end == text || *end != '\0' || count < 1 ? 0 : count;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     const char* address = argc > 1 ? argv[1] : "localhost:7001";
-    const long episodes = argc > 2 ? std::atol(argv[2]) : 100;
+    const long episodes = argc > 2 ? count_from(argv[2]) : 100;
     const bool exploit = argc > 3 && std::strcmp(argv[3], "--exploit") == 0;
+    if (episodes == 0 || argc > 4 || (argc > 3 && !exploit)) {
+        std::fprintf(stderr, "usage: %s [HOST:PORT [EPISODES [--exploit]]]; EPISODES is a whole number above 0\n", argv[0]);
+        return 2;
+    }
     const char* token = std::getenv("SURREAL_RLX_TOKEN");
     try {
         rlx::Options options;

@@ -25,6 +25,7 @@ from surreal.main.lifeline import follow_parent
 from surreal.main.reports import print_error
 from surreal.rlx.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
 from surreal.rlx.tokens import TOKEN_VARIABLE, find_token
+from surreal.rlx.transport import parse_address
 from surreal.utils.logs import setup_logging
 
 
@@ -49,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _options(arguments)
         counts = run_envs([make] * arguments.envs, options, stop=stop, on_episode=_show if arguments.verbose else None)
-        _say(_summary(counts))
+        if counts.episodes or not counts.failures:
+            _say(_summary(counts))
         for failure in counts.failures[:1]:
             raise failure
     except Exception as error:
@@ -81,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("env_id", metavar="ENV_ID", help="registered id, or module:id, which imports the module first")
-    add("--server", required=True, metavar="HOST:PORT", help="or rlx://, rlxs:// (TLS), ws://, wss://")
+    add("--server", type=_address, required=True, metavar="HOST:PORT", help="or rlx://, rlxs:// (TLS), ws://, wss://")
     add("--envs", type=_positive, default=1, metavar="N", help="environments, each with a connection and a thread")
     add("--exploit", action="store_true", help="act as well as the agent can, and learn nothing")
     add("--episodes", type=_positive, metavar="N", help="how many in all; default: until stopped")
@@ -91,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         help="wrapper that the server leaves to clients: {name: N, args: {...}}; the innermost first")  # fmt: skip
     add("--python-path", action="append", default=[], metavar="DIR", help="further folder to find environments in")
     add("--show", action="store_true", help="open a window for each environment")
-    add("--timeout", type=float, default=60.0, metavar="S", help="longest wait for one answer, s")
+    add("--timeout", type=_seconds, default=60.0, metavar="S", help="longest wait for one answer, s")
     add("--attempts", type=_positive, default=40, metavar="N", help="how often to try to connect before giving up")
     add("--token-file", metavar="FILE", help=f"where the server's token is; default: ${TOKEN_VARIABLE}")
     add("--tls-ca", metavar="FILE", help="check the server's certificate against these; turns TLS on")
@@ -106,6 +108,21 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not >= 1")
     return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"{number:g} is not > 0")
+    return number
+
+
+def _address(text: str) -> str:
+    try:
+        parse_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -21,10 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from surreal.agent import AgentLoop
 from surreal.agent.base import Agent
 from surreal.config import Config, add_python_path
 from surreal.config.overrides import apply_overrides, parse_override
+from surreal.config.problems import explain
 from surreal.errors import CheckpointError, ContractError
 from surreal.main import build, rlx_build
 from surreal.main.agent import FIRST_PARAMETERS_S
@@ -172,7 +175,10 @@ def _with_overrides(config: Config, overrides: Sequence[str]) -> Config:
     plain: dict[str, Any] = config.model_dump(mode="json", by_alias=True)
     places: dict[str, str] = {}
     apply_overrides(plain, places, [parse_override(text) for text in overrides])
-    return Config.model_validate(plain).with_sources(places)
+    try:
+        return Config.model_validate(plain).with_sources(places)
+    except ValidationError as error:
+        raise explain(Config, error, places, "") from error
 
 
 def _raise_file_limit() -> None:

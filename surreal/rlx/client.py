@@ -70,6 +70,7 @@ class AgentProxy:
 
     Raises:
         ValueError: the address is none, or a time is not positive.
+        AgentProxyException: the certificates cannot be read.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class AgentProxy:
         self._token = token
         self._ssl_context = ssl_context
         if ssl_context is None and (tls or tls_ca is not None):
-            self._ssl_context = ssl.create_default_context(cafile=tls_ca)
+            self._ssl_context = _trusting(tls_ca)
         self._rng = rng or random.Random()
         self._transport: Transport | None = None
 
@@ -231,6 +232,13 @@ class AgentProxy:
         if reply["response"] == "error":
             raise AgentProxyReplyError(str(reply.get("message", "the server gives no reason")))
         return reply
+
+
+def _trusting(tls_ca: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=tls_ca)
+    except OSError as error:
+        raise AgentProxyException(f"the certificates in {tls_ca} cannot be read: {error}") from error
 
 
 class ProxyMetrics:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -241,3 +242,11 @@ def test_leaving_the_with_block_disconnects(connect: Any) -> None:
         agent.reset()
     assert transport.is_closed
     agent.disconnect()
+
+
+@pytest.mark.parametrize("name", ["missing.pem", "empty.pem", "text.pem"])
+def test_certificates_that_cannot_be_read_are_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty.pem").touch()
+    (tmp_path / "text.pem").write_text("no certificate")
+    with pytest.raises(AgentProxyException, match=f"^the certificates in {tmp_path / name} cannot be read: "):
+        AgentProxy("localhost", tls_ca=str(tmp_path / name))

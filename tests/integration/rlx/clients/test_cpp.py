@@ -69,6 +69,9 @@ def test_sessions_with_a_real_server(program: Path, serve: Any) -> None:
 def test_the_example_balances_a_pole(built: dict[str, Path], require_tool: Any, serve: Any) -> None:
     example = build(require_tool("g++", "c++"), "cartpole.cpp", built["folder"], "-O1")
     served = serve(observation_space=CART)
+    for wrong in ("abc", "0", "3x", "3 --explore"):
+        done = subprocess.run([example, served.address, *wrong.split()], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr[:7]) == (2, "", "usage: ")
     output = run(example, served.address, "3")
     served.wait(lambda: len(served.ended()) == 3)
     lengths = [len(episode.rewards) for episode in served.ended()]

@@ -106,8 +106,12 @@ def test_agent_of_a_user_takes_states_of_any_form(workplace: Workplace) -> None:
         for index, state in enumerate(states):
             assert agent.update(0.5 if index else None, state) == len(str(state))
         assert agent.update(2.0, "end", terminal=True) is None
+        agent.metrics.histogram("state_sizes", [1, 2, 2, 5])
     workplace.wait_for(lambda: workplace.status()["episode_return"] == 4.5, "the return of the episode")
     command.interrupt()
     command.wait()
     log = "".join(path.read_text() for path in workplace.run_dir().glob("**/*.log*"))
     assert "nothing is recorded" in log
+    rows = [json.loads(line) for line in (workplace.run_dir() / "metrics.jsonl").read_text().splitlines()]
+    found = [row["histograms"] for row in rows if "histograms" in row]
+    assert [content["size"] for content in found[0].values()] == [4]

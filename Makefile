@@ -69,7 +69,7 @@ docs: $(STAMP)
 	$(BIN)/python -m surreal.config.reference > docs/configuration.md
 	@mkdir -p .cache
 	@{ sed '/^`R` is/,$$d' docs/redis-keys.md; $(BIN)/python -c \
-		'from surreal.distributed import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
+		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
 	mv .cache/redis-keys.md docs/redis-keys.md
 
 clean:

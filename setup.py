@@ -75,7 +75,7 @@ setup(
         **{package: ["*.mjs", "*.html", "example/*"] for package in DEMO},
         "surreal": ["py.typed"],
         "surreal.config": ["presets/*.yaml"],
-        "surreal.distributed": ["lua/*.lua"],
+        "surreal.distributed.connection": ["lua/*.lua"],
     },
     install_requires=INSTALL_REQUIRES,
     extras_require={

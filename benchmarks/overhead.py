@@ -24,9 +24,9 @@ from benchmarks.harness import alternate, report
 from benchmarks.transport import make_batch
 from surreal.agent import QAgent
 from surreal.agent.loop import AgentLoop
-from surreal.distributed.client import RedisClient
-from surreal.distributed.sender import ExpSender
-from surreal.distributed.server import EmbeddedRedis
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.envs import LocalEnvPool
 from surreal.learner import DQNLearner
 from surreal.model import QFunction

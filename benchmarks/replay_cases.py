@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from benchmarks.peers import CACHE
 from benchmarks.transport import make_batch
 from surreal.config import load_config
-from surreal.distributed.client import RedisClient
-from surreal.distributed.sender import ExpSender
-from surreal.main.build import build_pool
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.main.build.environments import build_pool
 from surreal.replay import UniformReplay
 
 ENVS = 16

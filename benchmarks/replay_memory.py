@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from benchmarks.transport import make_batch
 from surreal.config import load_config
-from surreal.distributed.client import RedisClient
-from surreal.distributed.sender import ExpSender
-from surreal.distributed.server import EmbeddedRedis
-from surreal.main.build import build_pool
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.main.build.environments import build_pool
 from surreal.replay import Replay, UniformReplay
 from surreal.types import Action, StepKind
 

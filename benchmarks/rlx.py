@@ -33,12 +33,12 @@ from benchmarks.harness import alternate, report
 from surreal.agent import Agent, QAgent
 from surreal.agent.loop import AgentLoop
 from surreal.model import ConvQFunction, QFunction
-from surreal.rlx.admission import Admission
-from surreal.rlx.codec import encode
-from surreal.rlx.framing import frame
-from surreal.rlx.pool import RlxEnvPool
-from surreal.rlx.server import RlxServer
-from surreal.rlx.settings import ServerSettings
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.protocol.codec import encode
+from surreal.rlx.protocol.framing import frame
+from surreal.rlx.server.admission import Admission
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import ServerSettings
 from surreal.types import Action
 from surreal.utils.allocator import keep_freed_memory
 

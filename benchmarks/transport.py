@@ -25,9 +25,9 @@ import torch
 from benchmarks.baselines import raw_reader
 from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import alternate, report
-from surreal.distributed.client import RedisClient
-from surreal.distributed.sender import ExpSender
-from surreal.distributed.server import EmbeddedRedis
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.replay import UniformReplay
 from surreal.types import Action, StepBatch
 

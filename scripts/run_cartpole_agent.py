@@ -3,9 +3,9 @@
 import argparse
 
 from surreal.agent import QAgent
-from surreal.distributed.client import RedisClient
-from surreal.distributed.listener import TorchListener
-from surreal.distributed.sender import ExpSender
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EpisodeMonitor, GymEnv
 from surreal.model import QFunction
 from surreal.schedules import LinearSchedule

@@ -2,8 +2,8 @@
 
 import argparse
 
-from surreal.distributed.broadcaster import TorchBroadcaster
-from surreal.distributed.client import RedisClient
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.replay import UniformReplay

@@ -20,8 +20,8 @@ import typer
 from rich.console import Console
 
 from surreal.errors import ConfigError, SurrealError
-from surreal.main.replay import replay_app
-from surreal.main.reports import print_error
+from surreal.main.commands.replay_files import replay_app
+from surreal.main.process.reports import print_error
 
 app = typer.Typer(
     name="surreal",
@@ -68,9 +68,9 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
-    from surreal.main.interrupts import Interrupts
-    from surreal.main.prepare import RunOptions
-    from surreal.main.run import Launcher
+    from surreal.main.launch.launcher import Launcher
+    from surreal.main.launch.prepare import RunOptions
+    from surreal.main.process.interrupts import Interrupts
 
     _set_up_logging(log_level)
     given = {"seed": seed, "device": device, "log_level": log_level}
@@ -89,7 +89,7 @@ def run(
         print_error(SurrealError(outcome.reason))
     is_good = not outcome.is_failure and not interrupts.is_aborting
     if verify:
-        from surreal.main.verify import verify as check
+        from surreal.main.commands.verify import verify as check
 
         is_good, sentence = check(outcome)
         _say(console, sentence)
@@ -139,8 +139,8 @@ def redis(
     ] = None,
 ) -> None:
     """A Redis server for the processes of other machines, until Ctrl-C."""
-    from surreal.distributed.client import RedisClient
-    from surreal.main.redis import serve
+    from surreal.distributed.connection.client import RedisClient
+    from surreal.main.commands.redis_server import serve
 
     console = Console(soft_wrap=True)
 
@@ -158,7 +158,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show a running run, from anywhere that reaches its Redis."""
-    from surreal.main.status import find_run, print_status, run_status
+    from surreal.main.commands.status import find_run, print_status, run_status
 
     with find_run(run_name, address=redis, run_dir=run_dir) as client:
         found = run_status(client)
@@ -178,8 +178,8 @@ def stop(
     ] = False,
 ) -> None:
     """End a run: all its processes drain."""
-    from surreal.main import registry
-    from surreal.main.status import find_run
+    from surreal.main.commands.status import find_run
+    from surreal.main.process import registry
 
     with find_run(run_name, address=redis, run_dir=run_dir, must_be_known=not delete) as client:
         if not delete:
@@ -202,8 +202,8 @@ def play(
         raise ConfigError("--record and --show exclude each other: an environment draws in one way at a time")
 
     from surreal.evaluation import EpisodeScore
-    from surreal.main.play import fresh_rng, play_policy
-    from surreal.main.policy import load_policy
+    from surreal.main.build.saved_policy import load_policy
+    from surreal.main.commands.play import fresh_rng, play_policy
 
     def on_episode(number: int, score: EpisodeScore) -> None:
         typer.echo(f"episode {number}: return {score.episode_return:g}, {score.length} steps")
@@ -220,7 +220,7 @@ def play(
 @app.command()
 def presets() -> None:
     """List the presets."""
-    from surreal.config.presets import preset_names, preset_title
+    from surreal.config.loading.preset_files import preset_names, preset_title
 
     for name in preset_names():
         typer.echo(f"{name:20} {preset_title(name)}")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.envs.actions import ActionAdapter
-from surreal.envs.pool import describe_observations
+from surreal.envs.pools.base import describe_observations
 from surreal.errors import EnvError, StoppedError
 from surreal.specs import ObsSpec
 from surreal.types import Action, Obs

@@ -41,7 +41,7 @@ class StepBatch(NamedTuple):
     explore: NDArray[np.bool_]  #: [N] whether the agent may explore in this row
     record: NDArray[np.bool_]  #: [N] whether this row is experience to be sent
     num_last: int  #: how many LAST rows stand at the front
-    info: Mapping[str, NDArray[Any]]  #: optional columns, [N, ...] each; see `surreal.envs.pool`
+    info: Mapping[str, NDArray[Any]]  #: optional columns, [N, ...] each; see `surreal.envs.pools.base`
     closed_ids: NDArray[np.int64]  #: environments gone without an observation: their episode is cut
 
 
@@ -85,7 +85,7 @@ class Batch(NamedTuple):
 
 
 class TrajectoryBatch(NamedTuple):
-    """B trajectories of T rows, time first, as torch tensors; `surreal.replay.trajectories` draws one.
+    """B trajectories of T rows, time first, as torch tensors; `surreal.replay.trajectories.unrolling` draws one.
 
     obs[t + 1] is what came of step t, always. A row where `mask` is 0 is no step: it holds the final observation of an
     episode (or fills a trajectory up), and its reward and discount are 0. Multiply losses by `mask`.

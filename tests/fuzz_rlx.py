@@ -15,17 +15,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from surreal.rlx.admission import Admission
-from surreal.rlx.codec import decode, encode
-from surreal.rlx.errors import RlxError
-from surreal.rlx.framing import FrameReader, frame
-from surreal.rlx.hub import Hub
-from surreal.rlx.json_form import dump_json, parse_json
-from surreal.rlx.layouts import Layouts
-from surreal.rlx.limits import Limits
-from surreal.rlx.pool import RlxEnvPool
-from surreal.rlx.settings import ServerSettings
-from surreal.rlx.tcp import TcpConnection
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.protocol.codec import decode, encode
+from surreal.rlx.protocol.errors import RlxError
+from surreal.rlx.protocol.framing import FrameReader, frame
+from surreal.rlx.protocol.json_form import dump_json, parse_json
+from surreal.rlx.protocol.layouts import Layouts
+from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.server.admission import Admission
+from surreal.rlx.server.connections.tcp import TcpConnection
+from surreal.rlx.server.hub import Hub
+from surreal.rlx.server.settings import ServerSettings
 
 LIMITS = Limits(max_bytes=4096, max_items=500, max_depth=8)
 #: A decoded message of 4096 bytes is never larger: images grow by 4, lists of small values most of all.

@@ -23,7 +23,7 @@ _FIRST = int(StepKind.FIRST)
 
 
 class StepPool(Protocol):
-    """What the loop needs of a pool (see `surreal.envs.pool.EnvPool`)."""
+    """What the loop needs of a pool (see `surreal.envs.pools.base.EnvPool`)."""
 
     def recv(self, timeout_s: float = ...) -> StepBatch:
         """Wait for rows."""
@@ -33,7 +33,7 @@ class StepPool(Protocol):
 
 
 class StepSender(Protocol):
-    """Where experience goes (see `surreal.distributed.sender.ExpSender`)."""
+    """Where experience goes (see `surreal.distributed.experience.sending.sender.ExpSender`)."""
 
     @property
     def global_step(self) -> int:

@@ -3,11 +3,11 @@
 Cheap to import: no torch, no Redis, no environments. `surreal.main.build` alone turns a `Config` into objects.
 """
 
-from surreal.config.classes import accepted_names, add_python_path, check_args, import_class
-from surreal.config.fingerprint import diff_shared, fingerprint
-from surreal.config.loader import load_config, to_yaml
-from surreal.config.presets import preset_names, preset_path
-from surreal.config.schema import Config
+from surreal.config.checking.classes import accepted_names, add_python_path, check_args, import_class
+from surreal.config.checking.fingerprint import diff_shared, fingerprint
+from surreal.config.loading.loader import load_config, to_yaml
+from surreal.config.loading.preset_files import preset_names, preset_path
+from surreal.config.schema.root import Config
 
 __all__ = [
     "Config",

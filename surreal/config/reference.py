@@ -16,8 +16,8 @@ import annotated_types
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from surreal.config.fields import Section, parse_size
-from surreal.config.schema import Config
+from surreal.config.schema.fields import Section, parse_size
+from surreal.config.schema.root import Config
 
 _INTRODUCTION = """# Settings
 

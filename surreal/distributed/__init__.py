@@ -1,4 +1,10 @@
-"""Everything that touches Redis: names, clients, codec, the sender, the queues, broadcast and telemetry.
+"""Everything that touches Redis, in five rooms.
+
+connection/    addresses, clients, clusters, retries, scripts, keys: the only room that the others know
+experience/    from an agent's steps to chunks in a stream, and from there to a replay
+parameters/    published by one learner, followed by every agent
+telemetry/     logs, metrics and heartbeats into the run's folder
+server/        an embedded redis-server
 
 The public names are imported on first use (PEP 562), so that a process which needs only `RedisClient` loads no torch
 and no Arrow: `from surreal.distributed import RedisClient, ExpSender, TorchBroadcaster, TorchListener`.
@@ -9,22 +15,36 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from surreal.utils.moved import keep_paths
+
 if TYPE_CHECKING:
-    from surreal.distributed.broadcaster import TorchBroadcaster
-    from surreal.distributed.client import RedisClient
-    from surreal.distributed.listener import TorchListener
-    from surreal.distributed.sender import ExpSender
-    from surreal.distributed.server import EmbeddedRedis
+    from surreal.distributed.connection.client import RedisClient
+    from surreal.distributed.experience.sending.sender import ExpSender
+    from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+    from surreal.distributed.parameters.listener import TorchListener
+    from surreal.distributed.server.embedded import EmbeddedRedis
 
 __all__ = ["EmbeddedRedis", "ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener"]
 
 _MODULES = {
-    "EmbeddedRedis": "server",
-    "ExpSender": "sender",
-    "RedisClient": "client",
-    "TorchBroadcaster": "broadcaster",
-    "TorchListener": "listener",
+    "EmbeddedRedis": "server.embedded",
+    "ExpSender": "experience.sending.sender",
+    "RedisClient": "connection.client",
+    "TorchBroadcaster": "parameters.broadcaster",
+    "TorchListener": "parameters.listener",
 }
+
+
+keep_paths(
+    __name__,
+    {
+        "broadcaster": "parameters.broadcaster",
+        "client": "connection.client",
+        "keys": "connection.keys",
+        "listener": "parameters.listener",
+        "sender": "experience.sending.sender",
+    },
+)
 
 
 def __getattr__(name: str) -> object:

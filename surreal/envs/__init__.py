@@ -2,16 +2,16 @@
 
 import gymnasium
 
-from surreal.envs.atari import Atari
-from surreal.envs.base import Env, GymEnv, Wrapper
-from surreal.envs.frame_stack import FrameStack
-from surreal.envs.local_pool import LocalEnvPool
 from surreal.envs.make import check_env_id, make_env, make_vector_env, record_video
-from surreal.envs.monitor import EpisodeMonitor
-from surreal.envs.pool import EnvPool
-from surreal.envs.subproc_pool import SubprocEnvPool
-from surreal.envs.visualization import Visualization
-from surreal.envs.wrappers import WrapperSpec
+from surreal.envs.plain.atari import Atari
+from surreal.envs.plain.base import Env, GymEnv, Wrapper
+from surreal.envs.plain.frame_stack import FrameStack
+from surreal.envs.plain.monitor import EpisodeMonitor
+from surreal.envs.plain.visualization import Visualization
+from surreal.envs.pools.base import EnvPool
+from surreal.envs.pools.local_pool import LocalEnvPool
+from surreal.envs.pools.subproc_pool import SubprocEnvPool
+from surreal.envs.wrappers.named import WrapperSpec
 
 __all__ = [
     "Atari",

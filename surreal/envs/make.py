@@ -12,10 +12,10 @@ from typing import Any
 import gymnasium
 from gymnasium import error as gym_error
 
-from surreal.envs.atari_make import make_atari_vector
-from surreal.envs.atari_wrappers import is_atari, load_ale
-from surreal.envs.raw_monitor import RawEpisodeMonitor
-from surreal.envs.wrappers import WrapperSpec, apply_wrappers, select_wrappers
+from surreal.envs.atari.preprocessing import is_atari, load_ale
+from surreal.envs.make_atari_vector import make_atari_vector
+from surreal.envs.wrappers.named import WrapperSpec, apply_wrappers, select_wrappers
+from surreal.envs.wrappers.raw_monitor import RawEpisodeMonitor
 from surreal.errors import EnvError
 
 #: Families of environments whose package is an extra of ours: what their id or module has, and the extra.
@@ -37,7 +37,7 @@ def make_env(
     Args:
         env_id: registered id, or `module:id`, which imports the module first.
         kwargs: arguments of the environment's constructor, and `max_episode_steps`.
-        wrappers: see `surreal.envs.wrappers`; the raw return of episodes is counted below the first that is for
+        wrappers: see `surreal.envs.wrappers.named`; the raw return of episodes is counted below the first that is for
             training only, so it is what evaluation would count.
         frame_stack: observations of a stack, >= 1; if more than one, observations are [frame_stack, ...], oldest first,
             and an episode begins with its first observation repeated.

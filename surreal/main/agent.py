@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from surreal.agent import AgentLoop
-from surreal.main import build
-from surreal.main.process import RoleProcess, run_role
+from surreal.main.build.acting import build_agent, build_listener, build_model, build_sender, restore_model
+from surreal.main.build.environments import Spaces, build_pool
+from surreal.main.process.role import RoleProcess, run_role
 from surreal.metrics import RateMeter
 
 logger = logging.getLogger("surreal.main.agent")  # __name__ is __main__ in a process of its own
@@ -27,19 +28,19 @@ def body(process: RoleProcess) -> None:
     """Act until the run ends."""
     config, telemetry = process.config, process.telemetry
     with ExitStack() as stack:
-        pool = build.build_pool(config, index=process.index)
+        pool = build_pool(config, index=process.index)
         stack.callback(pool.close)
-        spaces = build.Spaces(pool.obs_spec, pool.action_space)
-        model = build.build_model(config, spaces)
-        build.restore_model(config, model)
-        agent = build.build_agent(config, model, spaces, index=process.index, rng=process.rng())
+        spaces = Spaces(pool.obs_spec, pool.action_space)
+        model = build_model(config, spaces)
+        restore_model(config, model)
+        agent = build_agent(config, model, spaces, index=process.index, rng=process.rng())
         stack.callback(agent.close)
-        listener = build.build_listener(config, process.parameter_client, model)
+        listener = build_listener(config, process.parameter_client, model)
         stack.callback(listener.close)
         listener.run_listener_thread()
         if not listener.wait_for_first(FIRST_PARAMETERS_S, process.stop):
             logger.info("no parameters yet; acting without")
-        sender = build.build_sender(config, process.replay, pool, process.stop, index=process.index)
+        sender = build_sender(config, process.replay, pool, process.stop, index=process.index)
         stack.callback(sender.close)
         loop = AgentLoop(pool, agent, sender, on_episode=lambda score, length, _: telemetry.episode(score, length))
         rate = RateMeter("agent/steps_per_s")

@@ -19,9 +19,11 @@ from contextlib import ExitStack, suppress
 from surreal.envs import record_video
 from surreal.errors import EnvError, RedisUnavailableError, StoppedError
 from surreal.evaluation import EvaluationRound, Evaluator
-from surreal.main import build, registry
-from surreal.main.process import RoleProcess, run_role
-from surreal.main.scores import ScoreBook
+from surreal.main.build.acting import build_greedy_agent, build_listener, build_model
+from surreal.main.build.environments import build_env, env_spaces
+from surreal.main.process import registry
+from surreal.main.process.role import RoleProcess, run_role
+from surreal.main.session.scores import ScoreBook
 
 logger = logging.getLogger("surreal.main.eval")  # __name__ is __main__ in a process of its own
 
@@ -44,12 +46,12 @@ class EvaluationSession:
         self.process = process
         count = min(config.eval.num_envs, max(config.eval.episodes, config.eval.confirm_episodes))
         modes = ["human" if config.eval.show_ui and index == 0 else None for index in range(count)]
-        envs = [build.build_env(config, training=False, render_mode=mode) for mode in modes]
-        self.spaces = build.env_spaces(envs[0])
-        self.model = build.build_model(config, self.spaces)
-        self.agent = build.build_greedy_agent(config, self.model, self.spaces, rng=process.rng(0))
+        envs = [build_env(config, training=False, render_mode=mode) for mode in modes]
+        self.spaces = env_spaces(envs[0])
+        self.model = build_model(config, self.spaces)
+        self.agent = build_greedy_agent(config, self.model, self.spaces, rng=process.rng(0))
         stack.callback(self.agent.close)
-        self.listener = build.build_listener(config, process.parameter_client, self.model)
+        self.listener = build_listener(config, process.parameter_client, self.model)
         stack.callback(self.listener.close)
         self.book = ScoreBook(process.run_dir / "eval", keep=config.checkpoint.best_checkpoints_to_keep)
         self.evaluator = Evaluator(self.agent, envs, rng=process.rng(1, self.book.rounds))
@@ -149,7 +151,7 @@ class EvaluationSession:
 
     def _record(self, number: int) -> None:
         try:
-            env = build.build_env(self.config, training=False, render_mode="rgb_array")
+            env = build_env(self.config, training=False, render_mode="rgb_array")
             folder = self.process.run_dir / "eval" / "videos"
             camera = record_video(env, str(folder), name=f"round-{number:06d}")
             recorder = Evaluator(self.agent, [camera], rng=self.process.rng(2, number))

@@ -16,18 +16,20 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from surreal.checkpoint import Checkpoint, CheckpointStore
-from surreal.distributed.collector import Collector
-from surreal.distributed.processes import live_processes, newest_version
+from surreal.distributed.telemetry.collector import Collector
+from surreal.distributed.telemetry.heartbeats import live_processes, newest_version
 from surreal.errors import ConfigError, StoppedError, SurrealError
 from surreal.learner import Learner
-from surreal.main import build, registry
-from surreal.main.arguments import parse
+from surreal.main.build.acting import build_listener, build_model
+from surreal.main.build.environments import build_spaces
+from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
+from surreal.main.build.saved_policy import policy_tensors
 from surreal.main.offline import fill_replay, run_offline_learner
-from surreal.main.policy import policy_tensors
-from surreal.main.priorities import PrioritiesSaver
-from surreal.main.process import RoleProcess, run_role
-from surreal.main.registry import read_progress, write_progress
-from surreal.main.replay_build import build_replay
+from surreal.main.process import registry
+from surreal.main.process.arguments import parse
+from surreal.main.process.registry import read_progress, write_progress
+from surreal.main.process.role import RoleProcess, run_role
+from surreal.main.session.priorities import PrioritiesSaver
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
 from surreal.utils.threads import Supervisor
@@ -49,14 +51,14 @@ class LearnerSession:
     def __init__(self, process: RoleProcess, stack: ExitStack) -> None:
         config = self.config = process.config
         self.process = process
-        spaces = build.build_spaces(config)
-        self.model = build.build_model(config, spaces)
+        spaces = build_spaces(config)
+        self.model = build_model(config, spaces)
         seed = int(process.rng().integers(2**31))
         self.replay: Replay = build_replay(config, process.replay, seed=seed)
-        self.learner: Learner = build.build_learner(config, self.model, self.replay)
-        self.broadcaster = build.build_broadcaster(config, process.parameter_client, self.model, process.stop)
+        self.learner: Learner = build_learner(config, self.model, self.replay)
+        self.broadcaster = build_broadcaster(config, process.parameter_client, self.model, process.stop)
         stack.callback(self.broadcaster.close)
-        self.store: CheckpointStore = build.build_checkpoints(config, process.run_dir)
+        self.store: CheckpointStore = build_checkpoints(config, process.run_dir)
         self._started_s = self._checkpoint_s = time.monotonic()
         self._broadcast_s = 0.0
         self._checked_s = 0.0
@@ -213,7 +215,7 @@ class LearnerSession:
         """Without a checkpoint, go on from what was broadcast last: better than from scratch."""
         if not self._has_parameters():
             return
-        listener = build.build_listener(self.config, self.process.parameter_client, self.model)
+        listener = build_listener(self.config, self.process.parameter_client, self.model)
         try:
             if listener.update_once():
                 # Counts go on too: schedules and limits depend on them.

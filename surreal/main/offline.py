@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from surreal.config import Config, load_config
-from surreal.distributed.contract import describe_difference
-from surreal.distributed.server import EmbeddedRedis
+from surreal.distributed.connection.contract import describe_difference
+from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import ConfigError, ContractError, SurrealError
-from surreal.main import build
-from surreal.main.arguments import RoleArguments
-from surreal.main.process import EXIT_ERROR, RoleProcess
-from surreal.main.reports import print_error
+from surreal.main.build.environments import build_spaces
+from surreal.main.process.arguments import RoleArguments
+from surreal.main.process.reports import print_error
+from surreal.main.process.role import EXIT_ERROR, RoleProcess
 from surreal.replay.archive import Manifest, ReplayArchive, import_replay
 from surreal.specs import action_spec
 from surreal.utils.memory import largest_replay_bytes
@@ -131,7 +131,7 @@ def _usual_updates(config: Config) -> int:
 
 def _check_spaces(config: Config, archive: ReplayArchive) -> None:
     """Compare the archive with the environment the model is made for."""
-    spaces = build.build_spaces(config)
+    spaces = build_spaces(config)
     contract = archive.contract
     theirs, ours = {"action": contract.action.to_json()}, {"action": action_spec(spaces.action_space).to_json()}
     if spaces.obs_spec is not None:

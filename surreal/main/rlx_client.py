@@ -16,16 +16,16 @@ from typing import Any
 import gymnasium
 import yaml
 
-from surreal.config.classes import add_python_path
-from surreal.config.env import WrapperConfig
+from surreal.config.checking.classes import add_python_path
+from surreal.config.schema.env import WrapperConfig
 from surreal.envs.make import make_env
-from surreal.envs.wrappers import WrapperSpec
-from surreal.main.interrupts import set_at_signals
-from surreal.main.lifeline import follow_parent
-from surreal.main.reports import print_error
-from surreal.rlx.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
-from surreal.rlx.tokens import TOKEN_VARIABLE, find_token
-from surreal.rlx.transport import parse_address
+from surreal.envs.wrappers.named import WrapperSpec
+from surreal.main.process.interrupts import set_at_signals
+from surreal.main.process.lifeline import follow_parent
+from surreal.main.process.reports import print_error
+from surreal.rlx.client.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
+from surreal.rlx.client.tokens import TOKEN_VARIABLE, find_token
+from surreal.rlx.client.transport import parse_address
 from surreal.utils.logs import setup_logging
 
 

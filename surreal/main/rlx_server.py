@@ -26,21 +26,29 @@ from pydantic import ValidationError
 from surreal.agent import AgentLoop
 from surreal.agent.base import Agent
 from surreal.config import Config, add_python_path
-from surreal.config.overrides import apply_overrides, parse_override
-from surreal.config.problems import explain
+from surreal.config.checking.problems import explain
+from surreal.config.loading.overrides import apply_overrides, parse_override
 from surreal.errors import CheckpointError, ContractError
-from surreal.main import build, rlx_build
 from surreal.main.agent import FIRST_PARAMETERS_S
-from surreal.main.interrupts import set_at_signals
-from surreal.main.lifeline import follow_parent
-from surreal.main.policy import load_policy
-from surreal.main.process import RoleProcess, role_rng, run_role
-from surreal.main.reports import print_error
-from surreal.main.rlx_build import ServerOptions, port_owner
+from surreal.main.build.acting import (
+    build_agent,
+    build_greedy_agent,
+    build_listener,
+    build_model,
+    build_sender,
+    restore_model,
+)
+from surreal.main.build.environments import build_spaces
+from surreal.main.build.rlx_server import ServerOptions, build_rlx_pool, build_server_settings, port_owner
+from surreal.main.build.saved_policy import load_policy
+from surreal.main.process.interrupts import set_at_signals
+from surreal.main.process.lifeline import follow_parent
+from surreal.main.process.reports import print_error
+from surreal.main.process.role import RoleProcess, role_rng, run_role
 from surreal.metrics import RateMeter
-from surreal.rlx.pool import RlxEnvPool
-from surreal.rlx.server import RlxServer
-from surreal.rlx.settings import is_loopback
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import is_loopback
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 
@@ -55,17 +63,17 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
     """Serve until the run ends."""
     config, telemetry = process.config, process.telemetry
     with ExitStack() as stack:
-        pool = rlx_build.build_rlx_pool(config, options)
+        pool = build_rlx_pool(config, options)
         stack.callback(pool.close)
-        spaces = build.build_spaces(config, training=not options.is_exploiting)
-        model = build.build_model(config, spaces)
-        build.restore_model(config, model)
+        spaces = build_spaces(config, training=not options.is_exploiting)
+        model = build_model(config, spaces)
+        restore_model(config, model)
         if options.is_exploiting:
-            agent = build.build_greedy_agent(config, model, spaces, rng=process.rng())
+            agent = build_greedy_agent(config, model, spaces, rng=process.rng())
         else:
-            agent = build.build_agent(config, model, spaces, index=process.index, rng=process.rng())
+            agent = build_agent(config, model, spaces, index=process.index, rng=process.rng())
         stack.callback(agent.close)
-        listener = build.build_listener(config, process.parameter_client, model)
+        listener = build_listener(config, process.parameter_client, model)
         stack.callback(listener.close)
         listener.run_listener_thread()
         if not listener.wait_for_first(FIRST_PARAMETERS_S, process.stop):
@@ -74,7 +82,7 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         if spaces.obs_spec is None:
             logger.warning("env.observation_space is raw: states go to the agent as they come, nothing is recorded")
         elif not options.is_exploiting:
-            sender = build.build_sender(
+            sender = build_sender(
                 config, process.replay, pool, process.stop, index=process.index, on_full=config.rlx.on_full
             )
             stack.callback(sender.close)
@@ -121,15 +129,15 @@ def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *,
     add_python_path(config.python_path)
     options = ServerOptions(is_exploiting=True, reuses_port=reuses_port, owner=f"policy {path.resolve()}")
     with ExitStack() as stack:
-        pool = rlx_build.build_rlx_pool(config, options)
+        pool = build_rlx_pool(config, options)
         stack.callback(pool.close)
-        spaces = build.build_spaces(config, training=False)
-        model = build.build_model(config, spaces)
+        spaces = build_spaces(config, training=False)
+        model = build_model(config, spaces)
         try:
             model.load_tensors(policy.tensors)
         except ContractError as error:
             raise CheckpointError(f"the file's parameters do not fit its configuration: {error}") from error
-        agent: Agent = build.build_greedy_agent(config, model, spaces, rng=role_rng(config.seed, "rlx-server"))
+        agent: Agent = build_greedy_agent(config, model, spaces, rng=role_rng(config.seed, "rlx-server"))
         stack.callback(agent.close)
         loop = AgentLoop(pool, agent, None)
         server = _start(config, pool, options, stack, on_metric=None)
@@ -143,7 +151,7 @@ def _start(config: Config, pool: RlxEnvPool, options: ServerOptions, stack: Exit
     """Listen, and say where."""
     _raise_file_limit()
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
-    settings = rlx_build.build_server_settings(config, options, on_metric)
+    settings = build_server_settings(config, options, on_metric)
     if not is_loopback(settings.host) and settings.token is None:
         logger.warning("%s is open to other machines, and asks for no token", settings.host)
     server = RlxServer(pool, settings)

@@ -1,4 +1,13 @@
-"""Replays: what of the stream a learner keeps, and what it draws."""
+"""Replays: what of the stream a learner keeps, and what it samples.
+
+On top stands what a user picks or subclasses. Below it, each room knowing only those after it:
+
+engine/          the thread that inserts, samples and gathers
+archive/         replays in files
+stream/          leases, eviction, the limiter: a replay's side of Redis
+trajectories/    which step follows which, across chunks
+store/           transitions and observations in memory
+"""
 
 from surreal.replay.base import Replay
 from surreal.replay.fifo import FIFOReplay

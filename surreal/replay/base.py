@@ -21,11 +21,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from surreal.distributed.codec import Chunk
-from surreal.replay.drawing import Drawn
-from surreal.replay.engine import ReplayEngine
-from surreal.replay.fetcher import to_batch
-from surreal.replay.storage import Rows
+from surreal.distributed.experience.format.codec import Chunk
+from surreal.replay.engine.engine import ReplayEngine
+from surreal.replay.engine.fetcher import to_batch
+from surreal.replay.engine.sampling import Drawn
+from surreal.replay.store.storage import Rows
 from surreal.specs import ObsSpec
 from surreal.types import Batch, SampleInfo
 

@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.codec import Chunk
-from surreal.distributed.shards import ReplayShards
-from surreal.replay.cutting import Cut, Cutter
-from surreal.replay.ledger import Ledger, from_mark
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.replay.trajectories.cutting import Cut, Cutter
+from surreal.replay.trajectories.ledger import Ledger, from_mark
 from surreal.replay.trajectory_replay import TrajectoryReplay
 from surreal.types import TrajectoryBatch
 

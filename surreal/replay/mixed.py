@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.codec import Chunk
-from surreal.distributed.shards import ReplayShards
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
-from surreal.replay.drawing import draw_uniform
-from surreal.replay.storage import Rows
+from surreal.replay.engine.sampling import draw_uniform
+from surreal.replay.store.storage import Rows
 from surreal.types import Batch
 
 ON_POLICY_COLUMN = "is_on_policy"

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.codec import Chunk
-from surreal.distributed.shards import ReplayShards
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
-from surreal.replay.priority_file import SavedPriorities, read_priorities, write_priorities
-from surreal.replay.storage import Rows
-from surreal.replay.sum_tree import SumTree
+from surreal.replay.store.priority_file import SavedPriorities, read_priorities, write_priorities
+from surreal.replay.store.storage import Rows
+from surreal.replay.store.sum_tree import SumTree
 from surreal.types import Batch, SampleInfo
 
 #: Updates that may wait for the replay's thread; it takes them all before each batch, so there are seldom two.

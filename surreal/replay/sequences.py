@@ -1,6 +1,6 @@
 """SequenceReplay: sequences of fixed length for recurrent networks, as in R2D2 (Kapturowski et al. 2019).
 
-A sequence is a trajectory (`surreal.replay.trajectories`) that may begin at any step: the recurrent state that the
+A sequence is a trajectory (`trajectories.unrolling`) that may begin at any step: the recurrent state that the
 agent recorded there comes with it, and its first rows may only serve to bring that state up to date (burn-in). It goes
 on over the end of an episode, marked by `is_first` and the row of the final observation.
 """
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.codec import Chunk
-from surreal.distributed.shards import ReplayShards
-from surreal.replay.drawing import draw_uniform
-from surreal.replay.lanes import Run
-from surreal.replay.ring import Ring
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.replay.engine.sampling import draw_uniform
+from surreal.replay.store.ring import Ring
+from surreal.replay.trajectories.lanes import Run
 from surreal.replay.trajectory_replay import TrajectoryReplay
 from surreal.types import TrajectoryBatch
 

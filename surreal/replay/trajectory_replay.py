@@ -1,6 +1,6 @@
 """TrajectoryReplay: base of the replays whose batches are trajectories [T, B] in place of transitions [B].
 
-See `surreal.replay.trajectories` for what a batch holds. Subclasses say which trajectories come next, in `_next_batch`.
+See `trajectories.unrolling` for what a batch holds. Subclasses say which trajectories come next, in `_next_batch`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.distributed.codec import Contract
+from surreal.distributed.experience.format.codec import Contract
 from surreal.replay.base import Replay
-from surreal.replay.observations import Observations
-from surreal.replay.trajectories import TrajectoryStore, Unrolled
+from surreal.replay.store.observations import Observations
+from surreal.replay.trajectories.unrolling import TrajectoryStore, Unrolled
 from surreal.types import SampleInfo, TrajectoryBatch
 
 

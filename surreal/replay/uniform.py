@@ -1,4 +1,4 @@
-"""UniformReplay: every living transition is drawn with the same probability (Mnih et al. 2013, arXiv:1312.5602)."""
+"""UniformReplay: every live transition is drawn with the same probability (Mnih et al. 2013, arXiv:1312.5602)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.replay.base import Replay
-from surreal.replay.drawing import draw_uniform
+from surreal.replay.engine.sampling import draw_uniform
 
 
 class UniformReplay(Replay):

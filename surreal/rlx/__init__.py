@@ -1,11 +1,21 @@
 """RLX: environments that live elsewhere connect over TCP or WebSocket and are driven by an agent.
 
+protocol/    the bytes
+client/      what an environment imports
+pool/        a server's sessions as an environment pool
+server/      connections, sessions, threads
+
 The names here are the client's. They need neither torch nor Redis, nor gymnasium.
 """
 
-from surreal.rlx.client import AgentProxy, AgentProxyConnectionError, AgentProxyException, AgentProxyReplyError
-from surreal.rlx.errors import RlxError
-from surreal.rlx.training import TrainingBase
+from surreal.rlx.client.agent_proxy import (
+    AgentProxy,
+    AgentProxyConnectionError,
+    AgentProxyException,
+    AgentProxyReplyError,
+)
+from surreal.rlx.client.training import TrainingBase
+from surreal.rlx.protocol.errors import RlxError
 
 __all__ = [
     "AgentProxy",

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from surreal.errors import SurrealError
-from surreal.main.status import find_run, run_status
+from surreal.main.commands.status import find_run, run_status
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.pointer_queue import PointerQueue
-from surreal.distributed.stream import Stream
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.reading.pointer_queue import PointerQueue
+from surreal.distributed.experience.stream import Stream
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

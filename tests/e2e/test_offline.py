@@ -11,8 +11,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.sender import ExpSender
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.replay.archive import export_replay
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.shards import ReplayShards
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.shards import ReplayShards
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

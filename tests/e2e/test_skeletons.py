@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 AGENT = """
 import sys
 from surreal.agent import QAgent
-from surreal.distributed.client import RedisClient
-from surreal.distributed.listener import TorchListener
-from surreal.distributed.sender import ExpSender
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.parameters.listener import TorchListener
+from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.envs import EpisodeMonitor, GymEnv, Visualization
 from surreal.model import QFunction
 from surreal.schedules import LinearSchedule
@@ -47,8 +47,8 @@ listener.close()
 
 LEARNER = """
 import sys
-from surreal.distributed.broadcaster import TorchBroadcaster
-from surreal.distributed.client import RedisClient
+from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+from surreal.distributed.connection.client import RedisClient
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.replay import UniformReplay
@@ -82,8 +82,8 @@ broadcaster.close()
 EVALUATION = """
 import sys
 from surreal.agent import QAgent
-from surreal.distributed.client import RedisClient
-from surreal.distributed.listener import TorchListener
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EpisodeMonitor, GymEnv, Visualization
 from surreal.model import QFunction
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.codec import Chunk
-from surreal.distributed.pointer_queue import PointerQueue
-from surreal.distributed.sender import ExpSender
-from surreal.distributed.shards import ReplayShards
-from surreal.distributed.stream import Stream
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.reading.pointer_queue import PointerQueue
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.experience.stream import Stream
 from surreal.errors import CodecError, ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
 from surreal.replay import UniformReplay
 from surreal.replay.archive import ReplayArchive, export_replay, exporter, import_replay

@@ -17,7 +17,7 @@ from redis.exceptions import OutOfMemoryError
 from torch import nn
 
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
-from surreal.distributed.parameters import encode_parameters
+from surreal.distributed.parameters.encoding import encode_parameters
 from surreal.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
 from surreal.utils.pytorch import Module
 
@@ -184,7 +184,7 @@ def test_old_parts_are_removed_at_the_next_publication_but_one(client: RedisClie
 
 
 def test_published_parts_do_not_expire_and_unpublished_ones_do(client: RedisClient) -> None:
-    from surreal.distributed.parameter_parts import part_names, upload_parts
+    from surreal.distributed.parameters.parts import part_names, upload_parts
 
     TorchBroadcaster(client, Net(), part_bytes=200).broadcast()
     assert {client.redis.pttl(key) for key in client.redis.scan_iter(match=f"*{client.run}*part*")} == {-1}
@@ -194,7 +194,7 @@ def test_published_parts_do_not_expire_and_unpublished_ones_do(client: RedisClie
 
 
 def test_parts_that_expired_are_uploaded_again(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surreal.distributed import broadcaster as module
+    from surreal.distributed.parameters import broadcaster as module
 
     upload, calls = module.upload_parts, []
 
@@ -218,7 +218,7 @@ def test_parts_that_expired_are_uploaded_again(client: RedisClient, monkeypatch:
 
 
 def test_listener_reads_the_newest_when_parts_vanish(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surreal.distributed import listener as module
+    from surreal.distributed.parameters import listener as module
 
     model = Net()
     broadcaster = TorchBroadcaster(client, model, part_bytes=200)
@@ -406,7 +406,7 @@ def test_small_parameters_are_published_even_when_redis_is_full(
         listener = TorchListener(client, Net(hidden=20_000))
         assert listener.update_once()
         assert listener.model.holds(2)
-        monkeypatch.setattr("surreal.distributed.parameter_parts.ROOM_TIMEOUT_S", 0.0)
+        monkeypatch.setattr("surreal.distributed.parameters.parts.ROOM_TIMEOUT_S", 0.0)
         broadcaster.close()
         with pytest.raises(RedisUnavailableError, match="is full: no room for another"):
             TorchBroadcaster(client, big, part_bytes=100_000).broadcast()

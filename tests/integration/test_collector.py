@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.collector import Collector
-from surreal.distributed.records import encode_log, encode_metrics, entry_fields
-from surreal.distributed.telemetry import Telemetry
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.collector import Collector
+from surreal.distributed.telemetry.records import encode_log, encode_metrics, entry_fields
+from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.utils.threads import Supervisor
 
 
@@ -174,7 +174,7 @@ def test_hostile_entries_are_skipped_and_counted(client: RedisClient, collector:
 def test_only_so_many_files_are_made(
     client: RedisClient, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surreal.distributed.collector.MAX_FILES", 3)
+    monkeypatch.setattr("surreal.distributed.telemetry.collector.MAX_FILES", 3)
     for number in range(6):
         write(client, 1, process=f"p-{number}", name=f"n-{number}")
         collector.drain()

@@ -18,8 +18,8 @@ import redis
 from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from surreal.distributed import RedisClient
-from surreal.distributed.contract import register_contract, register_model_contract
-from surreal.distributed.scripts import Script
+from surreal.distributed.connection.contract import register_contract, register_model_contract
+from surreal.distributed.connection.scripts import Script
 from surreal.errors import ContractError, RedisUnavailableError
 
 
@@ -84,7 +84,7 @@ def test_full_server_raises_the_same_error_from_scripts_of_every_version(
 ) -> None:
     text = b"redis.call('SET', KEYS[1], ARGV[1])"
     script = Script(text, hashlib.sha1(text).hexdigest())
-    monkeypatch.setattr("surreal.distributed.client.load_script", lambda name: script)
+    monkeypatch.setattr("surreal.distributed.connection.client.load_script", lambda name: script)
     server = start_redis(binary=redis_binary, maxmemory="3mb")
     with RedisClient(server.address) as client:
         with contextlib.suppress(OutOfMemoryError):

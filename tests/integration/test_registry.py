@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from surreal.config import load_config
-from surreal.distributed.client import RedisClient
-from surreal.distributed.processes import Heartbeat
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.errors import ConfigError, ContractError
-from surreal.main import registry
+from surreal.main.process import registry
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ import pytest
 
 from surreal.cli import main
 from surreal.config import load_config
-from surreal.distributed.client import RedisClient
-from surreal.distributed.sender import ExpSender
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.errors import CodecError, ConfigError, ContractError
 from surreal.main.offline import fill_replay, load_offline_config, offline_overrides
 from surreal.replay import UniformReplay
 from surreal.replay.archive import ReplayArchive, export_replay
-from surreal.replay.info import replay_info
+from surreal.replay.stream.info import replay_info
 
 STEPS = 200
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from surreal.errors import RedisUnavailableError
-from surreal.main import registry
-from surreal.main.arguments import RoleArguments
-from surreal.main.process import RoleProcess
+from surreal.main.process.arguments import RoleArguments
+from surreal.main.process.role import RoleProcess, registry
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import typer
 from surreal.cli import app
 from surreal.config import add_python_path, load_config
 from surreal.config.reference import render
-from surreal.distributed import keys
-from surreal.main.arguments import parse
-from surreal.main.build import check_names
+from surreal.distributed.connection import keys
+from surreal.main.build.check import check_names
+from surreal.main.process.arguments import parse
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -26,7 +26,7 @@ def test_the_page_of_redis_keys_is_the_table_in_keys_py() -> None:
     page = (ROOT / "docs" / "redis-keys.md").read_text()
     assert keys.__doc__ is not None
     text = keys.__doc__.partition("\n\n")[2].strip()
-    assert text in page, "docs/redis-keys.md is not what the docstring of surreal/distributed/keys.py says"
+    assert text in page, "docs/redis-keys.md is not what the docstring of surreal/distributed/connection/keys.py says"
 
 
 def test_the_page_of_settings_is_what_the_schema_says() -> None:

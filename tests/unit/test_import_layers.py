@@ -1,4 +1,7 @@
-"""The layers of the package: imports go downwards only, those inside functions and under TYPE_CHECKING included."""
+"""The layers of the package and the rooms of its parts: imports go downwards only.
+
+Imports inside functions and under TYPE_CHECKING count.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,17 @@ LAYERS: list[set[str]] = [
     {"main"},
     {"cli"},
 ]
+#: The rooms of a part, from the bottom to the top; "." are the files beside the rooms. A room imports those below it.
+ROOMS: dict[str, list[set[str]]] = {
+    "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
+    "distributed": [{"connection"}, {"experience", "parameters", "telemetry", "server"}],
+    "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
+    "main": [{"process"}, {"build"}, {"session"}, {"."}, {"launch"}, {"commands"}],
+    "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
+    "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
+}
+#: A folder shows at most so many files and folders at one sight, its docstring not counted.
+MAX_ENTRIES = 12
 #: Inside the lowest layer: the bare vocabulary imports nothing but itself.
 VOCABULARY = {"types", "errors", "specs"}
 #: What a part must never import although its layer would allow it: other packages, and parts that would bring them in.
@@ -92,6 +106,32 @@ def violations(path: Path, source: str) -> list[str]:
     return found
 
 
+def room_of(part: str, names: tuple[str, ...]) -> str:
+    """The room that a file or a module is in: `connection` for ("connection", "client"), "." beside all rooms."""
+    known = set().union(*ROOMS[part])
+    return names[0] if names and names[0] in known else "."
+
+
+def room_violations(path: Path, source: str) -> list[str]:
+    relative = path.relative_to(PACKAGE)
+    part, *inner = relative.with_suffix("").parts
+    if part not in ROOMS or relative.parts[1:] == ("__init__.py",):  # the public names come from every room
+        return []
+    room = room_of(part, tuple(inner))
+    levels = ROOMS[part]
+    level = next(number for number, rooms in enumerate(levels) if room in rooms)
+    module = ".".join(["surreal", part, *inner]).removesuffix(".__init__")
+    found = []
+    for line, name in imports_of(ast.parse(source), module, path.stem == "__init__"):
+        top, target_part, *names = [*name.split("."), ""]
+        if top != "surreal" or target_part != part:
+            continue
+        target = room_of(part, tuple(names))
+        if target != room and not any(target in rooms for rooms in levels[:level]):
+            found.append(f"{path.relative_to(ROOT)}:{line}: {part}/{room} imports {name}")
+    return found
+
+
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -105,11 +145,58 @@ def test_imports_go_downwards_only() -> None:
     assert not found, "\n".join(found)
 
 
+def test_rooms_import_only_those_below_them() -> None:
+    found = [violation for path in FILES for violation in room_violations(path, path.read_text(encoding="utf-8"))]
+    assert not found, "\n".join(found)
+
+
+def test_every_folder_of_a_part_with_rooms_is_one() -> None:
+    for part, levels in ROOMS.items():
+        folders = {path.parent.name for path in (PACKAGE / part).glob("*/__init__.py")}
+        assert folders <= set().union(*levels), part
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+    needs: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = {name for _, name in imports_of(ast.parse(path.read_text(encoding="utf-8")), module, False)}
+        needs[module] = {m for name in names for m in (name, name.rpartition(".")[0]) if m in modules} - {module}
+    while free := {module for module, needed in needs.items() if not needed & needs.keys()}:
+        for module in free:
+            del needs[module]
+    assert not needs, f"each of these is in a circle of imports, or needs one that is: {sorted(needs)}"
+
+
+def test_every_folder_says_what_it_is_for_and_can_be_seen_at_once() -> None:
+    for folder in {path.parent for path in FILES}:
+        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+        assert docstring, f"{folder.relative_to(ROOT)} does not say what it is for"
+        entries = [path.name for path in folder.iterdir() if not path.name.startswith("__")]
+        assert folder == PACKAGE or len(entries) <= MAX_ENTRIES, f"{folder} has {len(entries)} entries"
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("distributed/parameters/listener.py", "from surreal.distributed.telemetry import records"),
+        ("distributed/connection/client.py", "import surreal.distributed.experience.stream"),
+        ("replay/store/ring.py", "from surreal.replay.base import Replay"),
+        ("replay/stream/owner.py", "from surreal.replay.engine.engine import ReplayEngine"),
+        ("rlx/client/transport.py", "from surreal.rlx import server"),
+        ("main/process/role.py", "def f():\n    from surreal.main.build.acting import build_agent"),
+        ("config/schema/fields.py", "from ..loading import loader"),
+    ],
+)
+def test_import_against_the_order_of_rooms_is_found(file: str, source: str) -> None:
+    assert room_violations(PACKAGE / file, source)
+
+
 @pytest.mark.parametrize(
     ("file", "source"),
     [
         ("agent/loop.py", "import redis"),
-        ("agent/loop.py", "from surreal.distributed.sender import ExpSender"),
+        ("agent/loop.py", "from surreal.distributed.experience.sending.sender import ExpSender"),
         ("agent/loop.py", "def f():\n    from surreal import learner"),
         ("distributed/client.py", "from surreal.learner import Learner"),
         ("rlx/server.py", "import torch.nn"),
@@ -131,7 +218,7 @@ def test_upward_or_sideways_import_is_found(file: str, source: str) -> None:
         ("distributed/client.py", "import redis\nfrom . import keys\nfrom ..errors import SurrealError"),
         ("learner/dqn.py", "from surreal.replay.base import Replay\nfrom .base import Learner"),
         ("agent/__init__.py", "from .base import Agent\nfrom surreal.model import Model"),
-        ("cli.py", "from surreal import __version__\nimport surreal.main.run"),
+        ("cli.py", "from surreal import __version__\nimport surreal.main.launch.launcher"),
     ],
 )
 def test_downward_import_is_allowed(file: str, source: str) -> None:

@@ -29,9 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from surreal.distributed.arrow_table import schema_of, to_arrow, to_numpy
-from surreal.distributed.codec import Chunk
-from surreal.distributed.data_contract import EXTRA_PREFIX, Contract
+from surreal.distributed.experience.format.arrow_table import schema_of, to_arrow, to_numpy
+from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.format.data_contract import EXTRA_PREFIX, Contract
 from surreal.errors import CodecError
 from surreal.specs import ArraySpec
 

@@ -14,12 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.codec import EncodedChunk, encode
-from surreal.distributed.contract import describe_difference
-from surreal.distributed.data_contract import Contract
-from surreal.distributed.shards import ReplayShards
-from surreal.distributed.stream import Appended, AppendOptions, Stream
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.contract import describe_difference
+from surreal.distributed.experience.format.codec import EncodedChunk, encode
+from surreal.distributed.experience.format.data_contract import Contract
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.experience.stream import Appended, AppendOptions, Stream
 from surreal.errors import ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
 from surreal.replay.archive.columns import ArchivedChunk
 from surreal.replay.archive.files import ReplayArchive

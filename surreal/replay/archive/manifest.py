@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from surreal.distributed.data_contract import FORMAT_VERSION, Contract
+from surreal.distributed.experience.format.data_contract import FORMAT_VERSION, Contract
 from surreal.errors import CodecError
 
 ARCHIVE_FORMAT = "surreal-replay"

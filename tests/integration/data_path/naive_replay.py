@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from surreal.distributed.sender import ExpSender
+from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.replay import UniformReplay
 from surreal.types import Action, StepBatch, StepKind
 

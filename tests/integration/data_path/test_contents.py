@@ -10,8 +10,8 @@ import pytest
 import redis
 from naive_replay import DEADLINE_S, NaiveReplay, Pool, Walker, assert_same, contents, make_obs, pump
 
-from surreal.distributed.stream import Stream
-from surreal.replay.observations import MirroredRows
+from surreal.distributed.experience.stream import Stream
+from surreal.replay.store.observations import MirroredRows
 from surreal.types import Action, StepBatch, StepKind
 
 STEPS = 300

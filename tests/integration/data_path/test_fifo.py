@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from naive_replay import DEADLINE_S, Pool, in_thread, live, names_of
 
-from surreal.distributed.sender import ExpSender
+from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.errors import ContractError, ReplayFullError
 from surreal.replay import FIFOReplay, UniformReplay, fifo
 from surreal.types import TrajectoryBatch

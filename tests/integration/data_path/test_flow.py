@@ -53,7 +53,7 @@ def test_a_full_stream_refuses_after_the_allowed_wait_and_loses_nothing(run: Any
 def test_a_sender_waits_while_the_stream_is_full_and_goes_on_when_chunks_are_evicted(
     run: Any, room_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surreal.replay.owner.ROOM_BYTES", room_bytes)
+    monkeypatch.setattr("surreal.replay.stream.owner.ROOM_BYTES", room_bytes)
     replay = run.replay(max_bytes=20_000)
     replay.step(timeout_s=0)
     sender = run.sender(client=run.make_client(), chunk_steps=100)

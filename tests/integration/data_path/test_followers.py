@@ -19,8 +19,8 @@ from naive_replay import (
     tick,
 )
 
-from surreal.distributed.broadcaster import TorchBroadcaster
-from surreal.distributed.listener import TorchListener
+from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+from surreal.distributed.parameters.listener import TorchListener
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 

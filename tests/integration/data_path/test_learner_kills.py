@@ -29,13 +29,13 @@ from naive_replay import (
     pump,
 )
 
-from surreal.distributed.codec import Chunk, Contract, decode, split
-from surreal.distributed.sender import ExpSender
-from surreal.distributed.shards import ReplayShards
-from surreal.distributed.stream import Stream
+from surreal.distributed.experience.format.codec import Chunk, Contract, decode, split
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.experience.stream import Stream
 from surreal.replay import FIFOReplay, PrioritizedReplay
-from surreal.replay.ledger import from_mark
-from surreal.replay.priority_file import read_priorities
+from surreal.replay.store.priority_file import read_priorities
+from surreal.replay.trajectories.ledger import from_mark
 
 ALPHA, GAMMA, N_STEP = 0.6, 0.5, 3
 OPTIONS = {

@@ -151,7 +151,7 @@ def test_a_lease_is_not_given_up_for_a_delay_after_the_question(run: Any, monkey
         return state
 
     monkeypatch.setattr(owner, "tick", suspended)
-    monkeypatch.setattr("surreal.replay.keeper.time.monotonic", lambda: real() + late_s)
+    monkeypatch.setattr("surreal.replay.stream.keeper.time.monotonic", lambda: real() + late_s)
     with pytest.raises(LeaseError, match=run.run_id):  # the second time it asks, it has waited for long
         heir.owner.claim()
     assert late_s == 101.0

@@ -12,7 +12,7 @@ import pytest
 from naive_replay import DEADLINE_S, wait_until
 from sharded_run import Agent, fill, make_replay, rewards, steps_of
 
-from surreal.distributed.outboxes import Outboxes
+from surreal.distributed.experience.sending.sharded_outbox import ShardedOutbox
 from surreal.errors import ReplayFullError
 from surreal.replay import FIFOReplay
 
@@ -31,7 +31,7 @@ def fail(server: Any, how: str) -> Callable[[], None]:
 def is_at_home(agent: Agent) -> bool:
     """Whether an agent's experience goes to its own shard."""
     outbox = agent.sender.outbox
-    assert isinstance(outbox, Outboxes)
+    assert isinstance(outbox, ShardedOutbox)
     return outbox._current == outbox._home
 
 
@@ -308,7 +308,7 @@ def test_trajectories_of_the_living_shard_while_the_other_one_cannot_say_what_wa
 def test_the_steps_of_a_shard_that_is_not_followed_count_again_when_it_is_back(
     start_redis: Any, make_shards: Any, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surreal.replay.keeper._AWAY_INTERVAL_S", 0.2)
+    monkeypatch.setattr("surreal.replay.stream.keeper._AWAY_INTERVAL_S", 0.2)
     servers = [start_redis(port=0, appendonly=True) for _ in range(3)]
     addresses = [server.address for server in servers]
     replay = make_replay(stack, make_shards(*addresses), shards=[0, 1])

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from surreal.rlx.admission import Admission
-from surreal.rlx.codec import decode, encode
-from surreal.rlx.framing import FrameReader, frame
-from surreal.rlx.pool import RlxEnvPool
-from surreal.rlx.server import RlxServer
-from surreal.rlx.settings import ServerSettings
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.protocol.codec import decode, encode
+from surreal.rlx.protocol.framing import FrameReader, frame
+from surreal.rlx.server.admission import Admission
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import ServerSettings
 from surreal.types import StepBatch
 
 TIMEOUT_S = 60.0

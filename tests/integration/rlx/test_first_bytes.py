@@ -52,7 +52,7 @@ def test_methods_of_http_are_answered_in_http(harness: Any, wire: Any, method: s
 def test_without_the_websockets_package_http_is_refused_with_advice_and_tcp_works(
     harness: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "surreal.rlx.websocket", None)
+    monkeypatch.setitem(sys.modules, "surreal.rlx.server.connections.websocket", None)
     served = harness()
     sock = wire(served).sock
     sock.sendall(b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n")

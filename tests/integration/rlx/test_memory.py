@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from websockets.protocol import Protocol
 
-from surreal.rlx.codec import encode
-from surreal.rlx.connection import BaseConnection
-from surreal.rlx.framing import frame
+from surreal.rlx.protocol.codec import encode
+from surreal.rlx.protocol.framing import frame
+from surreal.rlx.server.connections.connection import BaseConnection
 
 INIT = encode({"command": "init"})
 FIRST = encode({"command": "update", "reward": None, "state": np.ones(2, np.float32), "terminal": False})

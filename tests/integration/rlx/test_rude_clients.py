@@ -17,10 +17,10 @@ import numpy as np
 import psutil
 import pytest
 
-from surreal.rlx.admission import Admission
-from surreal.rlx.codec import encode
-from surreal.rlx.framing import frame
-from surreal.rlx.limits import Limits
+from surreal.rlx.protocol.codec import encode
+from surreal.rlx.protocol.framing import frame
+from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.server.admission import Admission
 
 INIT = frame(encode({"command": "init"}))
 FIRST = frame(encode({"command": "update", "reward": None, "state": [1.0, 2.0], "terminal": False}))
@@ -134,15 +134,15 @@ def test_slow_loris_and_half_a_frame_are_cut_off(harness: Any, wire: Any) -> Non
     good = wire(served)
     good.init()
     good.update([1, 0])
-    living, deadline_s = {half, silent, slow}, time.monotonic() + 60
-    while living:
+    live, deadline_s = {half, silent, slow}, time.monotonic() + 60
+    while live:
         assert time.monotonic() < deadline_s
         assert good.update([1, 0], 1.0) == 1
         with suppress(OSError):
             slow.sendall(b"x")
-        for sock in select.select(list(living), [], [], 0.01)[0]:
+        for sock in select.select(list(live), [], [], 0.01)[0]:
             if not read_all(sock):
-                living.remove(sock)
+                live.remove(sock)
                 sock.close()
     served.wait(lambda: served.server.num_connections == 1)
     assert good.update([1, 0], 1.0) == 1

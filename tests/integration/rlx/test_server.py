@@ -13,13 +13,13 @@ import pytest
 from gymnasium import spaces
 from PIL import Image
 
-from surreal.rlx.codec import encode
-from surreal.rlx.errors import RlxServerError
-from surreal.rlx.framing import FrameReader, frame
-from surreal.rlx.pool import RlxEnvPool
-from surreal.rlx.rewards import RewardReader
-from surreal.rlx.server import RlxServer
-from surreal.rlx.settings import ServerSettings, load_tls
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.pool.rewards import RewardReader
+from surreal.rlx.protocol.codec import encode
+from surreal.rlx.protocol.errors import RlxServerError
+from surreal.rlx.protocol.framing import FrameReader, frame
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import ServerSettings, load_tls
 from surreal.types import StepKind
 
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from surreal.rlx.client import AgentProxy
-from surreal.rlx.errors import RlxServerError
-from surreal.rlx.port_claim import PortClaim
+from surreal.rlx.client.agent_proxy import AgentProxy
+from surreal.rlx.protocol.errors import RlxServerError
+from surreal.rlx.server.port_claim import PortClaim
 
 _SERVER = """
 import sys
 import tempfile
 import threading
 import gymnasium
-from surreal.rlx.pool import RlxEnvPool
-from surreal.rlx.server import RlxServer
-from surreal.rlx.settings import ServerSettings
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import ServerSettings
 
 settings = ServerSettings(port=int(sys.argv[1]), reuses_port=True, owner=sys.argv[2])
 try:

@@ -18,9 +18,9 @@ from gymnasium import spaces
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from surreal.rlx.admission import Admission
-from surreal.rlx.codec import decode, encode
-from surreal.rlx.limits import Limits
+from surreal.rlx.protocol.codec import decode, encode
+from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.server.admission import Admission
 from surreal.types import StepKind
 
 

@@ -8,7 +8,7 @@ import pytest
 from gymnasium import error as gym_error
 
 from surreal.envs import WrapperSpec, check_env_id, make_env, make_vector_env, record_video
-from surreal.envs.wrappers import select_wrappers, wrapper_names
+from surreal.envs.wrappers.named import select_wrappers, wrapper_names
 from surreal.errors import EnvError
 
 
@@ -89,8 +89,8 @@ def test_wrappers_of_training_are_left_out_of_evaluation() -> None:
 def test_wrappers_are_found_by_import_path_and_applied_in_order() -> None:
     specs = [
         WrapperSpec("reward_scale", {"scale": 5}),
-        WrapperSpec("surreal.envs.wrappers:RewardClip", {"high": 2.0}),
-        WrapperSpec("surreal.envs.wrappers.RewardScale", {"scale": 0.5}),
+        WrapperSpec("surreal.envs.wrappers.named:RewardClip", {"high": 2.0}),
+        WrapperSpec("surreal.envs.wrappers.named.RewardScale", {"scale": 0.5}),
     ]
     env = make_env("CartPole-v1", wrappers=specs)
     env.reset()
@@ -106,8 +106,8 @@ def test_wrappers_are_found_by_import_path_and_applied_in_order() -> None:
         (WrapperSpec("reward_clp"), "did you mean reward_clip"),
         (WrapperSpec("qqq"), f"there are {', '.join(wrapper_names())}"),
         (WrapperSpec("nowhere.Wrapper"), "cannot be imported"),
-        (WrapperSpec("surreal.envs.wrappers.Nothing"), "cannot be imported"),
-        (WrapperSpec("surreal.envs.wrappers._TRAINING_ONLY"), "is a frozenset"),
+        (WrapperSpec("surreal.envs.wrappers.named.Nothing"), "cannot be imported"),
+        (WrapperSpec("surreal.envs.wrappers.named._TRAINING_ONLY"), "is a frozenset"),
         (WrapperSpec("reward_clip", {"lo": 2}), "does not take the arguments"),
         (WrapperSpec("reward_clip", {"low": 2}), "refuses .*low is 2"),
         (WrapperSpec("builtins.type"), "made a type"),

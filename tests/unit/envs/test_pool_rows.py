@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from surreal.envs import LocalEnvPool, SubprocEnvPool
 from surreal.envs.actions import ActionAdapter
-from surreal.envs.pool import env_seeds
+from surreal.envs.pools.base import env_seeds
 from surreal.types import StepKind
 
 NUM_ENVS = 5

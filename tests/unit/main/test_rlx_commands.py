@@ -11,7 +11,7 @@ from surreal.checkpoint import save_checkpoint
 from surreal.config import load_config
 from surreal.errors import ConfigError
 from surreal.main import rlx_client
-from surreal.main.registry import plain_config
+from surreal.main.process.registry import plain_config
 from surreal.main.rlx_server import serve_policy
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surreal.distributed.codec import Contract, decode
-from surreal.distributed.row_log import RowLog
-from surreal.replay.storage import TransitionStore
+from surreal.distributed.experience.format.codec import Contract, decode
+from surreal.distributed.experience.sending.row_log import RowLog
+from surreal.replay.store.storage import TransitionStore
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Action, StepBatch, StepKind
 

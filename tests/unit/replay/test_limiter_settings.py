@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from surreal.config import Config, load_config
 from surreal.errors import ConfigError
-from surreal.replay.limiter import SamplesPerInsert
+from surreal.replay.stream.limiter import SamplesPerInsert
 
 _KEY = "replay.samples_per_insert_tolerance"
 

@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surreal.distributed.client import RedisClient
-from surreal.distributed.codec import Chunk, Contract, decode, encode
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format.codec import Chunk, Contract, decode, encode
 from surreal.errors import CheckpointError, ContractError
 from surreal.replay import PrioritizedReplay
 from surreal.specs import ArraySpec, ObsSpec

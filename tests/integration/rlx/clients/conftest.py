@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from surreal.rlx.pool import RlxEnvPool
-from surreal.rlx.server import RlxServer
-from surreal.rlx.settings import ServerSettings
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import ServerSettings
 from surreal.types import StepBatch, StepKind
 
 Policy = Callable[[Any, int], Any]

@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 
-from surreal.rlx.settings import load_tls
+from surreal.rlx.server.settings import load_tls
 
 ROOT = Path(__file__).parents[4]
 TESTS = sorted((ROOT / "clients" / "js" / "test").glob("*.test.mjs"))

@@ -18,9 +18,9 @@ import pytest
 from gymnasium import spaces
 
 from surreal.rlx import AgentProxy, AgentProxyConnectionError, AgentProxyException, AgentProxyReplyError
-from surreal.rlx.codec import encode
-from surreal.rlx.framing import frame
-from surreal.rlx.gym_driver import DriverOptions, run_envs
+from surreal.rlx.client.gym_driver import DriverOptions, run_envs
+from surreal.rlx.protocol.codec import encode
+from surreal.rlx.protocol.framing import frame
 
 CART = gymnasium.make("CartPole-v1").observation_space
 SCHEMES = pytest.mark.parametrize("scheme", ["rlx", "ws"])
@@ -129,7 +129,7 @@ def test_a_token_opens_the_door(serve: Any) -> None:
 
 @pytest.mark.parametrize("scheme", ["rlxs", "wss"])
 def test_tls_with_a_certificate_of_our_own(serve: Any, certificate: tuple[Path, Path], scheme: str) -> None:
-    from surreal.rlx.settings import load_tls
+    from surreal.rlx.server.settings import load_tls
 
     served = serve(observation_space=CART, tls=load_tls(*certificate))
     url = f"{scheme}://localhost:{served.server.port}"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.distributed.codec import Chunk, decode, encode
-from surreal.distributed.data_contract import Contract
+from surreal.distributed.experience.format.codec import Chunk, decode, encode
+from surreal.distributed.experience.format.data_contract import Contract
 from surreal.errors import CodecError
 from surreal.replay.archive.columns import archive_schema, chunks_of, rows_of, to_record_batch
 from surreal.specs import ArraySpec, ObsSpec

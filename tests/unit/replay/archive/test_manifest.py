@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surreal.distributed.data_contract import Contract
+from surreal.distributed.experience.format.data_contract import Contract
 from surreal.errors import CodecError
 from surreal.replay.archive.manifest import ArchiveFile, Manifest, _checksum
 from surreal.specs import ArraySpec, ObsSpec

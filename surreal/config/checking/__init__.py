@@ -1,0 +1,1 @@
+"""Checks beyond the schema: messages, the classes that are named, and what processes must agree on."""

@@ -1,0 +1,164 @@
+"""Classes named in a configuration: found by import path, and their arguments checked before anything is built."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from surreal.config.checking.arg_types import constructor_types, wrong_type
+from surreal.config.checking.problems import nearest, show
+from surreal.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def add_python_path(folders: Iterable[str]) -> None:
+    """Let this process import from further folders, after all others, so that they can hide nothing.
+
+    Every process of a run calls it once with `config.python_path`, before the first class or environment is looked up.
+    """
+    for folder in folders:
+        if folder not in sys.path:
+            sys.path.append(folder)
+
+
+def import_class(path: str, base: type[T], *, key: str = "class", source: str = "") -> type[T]:
+    """Find a class by its import path.
+
+    Args:
+        path: `package.module.Class`.
+        base: what the class must inherit from.
+        key: setting that names the class, for messages.
+        source: where that setting is, for messages.
+
+    Raises:
+        ConfigError: if the module cannot be imported, has no such class, or the class is not a `base`.
+    """
+    where = f" ({source})" if source else ""
+    module_name, _, class_name = path.rpartition(".")
+    if not module_name:
+        raise ConfigError(
+            f"{key} is {path!r}; it must be the import path of a class, package.module.Class{where}",
+            key=key,
+            source=source,
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a user's module may fail in any way while it is imported
+        raise ConfigError(
+            f"{key} is {path!r}, but {module_name} cannot be imported: {type(error).__name__}: {error}{where}",
+            key=key,
+            source=source,
+        ) from error
+    found = getattr(module, class_name, None)
+    if found is None:
+        similar = nearest(class_name, [name for name, value in vars(module).items() if inspect.isclass(value)])
+        advice = f"; did you mean {module_name}.{similar}?" if similar is not None else ""
+        raise ConfigError(
+            f"{key} is {path!r}, but {module_name} has no {class_name}{where}{advice}", key=key, source=source
+        )
+    if not inspect.isclass(found) or not issubclass(found, base):
+        raise ConfigError(
+            f"{key} is {path!r}, which is not a {base.__module__}.{base.__qualname__}{where}", key=key, source=source
+        )
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+        raise ConfigError(f"{key} is {path!r}, which does not override {missing}{where}", key=key, source=source)
+    return found
+
+
+def check_args(
+    cls: type[object],
+    args: Mapping[str, Any],
+    path: str,
+    *,
+    given: Collection[str] = (),
+    renamed: Mapping[str, str] | None = None,
+    source_of: Callable[[str], str] | None = None,
+) -> dict[str, Any]:
+    """Check the `args` of a class against its constructor's signature, and behind its `**kwargs` its base's.
+
+    Args:
+        cls: the class that will be built.
+        args: what the configuration passes, by name.
+        path: dotted key of `args`, such as `learner.args`, for messages.
+        given: parameters that other settings and collaborators fill, which `args` may not repeat.
+        renamed: names in the configuration to names of parameters, such as `hidden_sizes` to `hiddens`.
+        source_of: gives the place of a dotted key, for messages.
+
+    Returns:
+        The keyword arguments by the constructor's names.
+
+    Raises:
+        ConfigError: for an argument that is unknown, filled elsewhere, missing, or plainly of another type.
+    """
+    renamed = renamed or {}
+    constructors = list(_constructors(cls))
+    takes_any = all(has_more for _, _, has_more in constructors) and bool(constructors)
+    named: dict[str, inspect.Parameter] = {}
+    annotations: dict[str, Any] = {}
+    for owner, parameters, _ in reversed(constructors):
+        named |= parameters
+        annotations |= constructor_types(owner)
+    applicable = {alias: name for alias, name in renamed.items() if name in named or takes_any}
+    result: dict[str, Any] = {}
+
+    def wrong(name: str, problem: str, advice: str = "") -> ConfigError:
+        key = f"{path}.{name}"
+        source = source_of(key) if source_of is not None else ""
+        where = f" ({source})" if source else ""
+        return ConfigError(f"{key} {problem}{where}{advice}", key=key, source=source)
+
+    for name, value in args.items():
+        target = applicable.get(name, name)
+        if target in given:
+            raise wrong(name, "is set by other settings; leave it out")
+        if target not in named and not takes_any:
+            free = [*applicable, *(name for name in named if name not in given)]
+            similar = nearest(name, free)
+            takes = f"it takes {', '.join(free) or 'none'}"
+            advice = takes if similar is None else f"did you mean {path}.{similar}?"
+            raise wrong(name, f"is not an argument of {cls.__qualname__}", f"; {advice}")
+        if target in result:
+            raise wrong(name, "is given twice, under two names")
+        must = wrong_type(value, annotations[target]) if target in annotations else None
+        if must is not None:
+            raise wrong(name, f"is {show(value)}; {cls.__qualname__} needs {must}")
+        result[target] = value
+    own = constructors[0][1] if constructors else {}
+    for name, parameter in own.items():
+        if parameter.default is inspect.Parameter.empty and name not in result and name not in given:
+            raise wrong(name, f"is missing; {cls.__qualname__} needs it")
+    return result
+
+
+def accepted_names(cls: type[object]) -> dict[str, bool]:
+    """Parameters of a constructor, by name: whether they can be given by position.
+
+    A constructor with `**kwargs` is taken to hand them on, so its base's parameters count as well.
+    """
+    names: dict[str, bool] = {}
+    for _, parameters, _ in _constructors(cls):
+        for name, parameter in parameters.items():
+            names.setdefault(name, parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return names
+
+
+def _constructors(cls: type[object]) -> Iterator[tuple[type[object], dict[str, inspect.Parameter], bool]]:
+    """Classes whose constructors get arguments, from a class to its bases: parameters, and if there are `**kwargs`."""
+    for owner in cls.__mro__:
+        if "__init__" not in vars(owner) or owner is object:
+            continue
+        parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]  # type: ignore[misc]
+        has_more = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+        named = {
+            parameter.name: parameter
+            for parameter in parameters
+            if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        }
+        yield owner, named, has_more
+        if not has_more:
+            return

@@ -1,0 +1,147 @@
+"""Load a configuration: a YAML file or a preset, with overrides, checked in full; and write one back.
+
+Errors are `ConfigError`s that name the key, its file and line, and the nearest valid name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from surreal.config.checking.problems import explain, place_of
+from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.config.loading.preset_files import PRESETS, preset_path
+from surreal.config.schema.root import Config, conflicts
+from surreal.config.yaml_tree import parse
+from surreal.errors import ConfigError
+
+_VERSION = 1
+#: Second names of settings, with the name that everything else uses.
+_ALIASES = {"run.max_global_step": "run.max_env_steps"}
+
+
+def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Load and check a configuration.
+
+    Args:
+        source: path of a YAML file, or the name of a preset.
+        overrides: settings that win over the file, each `key.path=value` with a YAML value.
+
+    Raises:
+        ConfigError: if anything is wrong: the first problem in full, further ones by their keys.
+    """
+    path = _find(source)
+    label = path.name
+    data, places = parse(_read(path, label), label)
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        raise ConfigError(f"{label} is a {type(data).__name__}; a configuration is a mapping of sections", source=label)
+    _check_version(data, places, label)
+    _resolve_aliases(data, places)
+    apply_overrides(data, places, [_canonical(parse_override(text)) for text in overrides])
+    _check_version(data, places, label)
+    data.setdefault("name", _name_from(path))
+    _drop_empty_sections(data)
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as error:
+        raise explain(Config, error, places, label) from error
+    config = config.model_copy(update={"python_path": _python_path(config, path)})
+    for key, problem in conflicts(config):
+        place = place_of(key, places, label)
+        raise ConfigError(f"{key} {problem} ({place})", key=key, source=place)
+    return config.with_sources(places)
+
+
+def to_yaml(config: Config, *, hide_passwords: bool = False) -> str:
+    """Write a configuration in full, so that `load_config` gives the same again.
+
+    Args:
+        config: what to write.
+        hide_passwords: put `***` for the passwords in Redis addresses; such a file is for reading, not for running.
+    """
+    plain = config.model_dump(mode="json", by_alias=True)
+    if hide_passwords:
+        redis = plain["redis"]
+        for key in ("address", "replay_address", "parameter_address"):
+            given = redis[key]
+            redis[key] = list(map(_without_password, given)) if isinstance(given, list) else _without_password(given)
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _find(source: str | Path) -> Path:
+    """Give the file to read; what looks like a path is never taken for a preset."""
+    path = Path(source).expanduser()
+    if path.is_file():
+        return path
+    if isinstance(source, Path) or path.suffix in (".yaml", ".yml") or len(path.parts) != 1:
+        raise ConfigError(f"{source} does not exist; name a YAML file or a preset", source=str(source))
+    return preset_path(source)
+
+
+def _read(path: Path, label: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{label} cannot be read: {error}", source=label) from error
+
+
+def _check_version(data: dict[str, Any], places: dict[str, str], label: str) -> None:
+    """Refuse another version before anything else: its other keys would only confuse."""
+    version = data.get("version", _VERSION)
+    if version is True or version != _VERSION:
+        place = place_of("version", places, label)
+        raise ConfigError(
+            f"version is {version!r}; this Surreal reads version {_VERSION} ({place}); "
+            "files of other programs or versions have to be rewritten",
+            key="version",
+            source=place,
+        )
+
+
+def _resolve_aliases(data: dict[str, Any], places: dict[str, str]) -> None:
+    for alias, key in _ALIASES.items():
+        section, _, name = alias.rpartition(".")
+        settings = data.get(section)
+        if not isinstance(settings, dict) or name not in settings:
+            continue
+        other = key.rpartition(".")[2]
+        if other in settings:
+            place = places.get(alias, "")
+            raise ConfigError(f"{alias} and {key} are one setting; give one of them ({place})", key=alias, source=place)
+        settings[other] = settings.pop(name)
+        places[key] = places.pop(alias)
+
+
+def _canonical(override: tuple[str, Any]) -> tuple[str, Any]:
+    key, value = override
+    return _ALIASES.get(key, key), value
+
+
+def _drop_empty_sections(data: dict[str, Any]) -> None:
+    """Read `learner:` with nothing below it as the defaults, as someone who commented its settings out means it."""
+    for name in [name for name, value in data.items() if value is None and name in Config.model_fields]:
+        del data[name]
+
+
+def _name_from(path: Path) -> str:
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem).lstrip("-_.")[:64]
+    return name or "surreal"
+
+
+def _python_path(config: Config, path: Path) -> list[str]:
+    """Make the folders absolute, so that a copy of the configuration elsewhere finds the same classes."""
+    folder = path.resolve().parent
+    folders = [str((folder / Path(entry).expanduser()).resolve()) for entry in config.python_path]
+    if folder != PRESETS:
+        folders.append(str(folder))
+    return list(dict.fromkeys(folders))
+
+
+def _without_password(address: str | None) -> str | None:
+    return None if address is None else re.sub(r"(?<=:)[^:@/]*(?=@)", "***", address)

@@ -1,0 +1,289 @@
+"""The configuration as a whole, and the conflicts between settings that are each right by themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr
+
+from surreal.config.schema.env import EnvConfig
+from surreal.config.schema.fields import Section
+from surreal.config.schema.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
+from surreal.config.schema.sections import (
+    AgentConfig,
+    BroadcastConfig,
+    CheckpointConfig,
+    EvalConfig,
+    LearnerConfig,
+    ModelConfig,
+    RedisConfig,
+    ReplayConfig,
+    RunConfig,
+    SenderConfig,
+)
+from surreal.utils.memory import largest_replay_bytes
+
+_SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "action_space")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """Where settings came from; never a reason for two configurations to differ.
+
+    Attributes:
+        places: dotted key to "app.yaml line 12" or "--set".
+    """
+
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+
+
+class Config(Section):
+    """Everything that decides a run. Constructors take explicit values from it, never the whole."""
+
+    version: Literal[1] = 1
+    """Version of this file's format."""
+
+    name: str = Field("surreal", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    """Name of the run: its folder and its id in Redis begin with it. Unset in a file: the file's name."""
+
+    seed: int = Field(0, ge=0, lt=2**31)
+    """Seed from which every process derives its own."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the learner's network lives; `auto` takes a GPU if there is one."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe log records that are kept."""
+
+    python_path: list[str] = []
+    """Further folders to find classes in, relative to the file; the file's own folder is always one of them."""
+
+    env: EnvConfig
+    model: ModelConfig = ModelConfig()
+    agent: AgentConfig = AgentConfig()
+    learner: LearnerConfig = LearnerConfig()
+    replay: ReplayConfig = ReplayConfig()
+    sender: SenderConfig = SenderConfig()
+    broadcast: BroadcastConfig = BroadcastConfig()
+    rlx: RlxConfig = RlxConfig()
+    redis: RedisConfig = RedisConfig()
+    eval: EvalConfig = EvalConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    run: RunConfig = RunConfig()
+    environment: TrainingConfig = TrainingConfig()
+    relaax_rlx_server: TrainingServerConfig = TrainingServerConfig()
+
+    _sources: Sources = PrivateAttr(default_factory=Sources)
+
+    @property
+    def lookahead(self) -> int:
+        """Steps that the sender adds to the end of a segment."""
+        return self.learner.n_step - 1 if self.sender.lookahead is None else self.sender.lookahead
+
+    @property
+    def num_senders(self) -> int:
+        """Processes on this machine that send experience, as far as is known: agents and RLX servers; >= 1."""
+        return max(1, self.agent.count + self.rlx.servers)
+
+    @property
+    def replay_addresses(self) -> list[str | None]:
+        """Servers of the experience; None stands for the run's own."""
+        given = self.redis.replay_address
+        return list(given) if isinstance(given, list) else [given]
+
+    @property
+    def num_shards(self) -> int:
+        """Streams that the experience is spread over."""
+        return self.replay.shards or len(self.replay_addresses)
+
+    @property
+    def samples_tolerance(self) -> float | None:
+        """Samples that agents or learner may be ahead; None without `replay.samples_per_insert`."""
+        if self.replay.samples_per_insert is None or self.replay.samples_per_insert_tolerance is not None:
+            return self.replay.samples_per_insert_tolerance
+        largest = self.replay.samples_per_insert * _largest_chunk_steps(self)
+        return 2 * max(_samples_in_flight(self), largest, float(self.learner.batch_size))
+
+    def shared(self) -> dict[str, Any]:
+        """Give the part that all processes of a run must agree on, as plain data.
+
+        What only one kind of process uses, or what may differ between machines (device, number of environments, chunk
+        sizes, addresses), is not in it.
+        """
+        plain = self.model_dump(mode="json", by_alias=True)
+        env = {key: plain["env"][key] for key in _SHARED_ENV}
+        return {
+            "version": plain["version"],
+            "env": {key: value for key, value in env.items() if value is not None},
+            "model": plain["model"],
+            "replay": {"shards": self.num_shards},
+            "sender": {"lookahead": self.lookahead, "compression": self.sender.compression},
+            "rlx": {"reward_weights": self.rlx.reward_weights},
+        }
+
+    def source_of(self, key: str) -> str:
+        """Say where a setting came from: "app.yaml line 12", "--set", or "" for a default.
+
+        Args:
+            key: dotted path; the nearest parent that is known answers for it.
+        """
+        places = self._sources.places
+        while key and key not in places:
+            key = key.rpartition(".")[0]
+        return places.get(key, "")
+
+    def with_sources(self, places: Mapping[str, str]) -> Config:
+        """Give the same configuration, which remembers where its settings came from."""
+        copy = self.model_copy()
+        copy._sources = Sources(places)
+        return copy
+
+
+def _samples_in_flight(config: Config) -> float:
+    """Samples that one chunk of every agent entitles the learner to."""
+    per_insert = config.replay.samples_per_insert or 0.0
+    return per_insert * config.num_senders * config.sender.chunk_steps
+
+
+def _largest_chunk_steps(config: Config) -> int:
+    """Steps that one chunk may hold: to one that is almost full, each environment adds a step, and with the end of its
+    episode those that were held back for their lookahead.
+    """
+    environments = max(config.env.num_envs, config.rlx.servers and config.rlx.clients * config.rlx.client_envs)
+    return config.sender.chunk_steps - 1 + environments * (1 + config.lookahead)
+
+
+def conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the settings that cannot stand together: the key to blame, and a sentence that begins with its value."""
+    yield from _replay_conflicts(config)
+    yield from _limiter_conflicts(config)
+    yield from _memory_conflicts(config)
+    yield from _process_conflicts(config)
+
+
+def _replay_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    replay, learner = config.replay, config.learner
+    if replay.start_size > replay.capacity:
+        yield (
+            "replay.start_size",
+            f"is {replay.start_size}, but replay.capacity is {replay.capacity}: learning would never start; "
+            "lower start_size or raise capacity",
+        )
+    if learner.batch_size > replay.capacity:
+        yield (
+            "learner.batch_size",
+            f"is {learner.batch_size}, more than replay.capacity, {replay.capacity}; lower it or raise capacity",
+        )
+    in_flight = config.num_senders * config.sender.chunk_steps
+    if in_flight > replay.capacity:
+        yield (
+            "sender.chunk_steps",
+            f"is {config.sender.chunk_steps}: one chunk of each of {config.num_senders} agents is {in_flight} steps, "
+            f"more than replay.capacity, {replay.capacity}; lower chunk_steps or raise capacity",
+        )
+    if config.num_shards < len(config.replay_addresses):
+        yield (
+            "replay.shards",
+            f"is {config.num_shards}, but redis.replay_address names {len(config.replay_addresses)} servers; "
+            "raise shards to at least one a server",
+        )
+    if config.lookahead < learner.n_step - 1:
+        yield (
+            "sender.lookahead",
+            f"is {config.lookahead}, but learner.n_step is {learner.n_step} and needs {learner.n_step - 1}; "
+            "leave lookahead out or raise it",
+        )
+    if config.sender.compression is not None and replay.observations == "remote":
+        yield (
+            "sender.compression",
+            f"is {config.sender.compression}, but replay.observations is remote, which fetches single rows; "
+            "leave compression out, or set observations to mirrored, compressed or auto",
+        )
+    limit = config.run.max_env_steps
+    if limit is not None and limit <= replay.start_size:
+        yield (
+            "run.max_env_steps",
+            f"is {limit}, not more than replay.start_size, {replay.start_size}: the run would end before it learns; "
+            "raise max_env_steps or lower start_size",
+        )
+
+
+def _limiter_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    key = "replay.samples_per_insert_tolerance"
+    tolerance, replay = config.samples_tolerance, config.replay
+    if tolerance is None:
+        return
+    if replay.samples_per_insert is None:
+        yield key, f"is {tolerance:g}, but replay.samples_per_insert is not set; set it, or leave the tolerance out"
+        return
+    least = _samples_in_flight(config)
+    if tolerance < least:
+        yield (
+            key,
+            f"is {tolerance:g}; it must be >= {least:g} = samples_per_insert {replay.samples_per_insert:g} x "
+            f"{config.num_senders} agents x sender.chunk_steps {config.sender.chunk_steps}, or agents and "
+            "learner wait for each other for ever; raise it, leave it out, or lower sender.chunk_steps",
+        )
+    batch = config.learner.batch_size + replay.samples_per_insert
+    if tolerance < batch:
+        yield (
+            key,
+            f"is {tolerance:g}; it must be >= {batch:g} = learner.batch_size {config.learner.batch_size} + "
+            f"samples_per_insert {replay.samples_per_insert:g}, or no batch fits; raise it or leave it out",
+        )
+    largest = _largest_chunk_steps(config)
+    if tolerance < replay.samples_per_insert * largest:
+        yield (
+            key,
+            f"is {tolerance:g}; it must be >= {replay.samples_per_insert * largest:g} = samples_per_insert "
+            f"{replay.samples_per_insert:g} x {largest}, the steps of an agent's largest chunk (sender.chunk_steps - 1 "
+            f"+ env.num_envs x (1 + lookahead {config.lookahead})), or agents and learner wait for each other for "
+            "ever; raise it, leave it out, or lower env.num_envs",
+        )
+
+
+def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    replay, sender, redis = config.replay, config.sender, config.redis
+    is_embedded = redis.address is None and redis.replay_address is None
+    bound = largest_replay_bytes(redis.maxmemory)
+    if is_embedded and replay.max_bytes > bound:
+        yield (
+            "replay.max_bytes",
+            f"is {replay.max_bytes}; it must be <= {bound}, what redis.maxmemory, {redis.maxmemory}, leaves beside "
+            "parameters and room for new experience; lower it or raise redis.maxmemory",
+        )
+    largest_chunk = replay.max_bytes // config.num_shards // 8
+    if sender.chunk_max_bytes > largest_chunk:
+        of_shard = f" and of {config.num_shards} shards" if config.num_shards > 1 else ""
+        yield (
+            "sender.chunk_max_bytes",
+            f"is {sender.chunk_max_bytes}; it must be <= {largest_chunk}, an eighth of replay.max_bytes{of_shard}; "
+            "lower it or raise replay.max_bytes",
+        )
+    if redis.appendonly and redis.address is not None:
+        yield (
+            "redis.appendonly",
+            "is true, but redis.address names a server that this run does not start; "
+            "set appendonly in that server, or leave the address out",
+        )
+
+
+def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    env = config.env
+    if env.num_workers is not None and env.pool != "subproc":
+        yield "env.num_workers", f"is {env.num_workers}, but env.pool is {env.pool}; only subproc has workers"
+    if env.num_workers is not None and env.num_workers > env.num_envs:
+        yield "env.num_workers", f"is {env.num_workers}; it must be <= env.num_envs, {env.num_envs}"
+    if env.pool == "vector" and not env.id.startswith("ALE/"):
+        if env.wrappers:
+            yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
+        if env.frame_stack > 1:
+            yield "env.pool", "is vector, which stacks frames of ALE's games only; use local or subproc"
+    if config.rlx.clients and not config.rlx.servers:
+        yield "rlx.clients", f"is {config.rlx.clients}, but rlx.servers is 0: nobody would answer them; set it to 1"
+    if not config.eval.enabled and config.run.stop_at_return is not None:
+        yield "run.stop_at_return", "is set, but eval.enabled is false: nothing would measure the return"
+    if not config.eval.enabled and config.eval.record_video_every:
+        yield "eval.record_video_every", "is set, but eval.enabled is false: nothing would record"

@@ -1,0 +1,285 @@
+"""`RedisClient`: one Redis address and one run's names. Senders, replays, broadcasters and listeners are built on it.
+
+The constructor never connects, so processes start in any order. Nothing is retried behind the caller's back: what may
+be repeated is passed to `retry`, which is bounded, jittered, logged, and ends with its owner's stop event.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.retry import Retry
+
+from surreal.distributed.connection.address import parse_address
+from surreal.distributed.connection.cluster import ClusterMap, slot_pool
+from surreal.distributed.connection.keys import RUNS, RUNS_SLOT, PolicyKeys, RunKeys, ShardKeys, run_pattern
+from surreal.distributed.connection.retry import RetryPolicy, is_out_of_memory
+from surreal.distributed.connection.scripts import load_script
+from surreal.errors import RedisUnavailableError, StoppedError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+ScriptArg = bytes | bytearray | memoryview | str | int | float
+
+MIN_SERVER_VERSION = (6, 2)
+#: Bytes a connection reads at once: large replies (observation blocks, parameters) need few system calls.
+SOCKET_READ_SIZE = 256 << 10
+#: A connection idle for longer is tested before its next use (s), so a peer that vanished costs no command.
+HEALTH_CHECK_INTERVAL_S = 15
+_STOPPED = threading.Event()
+_STOPPED.set()
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class RedisClient:
+    """A thread-safe client of one Redis server, within the namespace of one run.
+
+    Of a Redis Cluster, it is the server that has a slot, whichever that is: by default the slot of the run's keys.
+
+    Args:
+        address: `host:port`, `redis://`, `rediss://`, `unix:///path` or `redis+cluster://host:port,host:port`; see
+            `surreal.distributed.connection.address`.
+        run: id of the run, the namespace of all keys: letters, digits, `.`, `_`, `-`.
+        password: wins over a password in the address.
+        username: ACL user; wins over a user in the address.
+        timeout_s: of one answer, > 0. Raising it tolerates slower servers, but finds out later that one is gone.
+        retry_timeout_s: how long `retry` keeps trying by default, in s; `math.inf` waits until its owner stops.
+        slot: of a cluster, 0 .. 16383; None: that of the run's keys, shards excepted.
+
+    Raises:
+        ValueError: the address or the run's id is not valid.
+    """
+
+    def __init__(
+        self,
+        address: str = "127.0.0.1:6379",
+        *,
+        run: str = "default",
+        password: str | None = None,
+        username: str | None = None,
+        timeout_s: float = 5.0,
+        retry_timeout_s: float = 300.0,
+        slot: int | None = None,
+    ) -> None:
+        if timeout_s <= 0:
+            raise ValueError(f"timeout_s is {timeout_s}; it must be > 0")
+        self.run = check_name(run, "run id")
+        self._given = partial(RedisClient, address, run=run, password=password, username=username, timeout_s=timeout_s)
+        self.retry_timeout_s = retry_timeout_s
+        self.run_keys = RunKeys(self.run)
+        parsed = parse_address(address, username=username, password=password)
+        self.address = parsed.shown
+        options: dict[str, Any] = {
+            "socket_timeout": timeout_s,
+            "socket_connect_timeout": timeout_s,
+            "socket_read_size": SOCKET_READ_SIZE,
+            "health_check_interval": HEALTH_CHECK_INTERVAL_S,
+            # RESP2 on every server: one shape of replies, no HELLO to negotiate. TCP keepalive is redis-py's default.
+            "protocol": 2,
+            # No CLIENT SETINFO: two round trips per connection, and an error on 6.2.
+            "driver_info": None,
+        }
+        options.update(parsed.options)
+        options["retry"] = Retry(NoBackoff(), 0)
+        options["decode_responses"] = False
+        self._cluster = ClusterMap(parsed.nodes, parsed.connection_class, options) if parsed.nodes else None
+        if self._cluster is None:
+            pool = redis.ConnectionPool(connection_class=parsed.connection_class, **options)
+        else:
+            slot = self.run_keys.slot if slot is None else slot
+            pool = slot_pool(self._cluster, slot, parsed.connection_class, options)
+        try:
+            pool.make_connection()  # builds the object without connecting: a wrong option is known now
+        except TypeError as error:
+            raise ValueError(f"Redis address {self.address!r} has an option that is not known: {error}") from None
+        pool.reset()
+        self.redis: redis.Redis = redis.Redis.from_pool(pool)
+        self._retry_policy = RetryPolicy(self.address)
+
+    def __repr__(self) -> str:
+        return f"RedisClient({self.address!r}, run={self.run!r})"
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the address is that of a Redis Cluster."""
+        return self._cluster is not None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last call through `retry` or `attempt`, of any thread, met no server that answers."""
+        return self._retry_policy.is_away
+
+    def at_slot(self, slot: int) -> RedisClient:
+        """A client of the server that has a slot, in a cluster; otherwise this one."""
+        return self._given(retry_timeout_s=self.retry_timeout_s, slot=slot) if self.is_cluster else self
+
+    @contextmanager
+    def directory(self) -> Iterator[redis.Redis]:
+        """The server that lists the runs, for the time of a `with`."""
+        client = self.at_slot(RUNS_SLOT)
+        try:
+            yield client.redis
+        finally:
+            if client is not self:
+                client.close()
+
+    def scan(self, pattern: str) -> Iterator[bytes]:
+        """Keys that match a pattern, in all servers of a cluster; slow, and some may come twice."""
+        servers = [self.redis] if self._cluster is None else self._cluster.primaries()
+        for server in servers:
+            yield from server.scan_iter(match=pattern, count=1000)
+
+    def shard_keys(self, shard: int = 0, num_shards: int = 1) -> ShardKeys:
+        """Names of one shard of the run's replay."""
+        if not 0 <= shard < num_shards:
+            raise ValueError(f"shard is {shard}; it must be 0 .. {num_shards - 1}")
+        return ShardKeys(self.run, shard, num_shards)
+
+    def policy_keys(self, policy: str = "default") -> PolicyKeys:
+        """Names of one policy's parameters."""
+        return PolicyKeys(self.run, check_name(policy, "policy"))
+
+    def retry(
+        self,
+        operation: Callable[[], T],
+        *,
+        what: str,
+        stop: threading.Event | None = None,
+        timeout_s: float | None = None,
+    ) -> T:
+        """Call `operation` until Redis answers. Only for operations that may be executed twice.
+
+        The operation is tried at least once, also when `stop` is already set, so that a drain can use it.
+
+        Args:
+            operation: one or more commands; called again from its beginning.
+            what: for messages, like "append a chunk".
+            stop: ends the waiting.
+            timeout_s: how long to keep trying; None means the client's `retry_timeout_s`.
+
+        Raises:
+            RedisUnavailableError: Redis did not answer in time, or refuses this user, password or certificate.
+            StoppedError: `stop` was set while waiting.
+        """
+        timeout_s = self.retry_timeout_s if timeout_s is None else timeout_s
+        return self._retry_policy.call(operation, what=what, stop=stop, timeout_s=timeout_s)
+
+    def attempt(self, operation: Callable[[], T], *, what: str) -> T | None:
+        """Call `operation` once; None if Redis did not answer, which `is_away` then says until a call succeeds.
+
+        Raises:
+            RedisUnavailableError: Redis refuses this user, password or certificate.
+        """
+        with suppress(StoppedError):
+            return self.retry(operation, what=what, stop=_STOPPED)
+        return None
+
+    def execute(self, *command: ScriptArg) -> Any:
+        """Run one command once and return the server's reply as it is, strings as bytes."""
+        return self.redis.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    def run_script(self, name: str, keys: Sequence[str], args: Sequence[ScriptArg] = ()) -> Any:
+        """Run `distributed/lua/<name>.lua` once; a server that does not know it (any more) is sent its text.
+
+        Returns:
+            The script's reply, strings as bytes.
+
+        Raises:
+            redis.exceptions.OutOfMemoryError: the server is at maxmemory (from any server version).
+            redis.exceptions.RedisError: see `retry`.
+        """
+        script = load_script(name)
+        try:
+            try:
+                return self.execute("EVALSHA", script.sha1, len(keys), *keys, *args)
+            except NoScriptError:
+                return self.execute("EVAL", script.text, len(keys), *keys, *args)
+        except ResponseError as error:
+            if is_out_of_memory(error) and not isinstance(error, OutOfMemoryError):
+                raise OutOfMemoryError(str(error)) from error
+            raise
+
+    def ping(self) -> bool:
+        """Whether Redis answers now; never raises a connection error."""
+        try:
+            return bool(self.execute("PING"))
+        except RedisError as error:
+            logger.debug("Redis at %s: %s", self.address, error)
+            return False
+
+    def check_server(self, *, timeout_s: float = 10.0, stop: threading.Event | None = None) -> tuple[int, ...]:
+        """Wait until the server answers and check that it is new enough.
+
+        Returns:
+            Its version, like (7, 0, 15).
+
+        Raises:
+            RedisUnavailableError: no answer within `timeout_s`, refused, or older than 6.2.
+        """
+        what = "say its version"
+        info: Any = self.retry(lambda: self.redis.info("server"), what=what, stop=stop, timeout_s=timeout_s)
+        text = str(info.get("redis_version", "0"))
+        version = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+        if version < MIN_SERVER_VERSION:
+            wanted = ".".join(map(str, MIN_SERVER_VERSION))
+            message = f"Redis at {self.address} is version {text}; Surreal needs {wanted} or newer"
+            raise RedisUnavailableError(message, address=self.address)
+        return version
+
+    def server_time_s(self) -> float:
+        """The server's clock, s since 1970: the one clock that all processes share."""
+        seconds, microseconds = self.execute("TIME")
+        return int(seconds) + int(microseconds) * 1e-6
+
+    def delete_run(self) -> int:
+        """Remove all keys of the run from this server; returns how many. Only keys of the run are touched."""
+        deleted = 0
+        for pattern in run_pattern(self.run):
+            keys = self.scan(pattern)
+            while batch := list(islice(keys, 500)):
+                by_slot: dict[int, list[bytes]] = {}
+                for key in batch:
+                    by_slot.setdefault(key_slot(key) if self.is_cluster else 0, []).append(key)
+                for slot, names in by_slot.items():
+                    client = self.at_slot(slot)
+                    deleted += int(client.execute("UNLINK", *names))
+                    if client is not self:
+                        client.close()
+        with self.directory() as directory:
+            directory.hdel(RUNS, self.run)
+        return deleted
+
+    def close(self) -> None:
+        """Close all connections; the client may be used again and then connects anew."""
+        self.redis.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def __enter__(self) -> RedisClient:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def check_name(name: str, what: str) -> str:
+    """Return a run's id or a policy's name if it can be part of a key.
+
+    Raises:
+        ValueError: it has characters that mean something in a key's hash tag or in a pattern.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{what} {name!r} must be 1-128 letters, digits, '.', '_', '-', the first a letter or digit")
+    return name

@@ -1,0 +1,157 @@
+"""What the processes of a run must agree on, stored in Redis as JSON: the first one writes it, the others compare.
+
+Used for the model contract of a policy (broadcaster and listeners); `describe_difference` also for the data contract of
+a stream. A contract that expires is renewed by those who hold it, so that it lives as long as one of them does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.retry import is_out_of_memory
+from surreal.errors import ContractError
+
+#: How long a contract is kept after its last holder renewed it, s.
+CONTRACT_TTL_S = 60.0
+_MAX_BYTES = 16 << 20
+_ABSENT = object()
+
+
+def register_contract(
+    client: RedisClient, key: str, contract: Mapping[str, Any], *, ttl_s: float | None = CONTRACT_TTL_S
+) -> None:
+    """Store `contract` under `key` if nothing is there, else compare with what is, and renew its lifetime.
+
+    Call it again before `ttl_s` has passed. May be repeated, so it can run under `client.retry`.
+
+    Args:
+        client: of the run.
+        key: name from `keys.py`.
+        contract: JSON-able.
+        ttl_s: lifetime after the last call of any process, > 0; None keeps it as long as the run.
+
+    Raises:
+        ContractError: another contract is there; its `diff` has one line for each difference.
+    """
+    theirs = _exchange(client, key, contract, ttl_s)
+    difference = describe_difference(theirs, json.loads(json.dumps(contract)))
+    if difference:
+        raise ContractError(f"{key} is another contract than ours: {'; '.join(difference[:3])}", diff=difference)
+
+
+def register_model_contract(client: RedisClient, key: str, contract: Mapping[str, Any]) -> None:
+    """`register_contract` for a model's parameters, with an error that names the first parameter that differs.
+
+    Args:
+        client: of the run.
+        key: `PolicyKeys.contract`.
+        contract: `Module.parameter_contract()`.
+
+    Raises:
+        ContractError: a process of the run has another model.
+    """
+    theirs = _exchange(client, key, contract, CONTRACT_TTL_S)
+    difference = describe_difference(theirs, json.loads(json.dumps(contract)))
+    if difference:
+        sentence = describe_model_difference(theirs if isinstance(theirs, dict) else {}, contract, client.run)
+        raise ContractError(
+            f"{sentence}; processes of a run need the same model, else use another run", diff=difference
+        )
+
+
+def describe_difference(theirs: Any, ours: Any) -> tuple[str, ...]:
+    """List what differs between two JSON values, one line each: `path.to.entry: theirs -> ours`."""
+    differing = _walk(theirs, ours, "")
+    return tuple(f"{path or '(all)'}: {_show(first)} -> {_show(second)}" for path, first, second in differing)
+
+
+def describe_model_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any], run: str) -> str:
+    """Say which parameter differs first: `fc1.weight is [64, 4] here and [128, 4] in run R`.
+
+    Args:
+        theirs: model contract of the run: parameter name -> {"shape": [...], "dtype": "float32"}.
+        ours: that of this process; differs from theirs.
+        run: the run's id.
+    """
+    names = [*ours, *(name for name in theirs if name not in ours)]
+    differing = [name for name in names if theirs.get(name) != ours.get(name)]
+    name = differing[0] if differing else "(all)"
+    here, there = ours.get(name), theirs.get(name)
+    if here is None:
+        sentence = f"{name} is missing here and {_show_entry(there)} in run {run}"
+    elif there is None:
+        sentence = f"{name} is {_show_entry(here)} here and missing in run {run}"
+    else:
+        same_shape = here.get("shape") == there.get("shape")
+        first, second = (_show_entry(entry, with_dtype=same_shape) for entry in (here, there))
+        sentence = f"{name} is {first} here and {second} in run {run}"
+    more = len(differing) - 1
+    return f"{sentence} ({more} more differ)" if more > 0 else sentence
+
+
+def _walk(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+        for name in sorted({*theirs, *ours}, key=str):
+            below = f"{path}.{name}" if path else str(name)
+            yield from _walk(theirs.get(name, _ABSENT), ours.get(name, _ABSENT), below)
+    elif _has_mappings(theirs) and _has_mappings(ours):
+        for i in range(max(len(theirs), len(ours))):
+            first = theirs[i] if i < len(theirs) else _ABSENT
+            second = ours[i] if i < len(ours) else _ABSENT
+            yield from _walk(first, second, f"{path}[{i}]")
+    elif _differs(theirs, ours):
+        yield path, theirs, ours
+
+
+def _differs(theirs: Any, ours: Any) -> bool:
+    """Whether two JSON values differ; 1, 1.0 and true are three things."""
+    if theirs is _ABSENT or ours is _ABSENT:
+        return theirs is not ours
+    return json.dumps(theirs, sort_keys=True) != json.dumps(ours, sort_keys=True)
+
+
+def _has_mappings(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and any(isinstance(x, Mapping) for x in value)
+
+
+def _show(value: Any) -> str:
+    return "(absent)" if value is _ABSENT else json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _show_entry(entry: Any, *, with_dtype: bool = False) -> str:
+    shape = entry.get("shape") if isinstance(entry, Mapping) else entry
+    return f"{shape} {entry.get('dtype')}" if with_dtype and isinstance(entry, Mapping) else f"{shape}"
+
+
+def _exchange(client: RedisClient, key: str, contract: Mapping[str, Any], ttl_s: float | None) -> Any:
+    """Store the contract, or renew the one that is there; returns what is there."""
+    ours = json.dumps(contract, sort_keys=True)
+    ttl_ms = None if ttl_s is None else max(1, int(1000 * ttl_s))
+    # One SET with NX and GET needs Redis 7. It may expire between the two commands: then it is set the next time round.
+    for _ in range(3):
+        try:
+            if client.redis.set(key, ours, nx=True, px=ttl_ms):
+                break
+        except RedisError as error:
+            if not is_out_of_memory(error):
+                raise  # a full Redis stops nobody: it can be read, and a later renewal stores it
+        stored: Any = client.redis.get(key)
+        if stored is not None:
+            if ttl_ms is not None:
+                client.redis.pexpire(key, ttl_ms)
+            return _parse(stored, key)
+    return json.loads(ours)
+
+
+def _parse(stored: bytes, key: str) -> Any:
+    if len(stored) > _MAX_BYTES:
+        raise ContractError(f"{key} is {len(stored)} bytes; a contract has at most {_MAX_BYTES}")
+    try:
+        return json.loads(stored)
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"{key} is not JSON: {error}") from None

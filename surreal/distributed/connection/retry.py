@@ -1,0 +1,141 @@
+"""Retries: which Redis errors are worth another try, how long to wait before it, and the policy that does so.
+
+redis-py's own retries are switched off: they repeat commands that are not idempotent, cannot be stopped, and hold a
+thread for up to a minute. Ours stop with their owner, are bounded in time, and are logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from redis import exceptions
+from redis.exceptions import RedisError
+
+from surreal.errors import RedisUnavailableError, StoppedError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_TRANSIENT = (
+    exceptions.ConnectionError,
+    exceptions.TimeoutError,
+    exceptions.ReadOnlyError,
+    exceptions.ClusterDownError,
+    exceptions.MasterDownError,
+    exceptions.TryAgainError,
+    exceptions.AskError,  # MovedError is one: a slot of a cluster is elsewhere now
+)
+_REFUSED = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+#: Errors that some servers, or `redis.call` in a script of Redis 6.2, wrap into a plain ResponseError.
+_TRANSIENT_CODES = ("BUSY ", "-READONLY ", "-LOADING ", "-MASTERDOWN ", "-CLUSTERDOWN ", "-MOVED ", "-ASK ")
+
+FIRST_DELAY_S = 0.05
+MAX_DELAY_S = 2.0
+
+
+class RetryPolicy:
+    """Calls operations on one Redis until it answers; any thread may.
+
+    Args:
+        address: of the server, for messages.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._rng = random.Random()
+        self._lock = threading.Lock()
+        self._away_since: float | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last call, of any thread, met no server that answers."""
+        return self._away_since is not None
+
+    def call(self, operation: Callable[[], T], *, what: str, stop: threading.Event | None, timeout_s: float) -> T:
+        """See `RedisClient.retry`."""
+        deadline = time.monotonic() + timeout_s
+        delays = delays_s(self._rng)
+        while True:
+            try:
+                result = operation()
+            except RedisError as error:
+                if is_refused(error):
+                    problem = f"refused to {what}: {error}; check user, password, certificates"
+                    raise RedisUnavailableError(f"Redis at {self._address} {problem}", address=self._address) from error
+                if not is_transient(error):
+                    raise
+                self._note_failure(error, what)
+                delay = next(delays)
+                if time.monotonic() + delay > deadline:
+                    message = (
+                        f"Redis at {self._address} did not answer in time to {what}: {error}; is it running there?"
+                    )
+                    raise RedisUnavailableError(message, address=self._address) from error
+                if stop is None:
+                    time.sleep(delay)
+                elif stop.wait(delay):
+                    raise StoppedError(f"stopped while waiting for Redis at {self._address} to {what}") from error
+            else:
+                if self._away_since is not None:
+                    self._note_recovery()
+                return result
+
+    def _note_failure(self, error: RedisError, what: str) -> None:
+        with self._lock:
+            is_first = self._away_since is None
+            if is_first:
+                self._away_since = time.monotonic()
+        level = logging.WARNING if is_first else logging.DEBUG
+        logger.log(level, "Redis at %s: %s; trying again to %s", self._address, error, what)
+
+    def _note_recovery(self) -> None:
+        with self._lock:
+            away_since, self._away_since = self._away_since, None
+        if away_since is not None:
+            logger.info("Redis at %s answers again after %.1f s", self._address, time.monotonic() - away_since)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether Redis was reached and said no, for good: password, permission or certificate."""
+    return isinstance(error, _REFUSED) or any(isinstance(cause, ssl.SSLError) for cause in _chain(error))
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed later: Redis is away, restarting, loading, or failing over."""
+    if is_refused(error):
+        return False
+    if isinstance(error, _TRANSIENT):
+        return True
+    return isinstance(error, exceptions.ResponseError) and any(code in str(error) for code in _TRANSIENT_CODES)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Redis refused a write because it is at `maxmemory`."""
+    if isinstance(error, exceptions.OutOfMemoryError):
+        return True
+    # Redis 6.2 wraps what a script's redis.call raised: "ERR Error running script ... -OOM command not allowed ...".
+    return isinstance(error, exceptions.ResponseError) and "-OOM " in str(error)
+
+
+def delays_s(rng: random.Random) -> Iterator[float]:
+    """Yield waiting times for ever: 50 ms doubling up to 2 s, each jittered down to half at most."""
+    delay = FIRST_DELAY_S
+    while True:
+        yield delay * rng.uniform(0.5, 1.0)
+        delay = min(2 * delay, MAX_DELAY_S)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it was raised from: redis-py wraps socket and TLS errors."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

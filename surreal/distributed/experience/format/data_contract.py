@@ -1,0 +1,135 @@
+"""The contract of a stream: what all its senders and readers agree on, stored beside it as JSON, and compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from surreal.distributed.experience.format.arrow_table import schema_of
+from surreal.distributed.experience.format.block import COMPRESSIONS
+from surreal.errors import CodecError
+from surreal.specs import ArraySpec, ObsSpec
+
+FORMAT_VERSION = 1
+MAX_STACK = 64
+#: Name in the table of a column that the agent adds.
+EXTRA_PREFIX = "extra."
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What all senders and readers of one stream agree on.
+
+    Args:
+        obs: leaves of an observation.
+        action: shape and dtype of an action.
+        extras: columns the agent adds to each step.
+        lookahead: how many steps a segment repeats from the next one, so that each of its own steps has its
+            n-step return in the same chunk; n <= lookahead + 1.
+        stack: frames of an observation, >= 1; if more than one, `obs` describes a single frame.
+        compression: how each leaf of a block is compressed: "lz4", "zstd", or None for not at all.
+    """
+
+    obs: ObsSpec
+    action: ArraySpec
+    extras: tuple[ArraySpec, ...] = ()
+    lookahead: int = 0
+    stack: int = 1
+    compression: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT_VERSION,
+            "obs": self.obs.to_json(),
+            "action": self.action.to_json(),
+            "extras": [extra.to_json() for extra in self.extras],
+            "lookahead": self.lookahead,
+            "stack": self.stack,
+            "compression": self.compression,
+        }
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Contract:
+        """Read a contract as it is stored in Redis.
+
+        Raises:
+            CodecError: it is not one, or of another format version.
+        """
+        try:
+            data = json.loads(text)
+            if data["format"] != FORMAT_VERSION:
+                raise CodecError(f"the stream has chunk format {data['format']}; this program reads {FORMAT_VERSION}")
+            extras = tuple(ArraySpec.from_json(extra) for extra in data["extras"])
+            obs, action = ObsSpec.from_json(data["obs"]), ArraySpec.from_json(data["action"])
+            if type(data["lookahead"]) is not int or data["lookahead"] < 0:
+                raise ValueError(f"lookahead is {data['lookahead']!r}; it must be an integer >= 0")
+            if type(data["stack"]) is not int or not 1 <= data["stack"] <= MAX_STACK:
+                raise ValueError(f"stack is {data['stack']!r}; it must be an integer 1 .. {MAX_STACK}")
+            if data["compression"] not in (None, *COMPRESSIONS):
+                raise ValueError(f"compression is {data['compression']!r}; it must be null or one of {COMPRESSIONS}")
+            return cls(obs, action, extras, data["lookahead"], data["stack"], data["compression"])
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise CodecError(f"the stream's contract cannot be read: {error}") from error
+
+    @cached_property
+    def stacked_obs(self) -> ObsSpec:
+        """What agents and learners see: `obs`, or stacks of it, [stack, *shape] per leaf."""
+        if self.stack == 1:
+            return self.obs
+        leaves = [ArraySpec(leaf.name, (self.stack, *leaf.shape), leaf.dtype) for leaf in self.obs.leaves]
+        return ObsSpec(tuple(leaves), self.obs.structure)
+
+    @cached_property
+    def as_bytes(self) -> bytes:
+        """Canonical JSON, as it is stored in Redis."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":")).encode()
+
+    @cached_property
+    def id(self) -> int:
+        """64 bits of a hash of the contract, carried by every chunk."""
+        return int.from_bytes(hashlib.sha256(self.as_bytes).digest()[:8], "little")
+
+    @cached_property
+    def table_columns(self) -> tuple[tuple[str, ArraySpec], ...]:
+        """Columns of the table in order: name on the wire and what a row of it is."""
+        fixed: list[tuple[str, tuple[int, ...], Any]] = [
+            ("action", self.action.shape, self.action.dtype),
+            ("reward", (), np.float32),
+            ("flags", (), np.uint8),  # 1 terminated, 2 truncated
+            ("version", (), np.int32),  # parameter version that acted, -1 if unknown
+        ]
+        columns = [(name, ArraySpec(name, shape, np.dtype(dtype))) for name, shape, dtype in fixed]
+        columns += [(EXTRA_PREFIX + extra.name, extra) for extra in self.extras]
+        return tuple(columns)
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Bytes of a row in a chunk's content: an observation, and what the table says of its step."""
+        return self.obs.row_bytes + sum(spec.nbytes for _, spec in self.table_columns)
+
+    @property
+    def table_head_bytes(self) -> int:
+        """Bytes of a table without its rows, from above."""
+        return 256 * len(self.table_columns)
+
+    @cached_property
+    def table_schema(self) -> pa.Schema:
+        """The Arrow schema of the table."""
+        return schema_of(self.table_columns)
+
+
+def frame_spec(stacked: ObsSpec, stack: int) -> ObsSpec:
+    """What one frame of stacked observations is."""
+    for leaf in stacked.leaves:
+        if leaf.shape[:1] != (stack,):
+            raise ValueError(
+                f"observation {leaf.name or 'root'} has shape {leaf.shape}; it is no stack of {stack} frames"
+            )
+    leaves = tuple(ArraySpec(leaf.name, leaf.shape[1:], leaf.dtype) for leaf in stacked.leaves)
+    return ObsSpec(leaves, stacked.structure)

@@ -1,0 +1,1 @@
+"""How chunks reach a replay: downloaded ahead by threads, in order, shard by shard."""

@@ -1,0 +1,287 @@
+"""ExpSender: experience from an agent into the Redis replay, in chunks.
+
+Called by the agent loop (`send_batch`, a pool's rows at a time) or by a loop of your own (`send`, a step at a time);
+one sender serves one of the two, from one thread. Steps are copied into a `RowLog`; a chunk leaves when enough steps
+have come or the oldest is too old, in one call to Redis. "Acknowledged" means that this call was executed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format.block import COMPRESSIONS
+from surreal.distributed.experience.format.codec import MAX_STACK, Contract
+from surreal.distributed.experience.format.data_contract import frame_spec
+from surreal.distributed.experience.sending.outbox import Outbox
+from surreal.distributed.experience.sending.recorded import first_row, recorded
+from surreal.distributed.experience.sending.row_log import RowLog, extra_specs
+from surreal.distributed.experience.sending.sharded_outbox import ShardedOutbox
+from surreal.distributed.experience.sending.single_steps import SingleSteps
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.errors import ContractError, RedisUnavailableError, ReplayFullError
+from surreal.specs import ArraySpec, ObsSpec
+from surreal.types import Action, Obs, StepBatch
+
+logger = logging.getLogger(__name__)
+
+_NO_EXTRAS: Mapping[str, NDArray[Any]] = {}
+
+
+class ExpSender:
+    """Gathers steps into chunks and stores them in the replay's stream.
+
+    Args:
+        client: the replay server; or the `ReplayShards`, if there are several.
+        chunk_steps: steps (of all environments together) after which a chunk leaves, >= 1. More steps cost fewer
+            calls a step, and make experience older when it arrives.
+        chunk_max_bytes: content after which a chunk leaves, bytes, counted before compression.
+        max_delay_s: age of the oldest step after which a chunk leaves, s; looked at whenever steps come in, and in
+            `flush_due`.
+        lookahead: steps repeated at the end of a segment, >= 0; learners of this stream may use n-step returns
+            up to n = lookahead + 1.
+        on_full: "wait" while the replay is full or the limiter gives no credit, or "drop" the chunk; both are counted.
+        wait_timeout_s: longest wait for Redis or for room, s.
+        is_limited: whether the samples-per-insert limiter of the learner holds this sender back.
+        max_stream_bytes: bound of the stream as long as no learner has set one and the server has no memory limit.
+        obs_spec, action_spec: what is sent; without them, the first step tells.
+        frame_stack: frames of an observation [frame_stack, ...]; if more than one, only the newest frame of each is
+            stored, and readers stack the rows again. The stack after a reset must repeat the first frame. `send` finds
+            it in `info["frames"]` as well.
+        compression: of the observations: None, "lz4" (fast) or "zstd" (smaller). It costs this process time for each
+            chunk; readers must mirror the observations.
+        shard: number of the shard to send to; while it does not answer, another one is used.
+        stop: ends a wait with `StoppedError` when it is set.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient | ReplayShards,
+        *,
+        chunk_steps: int = 1024,
+        chunk_max_bytes: int = 1 << 20,
+        max_delay_s: float = 1.0,
+        lookahead: int = 0,
+        on_full: Literal["wait", "drop"] = "wait",
+        wait_timeout_s: float = 300.0,
+        is_limited: bool = False,
+        max_stream_bytes: int = 2 << 30,
+        obs_spec: ObsSpec | None = None,
+        action_spec: ArraySpec | None = None,
+        frame_stack: int = 1,
+        compression: Literal["lz4", "zstd"] | None = None,
+        shard: int = 0,
+        stop: threading.Event | None = None,
+    ) -> None:
+        if chunk_steps < 1 or chunk_max_bytes < 1 or lookahead < 0 or not 1 <= frame_stack <= MAX_STACK:
+            raise ValueError(
+                f"chunk_steps and chunk_max_bytes must be >= 1, lookahead >= 0, and frame_stack 1 .. {MAX_STACK}"
+            )
+        if on_full not in ("wait", "drop"):
+            raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
+        if compression not in (None, *COMPRESSIONS):
+            raise ValueError(f"compression is {compression!r}; it must be None or one of {', '.join(COMPRESSIONS)}")
+        shards, drops = ReplayShards.of(client), on_full == "drop"
+        self.outbox: Outbox | ShardedOutbox
+        if len(shards) == 1:
+            self.outbox = Outbox(shards.stream(shard), drops_when_full=drops, max_stream_bytes=max_stream_bytes)
+        else:
+            self.outbox = ShardedOutbox(shards, shard, drops_when_full=drops, max_stream_bytes=max_stream_bytes)
+        self._chunk_steps = chunk_steps
+        self._chunk_max_bytes = chunk_max_bytes
+        self._max_delay_s = max_delay_s
+        self._lookahead = lookahead
+        self._frame_stack = frame_stack
+        self._compression = compression
+        self._wait_timeout_s = wait_timeout_s
+        self._is_limited = is_limited
+        self._obs_spec = obs_spec
+        self._action_spec = action_spec
+        self._stop = stop
+        self._log: RowLog | None = None
+        self._flush_length = 0  # of the log, at which a chunk leaves
+        self._fitting_rows = 0  # in a chunk
+        self._batch_rows = 2  # that came at once, at most
+        self._oldest_s = 0.0
+        self._singles = SingleSteps()
+
+    # -- a pool's rows ------------------------------------------------------------------------------------------
+
+    def send_batch(self, batch: StepBatch, action: Action) -> None:
+        """Record the rows of a pool and the actions taken in them (those after the LAST rows).
+
+        Raises:
+            ValueError: shapes or columns changed since the first call.
+            ReplayFullError, RedisUnavailableError: a chunk had to leave and could not, for `wait_timeout_s`.
+            ContractError: the stream holds experience of another kind.
+            StoppedError: `stop` was set during a wait.
+        """
+        if batch.closed_ids.size and self._log is not None:
+            self._log.close_slots(batch.closed_ids)
+        if not len(batch.kind):
+            self.flush_due()
+            return
+        if np.count_nonzero(batch.record) != len(batch.record):
+            batch, action = recorded(batch, action)
+            if not len(batch.kind):
+                self.flush_due()
+                return
+        log = self._log or self._open(batch, action)
+        if log.length == log.carried:
+            self._oldest_s = time.monotonic()
+        log.append_batch(batch, action)
+        if len(batch.kind) > self._batch_rows:
+            self._batch_rows = len(batch.kind)
+            self._set_flush_length(log)
+        if log.length >= self._flush_length or time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self._leave()
+
+    def _open(self, batch: StepBatch, action: Action) -> RowLog:
+        if self._obs_spec is None:
+            self._obs_spec = ObsSpec.from_obs(first_row(batch.obs))
+        if self._action_spec is None:
+            actions = np.asarray(action.actions)
+            self._action_spec = ArraySpec("action", actions.shape[1:], actions.dtype)
+        return self._make_log(extra_specs(action.extras))
+
+    # -- a step at a time ---------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        obs: Sequence[Obs],
+        action: Any,
+        reward: float,
+        done: bool,
+        info: Mapping[str, Any] | None = None,
+        *,
+        truncated: bool | None = None,
+        extras: Mapping[str, Any] = _NO_EXTRAS,
+        version: int = -1,
+    ) -> None:
+        """Record one step: `send([obs, new_obs], action, reward, done, info)`.
+
+        A step whose obs is not the new_obs of the step before starts a new segment. `send([obs], ...)` is enough while
+        the next step follows, and when the episode ends in a terminal state.
+
+        Args:
+            obs: [obs, new_obs], or [obs].
+            action: what was done in obs.
+            reward: what came of it.
+            done: whether the episode ended.
+            info: `info["truncated"]` says that the end was a time limit; `info["phantom"]`, that this was no step but
+                the reset that `Env.step` makes after an end, and nothing is recorded. `info["frames"]` in the first
+                call, a tuple, says that observations are stacks of so many frames, as `FrameStack` makes them.
+            truncated: the same, in place of info.
+            extras: columns recorded with the step, the same keys in each.
+            version: parameter version that acted, -1 if it is not known.
+
+        Raises:
+            ValueError: shapes changed, or a truncated step has no new_obs to bootstrap from.
+            ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`.
+        """
+        if info and info.get("phantom"):
+            return
+        log = self._log or self._open_single(obs[0], action, extras, info)
+        if self._singles.add(log, obs, action, reward, done, info, truncated, extras, version):
+            self._oldest_s = time.monotonic()
+        if log.length >= self._flush_length or time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self._leave()
+
+    def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any], info: Mapping[str, Any] | None) -> RowLog:
+        if self._obs_spec is None:
+            self._obs_spec = ObsSpec.from_obs(obs)
+        frames = info.get("frames") if info else None
+        if self._frame_stack == 1 and isinstance(frames, tuple) and 1 < len(frames) <= MAX_STACK:
+            self._frame_stack = len(frames)
+        if self._action_spec is None:
+            array = np.asarray(action)
+            dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
+            self._action_spec = ArraySpec("action", array.shape, dtype)
+        return self._make_log(extra_specs({name: np.asarray(value)[None] for name, value in extras.items()}))
+
+    # -- chunks ---------------------------------------------------------------------------------------------------
+
+    def flush_due(self) -> None:
+        """Send what is older than `max_delay_s`; called when nothing comes in."""
+        log = self._log
+        if log is not None and log.pending_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self._leave()
+        elif self.outbox.has_answer:
+            self._push()
+
+    def flush(self) -> None:
+        """Send every step that is complete, and wait until it is acknowledged; a running episode's last row stays.
+
+        Raises:
+            ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`; the chunk is
+                kept, and tried again by the next call.
+        """
+        self._leave(waits_for_last=True)
+
+    def _leave(self, *, waits_for_last: bool = False) -> None:
+        """Cut a chunk and send it; its answer is taken with the next one, unless it is waited for."""
+        if self._log is not None:
+            self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
+            self._set_flush_length(self._log)
+            self._oldest_s = time.monotonic()
+        self._push(waits_for_last=waits_for_last)
+
+    def _push(self, *, waits_for_last: bool = False) -> None:
+        self.outbox.push(
+            timeout_s=self._wait_timeout_s,
+            is_limited=self._is_limited,
+            stop=self._stop,
+            waits_for_last=waits_for_last,
+        )
+
+    def close(self, timeout_s: float = 5.0) -> bool:
+        """End all episodes where they stand, and send what is left; the limiter is not asked.
+
+        Returns:
+            Whether everything was acknowledged; what was not is counted as dropped.
+        """
+        if self._log is not None:
+            self._log.close_open_rows()
+            self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
+        self._singles.forget()
+        try:
+            self.outbox.push(timeout_s=timeout_s, is_limited=False)
+        except (ReplayFullError, RedisUnavailableError, ContractError) as error:
+            logger.warning("experience was not sent: %s", error)
+            self.outbox.drop_all()
+            return False
+        self.outbox.close()
+        is_all_sent = not len(self.outbox)
+        self.outbox.drop_all()
+        return is_all_sent
+
+    def metrics(self) -> dict[str, float]:
+        """Counts since the start: steps, chunks and bytes acknowledged, waits, what was dropped."""
+        return self.outbox.metrics()
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run, as the last acknowledgement told."""
+        return self.outbox.global_step
+
+    def _make_log(self, extras: tuple[ArraySpec, ...]) -> RowLog:
+        if self._obs_spec is None or self._action_spec is None:
+            raise ValueError("the observation and action specs are not known yet")
+        obs_spec = self._obs_spec if self._frame_stack == 1 else frame_spec(self._obs_spec, self._frame_stack)
+        contract = Contract(obs_spec, self._action_spec, extras, self._lookahead, self._frame_stack, self._compression)
+        self._fitting_rows = (self._chunk_max_bytes - contract.table_head_bytes) // contract.row_bytes
+        self._log = log = RowLog(contract, min(self._chunk_steps, max(self._fitting_rows, 0)) + 64)
+        self._set_flush_length(log)
+        return log
+
+    def _set_flush_length(self, log: RowLog) -> None:
+        """A chunk leaves when it has its steps, or before the rows that come next would not fit any more."""
+        most = max(self._fitting_rows - self._batch_rows, log.carried) + 1
+        self._flush_length = min(log.carried + self._chunk_steps, most)

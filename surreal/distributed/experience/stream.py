@@ -1,0 +1,286 @@
+"""One shard of a run's replay in Redis: append, read, and what its owner does. Stateless but for names.
+
+Senders call `append`, the PointerQueue `read`, `fetch` and `epoch`, the replay that owns the stream `tick`.
+The scripts' texts (`lua/append.lua`, `lua/evict.lua`) say what each argument is.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import redis
+
+from surreal.distributed.connection.channel import STAGE_TTL_S, ScriptChannel
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.keys import ShardKeys
+from surreal.distributed.experience.format.codec import Contract, EncodedChunk
+from surreal.errors import ContractError
+
+#: How long a sender's last sequence number is kept after its last chunk, s.
+SEQUENCE_TTL_S = 3600
+
+
+_DONE = b"done:"
+
+
+class Appended(NamedTuple):
+    """Answer of the append script."""
+
+    status: str  #: ok, duplicate, full, credit, contract or mismatch
+    epoch: str
+    steps: int  #: env steps of the run so far, those of its other shards as their owner knew them
+    detail: bytes
+
+
+_FULL = Appended("full", "", 0, b"out of memory")
+
+
+class AppendOptions(NamedTuple):
+    """What goes with a chunk into the append script."""
+
+    sender: str  #: the sender's incarnation
+    sequence: int  #: number of the chunk, rising
+    contract: Contract
+    sends_contract: bool  #: whether the contract itself is sent along
+    is_limited: bool  #: whether the limiter is asked
+    default_bound_bytes: int  #: bound of the stream if no owner has set one, bytes; 0 for none
+
+
+class Entry(NamedTuple):
+    """A stream entry as it was read."""
+
+    entry_id: bytes
+    chunk_id: str
+    head: bytes
+
+
+class OwnerState(NamedTuple):
+    """Answer of the evict script: the stream as its owner left it."""
+
+    is_owner: bool
+    epoch: str  #: or the token of the other owner
+    steps: int  #: env steps of the shard so far
+    live_steps: int
+    live_bytes: int
+    removed_chunks: int
+    samples: int  #: samples drawn, as the last owner stored them
+    refused_steps: int  #: of the largest chunk that was refused for want of credit
+
+
+class StreamCounts(NamedTuple):
+    """A shard as anybody can see it."""
+
+    epoch: str  #: "" if it has none (yet, or any more)
+    steps: int  #: env steps so far
+    live_steps: int
+    live_bytes: int
+
+
+class Eviction(NamedTuple):
+    """A chunk to be removed."""
+
+    entry_id: bytes
+    chunk_id: str
+    steps: int
+    stored_bytes: int
+    epoch: str  #: in which it was stored
+
+
+class Mark(NamedTuple):
+    """What of a chunk was consumed, in a stream of mode `consume`."""
+
+    entry_id: bytes
+    done: bytes  #: one bit for each step it owns
+    epoch: str  #: in which it was stored
+
+
+class Stream:
+    """Names and commands of one shard.
+
+    Args:
+        client: where it lives.
+        keys: its names; None: those of the run's only shard.
+        server_share: part of the server's memory that is this shard's, > 0 .. 1.
+        shard: its number.
+    """
+
+    def __init__(
+        self, client: RedisClient, keys: ShardKeys | None = None, *, server_share: float = 1.0, shard: int = 0
+    ) -> None:
+        self.client = client
+        self.keys = keys or client.shard_keys()
+        self.shard = shard
+        self._server_share = server_share
+
+    def append(self, chunk: EncodedChunk, options: AppendOptions) -> Appended:
+        """Store a chunk once, and wait for the answer; safe to repeat. Redis at its maxmemory counts as "full"."""
+        keys, args = self._append_call(chunk, options)
+        try:
+            self.client.execute("SETEX", keys[-1], STAGE_TTL_S, b"".join(chunk.pieces))
+            return _appended(self.client.run_script("append", keys, args))
+        except redis.exceptions.OutOfMemoryError:
+            return _FULL
+
+    def begin_append(self, channel: ScriptChannel, chunk: EncodedChunk, options: AppendOptions) -> None:
+        """Send the same call without waiting for its answer; the observations go to the socket uncopied."""
+        keys, args = self._append_call(chunk, options)
+        channel.begin("append", keys, args, chunk.pieces)
+
+    def finish_append(self, channel: ScriptChannel) -> Appended:
+        """The answer of the call begun last."""
+        try:
+            return _appended(channel.finish())
+        except redis.exceptions.OutOfMemoryError:
+            return _FULL
+
+    def _append_call(self, chunk: EncodedChunk, options: AppendOptions) -> tuple[list[str], list[Any]]:
+        keys = self.keys
+        chunk_id = f"{options.sender}-{options.sequence}"
+        contract = options.contract
+        args: list[Any] = [
+            _new_epoch(),
+            chunk_id,
+            options.sequence,
+            chunk.own_steps,
+            chunk.stored_bytes,
+            f"{contract.id:016x}",
+            contract.as_bytes if options.sends_contract else b"",
+            b"1" if options.is_limited else b"",
+            options.default_bound_bytes,
+            SEQUENCE_TTL_S,
+            chunk.head,
+        ]
+        staged = keys.staged(chunk_id)
+        return [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit, staged], args
+
+    def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[Entry]:
+        """Entries after the cursor, oldest first; waits up to `block_ms` (None: not at all) for the first."""
+        answer: Any = self.client.redis.xread({self.keys.stream: cursor}, count=count, block=block_ms)
+        if not answer:
+            return []
+        return [
+            Entry(
+                entry_id=entry_id,
+                chunk_id=fields.get(b"id", b"").decode("ascii", "replace"),
+                head=fields.get(b"head", b""),
+            )
+            for entry_id, fields in answer[0][1]
+        ]
+
+    def fetch(self, chunks: Sequence[tuple[str, int]]) -> tuple[str, list[bytes | None]]:
+        """Read contents, or their tables alone, in one round trip.
+
+        Args:
+            chunks: of each, its id and how many bytes of its end are wanted; 0: all of them.
+
+        Returns:
+            The shard's epoch, and what was asked for; None where a chunk is gone.
+        """
+        pipeline = self.client.redis.pipeline(transaction=False)
+        pipeline.hget(self.keys.meta, "epoch")
+        for chunk_id, end_bytes in chunks:
+            if end_bytes:
+                pipeline.getrange(self.keys.block(chunk_id), -end_bytes, -1)
+            else:
+                pipeline.get(self.keys.block(chunk_id))
+        epoch, *contents = pipeline.execute()
+        return epoch.decode() if epoch else "", [content or None for content in contents]
+
+    def oldest(self) -> tuple[str, bytes | None]:
+        """The shard's epoch, and the id of the oldest entry, None if there is none."""
+        pipeline = self.client.redis.pipeline(transaction=False)
+        pipeline.hget(self.keys.meta, "epoch")
+        pipeline.xrange(self.keys.stream, count=1)
+        epoch, entries = pipeline.execute()
+        return epoch.decode() if epoch else "", bytes(entries[0][0]) if entries else None
+
+    def counts(self) -> StreamCounts:
+        """What all scripts keep count of."""
+        fields = ["epoch", "steps", "live_steps", "live_bytes"]
+        answer: Any = self.client.redis.hmget(self.keys.meta, fields)
+        epoch, *numbers = answer
+        return StreamCounts(epoch.decode() if epoch else "", *(int(number or 0) for number in numbers))
+
+    def epoch(self) -> str:
+        """The shard's epoch, "" if it has none (yet, or any more)."""
+        value: Any = self.client.redis.hget(self.keys.meta, "epoch")
+        return value.decode() if value else ""
+
+    def contract(self) -> bytes | None:
+        """The stored contract, as JSON bytes."""
+        value: Any = self.client.redis.hget(self.keys.meta, "contract")
+        return bytes(value) if value else None
+
+    def marks(self) -> dict[bytes, bytes]:
+        """Which steps were consumed of the chunks that are there: entry id -> one bit a step."""
+        answer: Any = self.client.redis.hgetall(self.keys.meta)
+        return {bytes(key)[len(_DONE) :]: bytes(done) for key, done in answer.items() if key.startswith(_DONE)}
+
+    def last_entry_id(self) -> bytes:
+        """Id of the newest entry, b"0-0" if there is none."""
+        newest: Any = self.client.redis.xrevrange(self.keys.stream, count=1)
+        return bytes(newest[0][0]) if newest else b"0-0"
+
+    def maxmemory_bytes(self) -> int:
+        """This shard's part of the server's memory limit, 0 if it has none."""
+        memory: Any = self.client.redis.info("memory")
+        return int(memory.get("maxmemory", 0) * self._server_share)
+
+    def tick(
+        self,
+        token: str,
+        *,
+        lease_ms: int,
+        max_bytes: int,
+        credit_steps: int | None = None,
+        samples: int | None = None,
+        recount_steps: int = 0,
+        other_steps: int = 0,
+        mode: str = "window",
+        marks: Sequence[Mark] = (),
+        evict: Sequence[Eviction] = (),
+    ) -> OwnerState:
+        """Renew the lease, grant credit, mark and remove chunks (all of one epoch), atomically; safe to repeat.
+
+        Raises:
+            ContractError: the stream's first owner has fixed another mode.
+        """
+        keys = self.keys
+        args: list[Any] = [
+            token,
+            lease_ms,
+            _new_epoch(),
+            "" if credit_steps is None else credit_steps,
+            max(lease_ms, 1),
+            max_bytes,
+            "" if samples is None else samples,
+            recount_steps,
+            other_steps,
+            evict[0].epoch if evict else marks[0].epoch if marks else "",
+            mode,
+            len(marks),
+        ]
+        for mark in marks:
+            args += [mark.entry_id, mark.done]
+        for chunk in evict:
+            args += [chunk.entry_id, chunk.steps, chunk.stored_bytes]
+        names = [keys.stream, keys.meta, keys.lease, keys.credit, *(keys.block(chunk.chunk_id) for chunk in evict)]
+        answer = self.client.run_script("evict", names, args)
+        if answer[0] == b"mode":
+            raise ContractError(
+                f"the replay of run {self.client.run} is of mode {answer[1].decode()}, not {mode}: replays that consume"
+                " (FIFO) and those that keep a window cannot own the same stream; use another run"
+            )
+        return OwnerState(answer[0] == b"ok", answer[1].decode(), *(int(value) for value in answer[2:]))
+
+
+def _new_epoch() -> str:
+    """An epoch to use if the shard has none; never the same twice, or an emptied Redis could go unnoticed."""
+    return secrets.token_hex(8)
+
+
+def _appended(answer: Any) -> Appended:
+    status, epoch, steps, detail = answer
+    return Appended(status.decode(), epoch.decode(), int(steps), detail)

@@ -1,0 +1,235 @@
+"""`TorchBroadcaster`: publishes a policy's parameters. One learner (or parameter server) at a time, held by a lease.
+
+    broadcaster = TorchBroadcaster(client, model)
+    for i, batch in replay.batch_iterator():
+        learner.optimize(i, batch)
+        if i % 10 == 0:
+            broadcaster.broadcast(model, "after update %d" % i)
+        broadcaster.maintain()                  # cheap; talks to Redis a few times per lease
+
+Versions only grow: each is larger than the stored one, than what this broadcaster published, and than was proposed.
+Parameters are stored under a key; only the version goes over pub/sub, so no slow listener is disconnected for lagging.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis.exceptions import RedisError
+
+from surreal.distributed.connection.client import RedisClient, ScriptArg
+from surreal.distributed.connection.contract import register_model_contract
+from surreal.distributed.parameters.encoding import encode_parameters, split
+from surreal.distributed.parameters.parts import part_names, pause, upload_parts
+from surreal.errors import LeaseError, RedisUnavailableError
+
+if TYPE_CHECKING:
+    from surreal.utils.pytorch import Module
+
+logger = logging.getLogger(__name__)
+
+_UPLOAD_ATTEMPTS = 3
+_LEASE_POLL_S = 0.1
+_MAX_PART_BYTES = 256 << 20
+
+
+class _Publication(NamedTuple):
+    blob: bytes
+    message: str
+
+
+class TorchBroadcaster:
+    """Publishes parameters for `TorchListener`s. Used by one thread.
+
+    Args:
+        client: of the run, at the parameter server.
+        model: whose parameters are published; its contract is registered for the listeners.
+        policy: name they are published under.
+        lease_s: how long another broadcaster of this policy is kept out after our last sign of life, > 0. Raising it
+            tolerates longer pauses between calls; lowering it lets a learner that comes back start sooner.
+        part_bytes: parameters larger than this go in parts, 1 to 256 MiB. Redis takes at most 512 MB a value.
+        stop: ends every wait with `StoppedError`.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        model: Module,
+        *,
+        policy: str = "default",
+        lease_s: float = 10.0,
+        part_bytes: int = 64 << 20,
+        stop: threading.Event | None = None,
+    ) -> None:
+        if lease_s <= 0:
+            raise ValueError(f"lease_s is {lease_s}; it must be > 0")
+        if not 1 <= part_bytes <= _MAX_PART_BYTES:
+            raise ValueError(f"part_bytes is {part_bytes}; it must be 1 to {_MAX_PART_BYTES}")
+        self.client = client
+        self.model = model
+        self.policy = policy
+        self.version = 0  #: last published
+        self.epoch = ""  #: of the Redis it was published in
+        self._keys = client.policy_keys(policy)
+        self._lease_s = lease_s
+        self._part_bytes = part_bytes
+        self._stop = stop
+        self._token = secrets.token_hex(8)
+        self._proposed = 0
+        self._last: _Publication | None = None
+        self._contract: dict[str, dict[str, Any]] = {}
+        self._next_maintenance = 0.0
+        self._broadcasts = self._republished = 0
+        self._bytes = 0
+        self._seconds = 0.0
+
+    def propose(self, version: int) -> None:
+        """Let the next versions be larger than `version`, say that of a checkpoint or of a live agent."""
+        self._proposed = max(self._proposed, version)
+
+    def broadcast(self, model: Module | None = None, message: str = "") -> int:
+        """Publish the parameters as they are now.
+
+        The first call waits for the lease of a broadcaster that died; it runs out after that one's `lease_s`.
+
+        Args:
+            model: default is the model given at the start; another one must have the same parameters.
+            message: text for the listeners.
+
+        Returns:
+            The version; also set as the model's `version`.
+
+        Raises:
+            LeaseError: another broadcaster publishes this policy.
+            ContractError: a process of this run has another model.
+            RedisUnavailableError: no answer in time, or no room for large parameters.
+            StoppedError: `stop` was set while waiting.
+            ValueError: the model has no parameters yet.
+        """
+        model = self.model if model is None else model
+        start = time.monotonic()
+        if self._last is None:
+            self._contract = model.parameter_contract()
+            self._register()
+        with model.lock:
+            blob = encode_parameters(model.tensors())
+        self._last = _Publication(blob, message)
+        version = self._publish(self._last)
+        with model.lock:
+            model.version = version
+        self._broadcasts += 1
+        self._bytes = len(blob)
+        self._seconds = time.monotonic() - start
+        return version
+
+    def maintain(self) -> None:
+        """Keep the lease and the contract, and publish again what is lost. Call it at least once per `lease_s`.
+
+        Returns at once unless a third of the lease has passed since the last time.
+
+        Raises:
+            LeaseError: another broadcaster took over.
+            ContractError, RedisUnavailableError, StoppedError: as `broadcast`.
+        """
+        if self._last is None or time.monotonic() < self._next_maintenance:
+            return
+        status, number, text = self._call("hold", [], [self._token, self._lease_ms])
+        if status in ("held", "fenced"):
+            raise self._refused(status)
+        is_lost = status == "empty" or text != self.epoch or number < self.version
+        if is_lost:
+            logger.warning("Redis lost version %d of policy %s; publishing it again", self.version, self.policy)
+            self._publish(self._last)
+            self._republished += 1
+        self._register()
+        self._next_maintenance = time.monotonic() + self._lease_s / 3
+
+    def close(self) -> None:
+        """Give the lease back, so that another learner can start at once. Never raises a Redis error."""
+        if self._last is None:
+            return
+        try:
+            self.client.run_script("hold", [self._keys.params, self._keys.lease], [self._token, 0])
+        except RedisError as error:
+            logger.debug("could not give back the lease of policy %s: %s", self.policy, error)
+
+    def metrics(self) -> dict[str, float]:
+        """Counts since the start, and size and duration of the last broadcast."""
+        return {
+            "broadcast/version": float(self.version),
+            "broadcast/broadcasts_total": float(self._broadcasts),
+            "broadcast/republished_total": float(self._republished),
+            "broadcast/size_bytes": float(self._bytes),
+            "broadcast/last_ms": 1000 * self._seconds,
+        }
+
+    @property
+    def _lease_ms(self) -> int:
+        return max(1, int(1000 * self._lease_s))
+
+    def _publish(self, publication: _Publication) -> int:
+        publication_id = secrets.token_hex(8)
+        parts = split(publication.blob, self._part_bytes) if len(publication.blob) > self._part_bytes else []
+        names = part_names(self._keys, publication_id, len(parts))
+        args: list[ScriptArg] = [self._token, self._lease_ms, max(self._proposed, self.version)]
+        args += [secrets.token_hex(8), publication_id, publication.message, len(parts)]
+        args += [b"" if parts else publication.blob, self._keys.notice, int(self.version == 0)]
+        removed_id, removed_parts = "", 0
+        lease_deadline: float | None = None
+        uploads = 0
+        while True:
+            if parts and uploads == 0:
+                upload_parts(self.client, names, parts, self._stop)
+                uploads += 1
+            removed = part_names(self._keys, removed_id, removed_parts)
+            asked_at = time.monotonic()
+            status, number, text = self._call("publish", [*names, *removed], [*args, removed_id])
+            if status == "ok":
+                self.version, self.epoch = number, text
+                self._next_maintenance = time.monotonic() + self._lease_s / 3
+                return number
+            if status == "previous":
+                removed_id, removed_parts = text, number
+            elif status == "missing":
+                if uploads >= _UPLOAD_ATTEMPTS:
+                    message = (
+                        f"{len(parts)} parts of parameters expired in Redis before the last was there; is it too slow?"
+                    )
+                    raise RedisUnavailableError(message, address=self.client.address)
+                upload_parts(self.client, names, parts, self._stop)
+                uploads += 1
+            elif status == "held" and self.version == 0:
+                # Perhaps it died without giving the lease back; its lease may be longer than ours.
+                if lease_deadline is None:
+                    lease_deadline = time.monotonic() + max(self._lease_s, number / 1000) + _LEASE_POLL_S
+                    logger.info("policy %s is published by another learner; waiting for its lease to end", self.policy)
+                if asked_at > lease_deadline:
+                    raise self._refused(status)
+                pause(self._stop, _LEASE_POLL_S)
+            else:
+                raise self._refused(status)
+
+    def _call(self, script: str, more_keys: list[str], args: list[ScriptArg]) -> tuple[str, int, str]:
+        keys = [self._keys.params, self._keys.lease, *more_keys]
+        status, number, text = self.client.retry(
+            lambda: self.client.run_script(script, keys, args), what="publish parameters", stop=self._stop
+        )
+        return status.decode(), int(number), text.decode()
+
+    def _register(self) -> None:
+        self.client.retry(
+            lambda: register_model_contract(self.client, self._keys.contract, self._contract),
+            what="compare the model with the run's",
+            stop=self._stop,
+        )
+
+    def _refused(self, status: str) -> LeaseError:
+        where = f"the parameters of policy {self.policy} in run {self.client.run}"
+        if self.version == 0:
+            return LeaseError(f"{where} are published by another learner; stop it, or use another run or policy")
+        happened = "took over" if status == "held" else "took over and published"
+        return LeaseError(f"another learner {happened} {where} while this one was silent for {self._lease_s:.0f} s")

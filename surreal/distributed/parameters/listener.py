@@ -1,0 +1,295 @@
+"""`TorchListener`: keeps a model's parameters at the newest version that a `TorchBroadcaster` published.
+
+    listener = TorchListener(client, model)
+    listener.run_listener_thread()
+    listener.wait_for_first(timeout_s=60)
+    while acting:
+        ...                                      # model(obs) under model.lock sees one version
+        listener.check()                         # raises if the listener failed: another model, no Redis
+
+A notice carries only a version. Several notices are one fetch, the newest. The listener subscribes, waits for Redis'
+confirmation, then reads; and reads every few seconds besides: no notice can be lost for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import redis
+from redis.exceptions import RedisError
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.contract import CONTRACT_TTL_S, describe_model_difference, register_model_contract
+from surreal.distributed.connection.retry import is_transient
+from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
+from surreal.distributed.parameters.parts import MAX_PARTS, fetch_parts, part_names
+from surreal.errors import CodecError, ContractError, StoppedError, SurrealError, ThreadFailedError
+from surreal.utils.pytorch import Module, describe_tensors
+from surreal.utils.threads import Supervisor
+
+if TYPE_CHECKING:
+    from redis.client import PubSub
+
+logger = logging.getLogger(__name__)
+
+_MAX_WAIT_S = 0.5  #: of one wait for a notice, so that the thread sees its stop event
+_SUBSCRIBE_TIMEOUT_S = 5.0
+_FETCH_ATTEMPTS = 5
+_FIRST_POLL_S = 0.1
+_JOIN_TIMEOUT_S = 10.0
+
+
+class _Fetched(NamedTuple):
+    version: int
+    epoch: str
+    message: str
+    blob: bytes
+
+
+class TorchListener:
+    """Follows the parameters of one policy.
+
+    Args:
+        client: of the run, at the parameter server.
+        model: gets the parameters, under its `lock`; a model without parameters yet is created from the first ones.
+        policy: name they are published under.
+        poll_interval_s: how often to look without a notice, > 0. Lowering it costs a small command each time, and
+            shortens the delay when a notice was lost.
+        max_bytes: of parameters that are accepted.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        model: Module,
+        *,
+        policy: str = "default",
+        poll_interval_s: float = 3.0,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        if poll_interval_s <= 0:
+            raise ValueError(f"poll_interval_s is {poll_interval_s}; it must be > 0")
+        self.client = client
+        self.model = model
+        self.policy = policy
+        self.version = 0  #: of the parameters last loaded, 0 before the first
+        self.epoch = ""
+        self.message = ""  #: of the broadcaster, with the parameters last loaded
+        self._keys = client.policy_keys(policy)
+        self._poll_interval_s = poll_interval_s
+        self._max_bytes = max_bytes
+        self._supervisor = Supervisor("listener")
+        self._pubsub: PubSub | None = None
+        self._update_lock = threading.Lock()
+        self._next_poll = self._next_registration = 0.0
+        self._skipped: tuple[str, int] | None = None
+        self._loaded_at: float | None = None
+        self._updates = self._refused = 0
+
+    def run_listener_thread(self) -> None:
+        """Start following in the background; does nothing if it runs already."""
+        if not self._supervisor.is_running:
+            self._supervisor = Supervisor("listener")
+            self._next_poll = 0.0
+            self._supervisor.spawn("parameters", self._supervised_step)
+
+    def step(self) -> None:
+        """Wait for a notice, at most half a second, and load what is newer; the thread's body."""
+        if self._pubsub is None:
+            stop = self._supervisor.stop_event
+            self._pubsub = self.client.retry(self._subscribe, what="listen for parameters", stop=stop)
+            self._next_poll = 0.0
+        is_due = self._has_notice(self._pubsub) or time.monotonic() >= self._next_poll
+        if is_due:
+            self.update_once()
+
+    def update_once(self, *, timeout_s: float | None = None) -> bool:
+        """Load the newest parameters if they are newer than ours; returns whether they were. Any thread may call it.
+
+        Args:
+            timeout_s: how long to wait for Redis to answer; None means as long as the client waits.
+
+        Raises:
+            ContractError: the model differs from the run's.
+            RedisUnavailableError, StoppedError: Redis does not answer in time, or `close` was called.
+        """
+        with self._update_lock:
+            stop = self._supervisor.stop_event
+            if time.monotonic() >= self._next_registration and self.model.is_materialized:
+                contract = self.model.parameter_contract()
+                self.client.retry(
+                    lambda: register_model_contract(self.client, self._keys.contract, contract),
+                    what="compare the model with the run's",
+                    stop=stop,
+                    timeout_s=timeout_s,
+                )
+                self._next_registration = time.monotonic() + CONTRACT_TTL_S / 4
+            try:
+                fetched = self.client.retry(self._fetch_newer, what="read parameters", stop=stop, timeout_s=timeout_s)
+                is_loaded = fetched is not None and self._load(fetched)
+            except CodecError as error:
+                self._refused += 1
+                logger.error("parameters of policy %s in run %s are refused: %s", self.policy, self.client.run, error)
+                is_loaded = False
+            self._next_poll = time.monotonic() + self._poll_interval_s
+            return is_loaded
+
+    def wait_for_first(self, timeout_s: float, stop: threading.Event | None = None) -> bool:
+        """Wait until parameters were loaded once, at most `timeout_s` or until `stop`; returns whether they were.
+
+        Raises:
+            ContractError, RedisUnavailableError, ThreadFailedError: the listener failed.
+        """
+        deadline = time.monotonic() + timeout_s
+        while self._loaded_at is None:
+            is_running = self._supervisor.is_running  # looked at first: a thread that has failed is found by the check
+            self.check()
+            if not is_running:
+                self.update_once(timeout_s=max(0.0, deadline - time.monotonic()))
+            if self._loaded_at is not None or time.monotonic() > deadline:
+                break
+            if (stop or self._supervisor.stop_event).wait(_FIRST_POLL_S):
+                self.check()
+                break
+        return self._loaded_at is not None
+
+    def check(self) -> None:
+        """Raise what ended the listener thread, in the thread of its owner.
+
+        Raises:
+            SurrealError: as it was raised, or `ThreadFailedError` around any other exception.
+        """
+        try:
+            self._supervisor.check()
+        except ThreadFailedError as failure:
+            if isinstance(failure.__cause__, SurrealError):
+                raise failure.__cause__ from None
+            raise
+
+    def close(self) -> None:
+        """End the thread and the subscription. The model keeps its parameters."""
+        self._supervisor.stop()
+        self._supervisor.join(_JOIN_TIMEOUT_S)
+        self._unsubscribe()
+
+    def metrics(self) -> dict[str, float]:
+        """Version in use, its age, and counts since the start."""
+        age_s = 0.0 if self._loaded_at is None else time.monotonic() - self._loaded_at
+        return {
+            "listener/version": float(self.version),
+            "listener/age_s": age_s,
+            "listener/updates_total": float(self._updates),
+            "listener/refused_total": float(self._refused),
+        }
+
+    def _supervised_step(self) -> None:
+        try:
+            self.step()
+        except Exception as error:
+            if not isinstance(error, StoppedError):  # an owner that never calls check() shall know at least
+                logger.error("the listener of policy %s ends: %s", self.policy, error)
+            raise
+
+    def _subscribe(self) -> PubSub:
+        pubsub: PubSub = self.client.redis.pubsub()  # type: ignore[no-untyped-call]
+        try:
+            pubsub.subscribe(self._keys.notice)
+            deadline = time.monotonic() + _SUBSCRIBE_TIMEOUT_S
+            while time.monotonic() < deadline:
+                message: Any = pubsub.get_message(timeout=_MAX_WAIT_S)
+                if message is not None and message["type"] == "subscribe":
+                    return pubsub
+            raise redis.TimeoutError("no confirmation of the subscription")
+        except BaseException:
+            pubsub.close()
+            raise
+
+    def _unsubscribe(self) -> None:
+        pubsub, self._pubsub = self._pubsub, None
+        if pubsub is not None:
+            pubsub.close()
+
+    def _has_notice(self, pubsub: PubSub) -> bool:
+        """Wait for a notice until the next poll is due, and take all that came."""
+        timeout_s = min(_MAX_WAIT_S, max(0.0, self._next_poll - time.monotonic()))
+        try:
+            is_noticed = False
+            while (message := pubsub.get_message(timeout=0.0 if is_noticed else timeout_s)) is not None:
+                is_noticed = is_noticed or message["type"] == "message"
+            return is_noticed
+        except RedisError as error:
+            self._unsubscribe()  # the next step subscribes again, and then reads
+            if not is_transient(error):
+                raise
+            logger.debug("the subscription ended: %s", error)
+            return False
+
+    def _fetch_newer(self) -> _Fetched | None:
+        """Read the newest parameters; None if they are not newer than ours. Order is (epoch, version)."""
+        for _ in range(_FETCH_ATTEMPTS):
+            version, epoch = self._decode_head(*self.client.execute("HMGET", self._keys.params, "version", "epoch"))
+            if version == 0 or (epoch == self.epoch and version <= self.version) or (epoch, version) == self._skipped:
+                return None
+            fields = ("version", "epoch", "id", "message", "parts", "data")
+            values: list[bytes | None] = self.client.execute("HMGET", self._keys.params, *fields)
+            version, epoch = self._decode_head(*values[:2])
+            publication, message, data = values[2], values[3] or b"", values[5]
+            parts = _to_int(values[4], 0, MAX_PARTS)
+            if publication is None or data is None:
+                continue  # emptied in between
+            blob = data if parts == 0 else self._fetch_parts(publication, parts)
+            if blob is not None:
+                return _Fetched(version, epoch, message.decode(errors="replace"), blob)
+        return None  # replaced faster than we read; the next notice is on its way
+
+    def _fetch_parts(self, publication: bytes, count: int) -> bytes | None:
+        name = publication.decode("ascii", errors="replace")
+        if not name.isalnum() or len(name) > 64:
+            raise CodecError(f"parameters have the impossible id {name[:64]!r}")
+        return fetch_parts(self.client, part_names(self._keys, name, count), self._max_bytes)
+
+    def _load(self, fetched: _Fetched) -> bool:
+        mark = (fetched.epoch, fetched.version)
+        try:
+            tensors = decode_parameters(fetched.blob, max_bytes=self._max_bytes)
+            self.model.load_tensors(tensors, fetched.version)
+        except CodecError:
+            self._skipped = mark  # reading the same bytes again would not help
+            raise
+        except ContractError as error:
+            # Left over from another model of an earlier time? A live broadcaster would hold its lease.
+            if self.client.retry(lambda: self.client.redis.exists(self._keys.lease), what="read parameters"):
+                sentence = str(error)
+                if self.model.is_materialized:
+                    theirs, ours = describe_tensors(tensors), self.model.parameter_contract()
+                    sentence = describe_model_difference(theirs, ours, self.client.run)
+                raise ContractError(f"{sentence}; processes of a run need the same model", diff=error.diff) from error
+            self._skipped = mark
+            self._refused += 1
+            text = "run %s holds parameters of another model that nobody publishes any more; waiting for new ones"
+            logger.warning(text, self.client.run)
+            return False
+        self.version, self.epoch, self.message = fetched.version, fetched.epoch, fetched.message
+        self._loaded_at = time.monotonic()
+        self._updates += 1
+        logger.debug("loaded version %d of policy %s: %s", fetched.version, self.policy, fetched.message)
+        return True
+
+    @staticmethod
+    def _decode_head(version: bytes | None, epoch: bytes | None) -> tuple[int, str]:
+        if version is None:
+            return 0, ""
+        return _to_int(version, 1, 2**53), (epoch or b"").decode("ascii", errors="replace")
+
+
+def _to_int(value: bytes | None, low: int, high: int) -> int:
+    try:
+        number = int(value or b"0")
+    except ValueError:
+        number = low - 1
+    if not low <= number <= high:
+        raise CodecError(f"{str(value)[:40]} is not a number from {low} to {high}")
+    return number

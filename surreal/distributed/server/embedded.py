@@ -1,0 +1,283 @@
+"""`EmbeddedRedis`: a redis-server of our own, for `surreal run`, `surreal redis` and tests.
+
+It listens on a unix socket that only this user can open, unless a port is asked for; takes at most `maxmemory_bytes`
+and then refuses writes (`noeviction`: losing keys silently would corrupt a run); writes nothing to disk unless asked;
+and ends with its owner, also when that is killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from redis.exceptions import BusyLoadingError, RedisError
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.server import owned_exec
+from surreal.distributed.server.files import (
+    find_redis_server,
+    free_port,
+    is_loopback,
+    make_folder,
+    render_config,
+    tail,
+)
+from surreal.errors import RedisUnavailableError, StoppedError
+
+logger = logging.getLogger(__name__)
+
+MIN_MAXMEMORY_BYTES = 4 << 20
+_POLL_INTERVAL_S = 0.02
+_WATCH_INTERVAL_S = 0.2
+
+
+class EmbeddedRedis:
+    """A redis-server that lives as long as this object, or this process.
+
+        with EmbeddedRedis(maxmemory_bytes=512 << 20) as server:
+            client = RedisClient(server.address)
+
+    Start it from the main thread: on Linux the kernel ends it together with the thread that started it; from another
+    thread a small watching process is used instead.
+
+    Args:
+        maxmemory_bytes: Redis' bound, >= 4 MiB. Agents wait when the replay reaches its share of it.
+        appendonly_dir: folder for an append-only file; the data then survives the server. None keeps it in memory only.
+        bind: address to listen on (TCP); None with a port means 127.0.0.1.
+        port: TCP port; 0 takes a free one; None listens on a unix socket only.
+        password: of the default user; required to bind to more than this machine.
+        program: redis-server to run; None looks for one.
+        start_timeout_s: for the server to answer, longer when it loads a large append-only file.
+
+    Raises:
+        ValueError: settings out of range, or open to the network without a password.
+        RedisUnavailableError: there is no redis-server.
+    """
+
+    def __init__(
+        self,
+        *,
+        maxmemory_bytes: int,
+        appendonly_dir: str | Path | None = None,
+        bind: str | None = None,
+        port: int | None = None,
+        password: str | None = None,
+        program: str | Path | None = None,
+        start_timeout_s: float = 30.0,
+    ) -> None:
+        if maxmemory_bytes < MIN_MAXMEMORY_BYTES:
+            raise ValueError(f"maxmemory is {maxmemory_bytes} bytes; it must be >= {MIN_MAXMEMORY_BYTES}")
+        if port is not None and not 0 <= port <= 65535:
+            raise ValueError(f"port is {port}; it must be 0 (a free one) to 65535")
+        if bind is not None and port is None:
+            raise ValueError(f"bind is {bind!r} without a port; give a port, 0 for a free one")
+        if bind is not None and not is_loopback(bind) and not password:
+            raise ValueError(f"binding to {bind} without a password lets anyone steer the run; set a password")
+        self._host = None if port is None else bind or "127.0.0.1"
+        self._port = port
+        self._maxmemory_bytes = maxmemory_bytes
+        self._appendonly_dir = None if appendonly_dir is None else Path(appendonly_dir).resolve()
+        self._password = password
+        self._program = Path(program) if program is not None else find_redis_server()
+        self._start_timeout_s = start_timeout_s
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients of this machine connect, password included; stays the same over `restart`."""
+        if self._host is not None and self._port:
+            secret = f":{quote(self._password, safe='')}@" if self._password else ""
+            host = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}.get(self._host, self._host)  # noqa: S104
+            return f"redis://{secret}{f'[{host}]' if ':' in host else host}:{self._port}"
+        return self._socket_address
+
+    @property
+    def _socket_address(self) -> str:
+        if self._folder is None:
+            raise RuntimeError("EmbeddedRedis has no address before start()")
+        secret = f"?password={quote(self._password, safe='')}" if self._password else ""
+        return f"unix://{quote(str(self._folder / 'redis.sock'))}{secret}"
+
+    @property
+    def port(self) -> int | None:
+        """TCP port it listens on; None for a unix socket."""
+        return self._port
+
+    @property
+    def pid(self) -> int:
+        """Process id of the redis-server itself."""
+        if self._pid is None:
+            raise RuntimeError("EmbeddedRedis has no pid before start()")
+        return self._pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the server's process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log_path(self) -> Path:
+        """What redis-server printed."""
+        if self._folder is None:
+            raise RuntimeError("EmbeddedRedis has no log before start()")
+        return self._folder / "redis.log"
+
+    def start(self, *, stop: threading.Event | None = None) -> EmbeddedRedis:
+        """Start the server and wait until it answers.
+
+        Raises:
+            RedisUnavailableError: it ended or did not answer in time; the message ends with its last log lines.
+            StoppedError: `stop` was set meanwhile.
+        """
+        if self.is_alive:
+            return self
+        if self._folder is None:
+            self._folder = make_folder()
+        if self._host is not None and not self._port:
+            self._port = free_port(self._host)
+        if self._appendonly_dir is not None:
+            self._appendonly_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            self._process = self._spawn(self._folder)
+            self._wait_until_ready(self._process, stop)
+        except BaseException:
+            self.stop()
+            raise
+        logger.info("started redis-server, pid %d, at %s", self.pid, RedisClient(self.address).address)
+        return self
+
+    def serve(self, stop: threading.Event, on_ready: Callable[[EmbeddedRedis], None] | None = None) -> None:
+        """Run for other processes and machines until `stop` is set (by SIGINT or SIGTERM).
+
+        Args:
+            stop: ends it, also while it starts.
+            on_ready: called once, when the server answers.
+
+        Raises:
+            RedisUnavailableError: it does not start (the port is taken, ...), or ends by itself.
+        """
+        try:
+            with suppress(StoppedError):
+                self.start(stop=stop)
+                if on_ready is not None:
+                    on_ready(self)
+            while not stop.wait(_WATCH_INTERVAL_S):
+                if not self.is_alive:
+                    raise RedisUnavailableError(f"redis-server ended by itself:\n{tail(self.log_path)}")
+        finally:
+            self.stop()
+
+    def restart(self) -> None:
+        """Start a server that died, at the same address; its data is back if it had an append-only file."""
+        self.kill()
+        self.start()
+
+    def kill(self) -> None:
+        """End the server with SIGKILL and wait until it is gone; the address stays reserved for `restart`."""
+        if self._process is None:
+            return
+        if self._pid is not None and self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+        self._process.wait()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the server, politely first, and remove its folder."""
+        process, pid = self._process, self._pid
+        self._process = self._pid = None
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                logger.warning("redis-server did not end within %.0f s; killing it", timeout_s)
+                if pid is not None:  # not the same as process.pid where a process watches
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                process.kill()
+                process.wait()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def __enter__(self) -> EmbeddedRedis:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    def _spawn(self, folder: Path) -> subprocess.Popen[bytes]:
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        mode = "exec" if sys.platform == "linux" and is_main_thread else "watch"
+        shim = [sys.executable, "-I", "-S", owned_exec.__file__, mode, str(os.getpid())]
+        with (folder / "redis.log").open("ab") as log:
+            process = subprocess.Popen(
+                # The configuration goes through stdin: arguments are visible to every user, and it has the password.
+                [*shim, str(self._program), "-"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        if process.stdin is not None:
+            with suppress(BrokenPipeError), process.stdin as stdin:  # broken if it ended already: found out later
+                stdin.write(self._config(folder))
+        return process
+
+    def _config(self, folder: Path) -> bytes:
+        settings: dict[str, str | int | Path | list[str]] = {
+            "port": self._port or 0,
+            "bind": self._host or "127.0.0.1",
+            "unixsocket": folder / "redis.sock",
+            "unixsocketperm": "700",
+            # An open address without a password was refused above; in containers this mode goes by the wrong address.
+            "protected-mode": "no",
+            "maxmemory": self._maxmemory_bytes,
+            "maxmemory-policy": "noeviction",
+            "save": "",
+            "appendonly": "no" if self._appendonly_dir is None else "yes",
+            "dir": self._appendonly_dir or folder,
+            "tcp-keepalive": 60,
+            "daemonize": "no",
+        }
+        if self._password:
+            settings["requirepass"] = self._password
+        return render_config(settings)
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], stop: threading.Event | None) -> None:
+        deadline = time.monotonic() + self._start_timeout_s
+        # Asked through the socket: where the port is taken, whoever has it may be a Redis too.
+        with RedisClient(self._socket_address) as client:
+            while True:
+                if process.poll() is not None:
+                    raise self._failed(f"ended with status {process.returncode}")
+                try:
+                    info = client.redis.info("server")
+                    self._pid = int(info["process_id"])
+                    return
+                except BusyLoadingError:
+                    deadline = max(deadline, time.monotonic() + 1.0)  # it answers: loading takes as long as it takes
+                except RedisError as error:
+                    if time.monotonic() > deadline:
+                        raise self._failed(f"did not answer in {self._start_timeout_s:.0f} s ({error})") from None
+                if stop is not None and stop.is_set():
+                    raise StoppedError("stopped while redis-server started")
+                time.sleep(_POLL_INTERVAL_S)
+
+    def _failed(self, what: str) -> RedisUnavailableError:
+        log = tail(self.log_path)
+        return RedisUnavailableError(f"{self._program} {what}" + (f":\n{log}" if log else ""))

@@ -1,0 +1,243 @@
+"""`Collector`: brings logs and metrics of every process of a run, wherever it runs, into the run's folder.
+
+It follows the run's log stream and writes `logs/`, `metrics.jsonl` and `tensorboard/` (docs/run-folder.md). The
+learner runs it in a thread and the launcher drains at the end; of several collectors of one folder one writes and the
+others wait.
+
+Every entry is written once. The cursor alone cannot promise that: Redis may come back without its newest entries, or
+empty, or under another clock, and a sender repeats an entry whose fate it does not know. So entries are known by
+process and number, the cursor only saves reading, and it returns to the beginning whenever the server is another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.records import Entry, decode_entry
+from surreal.distributed.telemetry.render import (
+    METRICS_PATH,
+    event_path,
+    file_name,
+    log_path,
+    render_events,
+    render_log,
+    render_metrics,
+)
+from surreal.distributed.telemetry.run_files import Progress, RunFiles, Seen
+from surreal.errors import CodecError
+
+logger = logging.getLogger(__name__)
+
+#: Entries read at once: at most a few MB.
+READ_COUNT = 64
+#: How often the server's identity is checked, and read entries are trimmed, in s.
+CHECK_INTERVAL_S = 2.0
+TRIM_INTERVAL_S = 60.0
+#: Files below the folder, at most: names of processes come from the network.
+MAX_FILES = 2000
+
+_StreamEntry = tuple[bytes, dict[bytes, bytes]]
+
+
+class Collector:
+    """Follows the run's log stream into a folder.
+
+    Its thread calls `step` again and again: `supervisor.spawn("collector", collector.step)`.
+
+    Args:
+        client: of the run.
+        run_dir: the run's folder.
+        tensorboard: also write TensorBoard event files.
+        keep_s: entries older than this are removed from Redis once they are written, > 0; raising it lets other
+            readers look further back, and costs memory of Redis.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        run_dir: str | os.PathLike[str],
+        *,
+        tensorboard: bool = True,
+        keep_s: float = 600.0,
+    ) -> None:
+        if keep_s <= 0:
+            raise ValueError(f"keep_s is {keep_s}; it must be > 0")
+        self._client = client
+        self._files = RunFiles(run_dir)
+        self._tensorboard = tensorboard
+        self._keep_s = keep_s
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._next_check = self._next_trim = 0.0
+        self._trouble = ""
+        self._entry_count = self._skipped_count = self._lost_count = 0
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this collector is the one that writes the folder."""
+        return self._files.is_locked
+
+    def step(self, timeout_s: float = 0.5) -> int:
+        """Write what has come, waiting for it up to `timeout_s`; returns how many entries were read.
+
+        A Redis that is away, a full disk or another collector in the folder are waited for, not raised.
+        """
+        with self._lock:
+            count = self._poll(timeout_s)
+        if count is None:
+            self._closed.wait(timeout_s)
+        return count or 0
+
+    def drain(self, timeout_s: float = 10.0) -> bool:
+        """Write everything that Redis has now.
+
+        Args:
+            timeout_s: how long to wait for Redis, or for another collector to leave the folder.
+
+        Returns:
+            Whether all of it is in the folder.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            self._next_check = 0.0
+        while True:
+            with self._lock:
+                count = self._poll(0.0)
+            if count == 0:
+                return True
+            if time.monotonic() > deadline or self._closed.is_set():
+                return False
+            if count is None:
+                self._closed.wait(0.05)
+
+    def metrics(self) -> dict[str, float]:
+        """Return totals: entries written, entries and lines that made no sense, entries that never came."""
+        return {
+            "collector/entries_count": float(self._entry_count),
+            "collector/skipped_count": float(self._skipped_count),
+            "collector/lost_count": float(self._lost_count),
+        }
+
+    def close(self) -> None:
+        """Leave the folder to another collector; all that was read is written."""
+        self._closed.set()
+        with self._lock:
+            self._files.release()
+
+    def _poll(self, timeout_s: float) -> int | None:
+        """Read and write once; None when that is not possible now."""
+        try:
+            if self._closed.is_set() or not self._files.acquire():
+                return None
+            self._check_server()
+            entries = self._read(timeout_s)
+            if entries:
+                self._write(entries)
+            self._trim()
+        except RedisError as error:
+            self._note_trouble("Redis is away, the run's logs and metrics wait there: %s", error)
+            self._next_check = 0.0
+            return None
+        except OSError as error:
+            self._note_trouble("the run's logs and metrics cannot be written: %s", error)
+            return None
+        if self._trouble:
+            logger.info("the run's logs and metrics are written again")
+            self._trouble = ""
+        return len(entries)
+
+    def _check_server(self) -> None:
+        """Start from the beginning when the stream may be another one, or was emptied."""
+        if time.monotonic() < self._next_check:
+            return
+        progress = self._files.progress
+        try:
+            info: Any = self._client.redis.info("server")
+            server = str(info.get("run_id", ""))
+        except ResponseError:  # a user without the right to ask
+            server = progress.server
+        newest: Any = self._client.redis.xrevrange(self._client.run_keys.log, count=1)
+        is_behind = not newest or _id_of(newest[0][0]) < _id_of(progress.cursor.encode())
+        if (server != progress.server or is_behind) and progress.cursor != "0-0":
+            logger.debug("log stream of another server, or emptied: followed from its beginning")
+            self._files.progress = Progress("0-0", server, progress.seen)
+        elif server != progress.server:
+            self._files.progress = Progress(progress.cursor, server, progress.seen)
+        self._next_check = time.monotonic() + CHECK_INTERVAL_S
+
+    def _read(self, timeout_s: float) -> list[_StreamEntry]:
+        key, cursor = self._client.run_keys.log, self._files.progress.cursor
+        block = max(1, int(1000 * min(timeout_s, 1.0))) if timeout_s > 0 else None
+        reply: Any = self._client.redis.xread({key: cursor}, count=READ_COUNT, block=block)
+        return list(reply[0][1]) if reply else []
+
+    def _write(self, entries: Sequence[_StreamEntry]) -> None:
+        seen = dict(self._files.progress.seen)
+        contents: dict[str, bytearray] = {}
+        written = skipped = lost = 0
+        for _, fields in entries:
+            try:
+                entry = decode_entry(fields)
+            except CodecError as error:
+                skipped += 1
+                logger.debug("log entry skipped: %s", error)
+                continue
+            numbers = seen.pop(entry.process, None)
+            if numbers is not None and entry.sequence in numbers:
+                seen[entry.process] = numbers
+                continue
+            if numbers is not None:  # a process first heard of in the middle lost nothing: this folder joined late
+                lost += max(-1, entry.sequence - numbers.last - 1)  # -1: one that was missing has come after all
+            seen[entry.process] = (numbers or Seen()).add(entry.sequence)
+            self._render(entry, contents, is_new=numbers is None)
+            written += 1
+            skipped += entry.skipped
+        cursor = entries[-1][0].decode()
+        finished = {path: bytes(content) for path, content in contents.items()}
+        self._files.commit(finished, Progress(cursor, self._files.progress.server, seen))
+        if skipped and not self._skipped_count:
+            logger.warning("the run's log stream has entries that make no sense; they are skipped and counted")
+        self._entry_count += written
+        self._skipped_count += skipped
+        self._lost_count = max(0, self._lost_count + lost)
+
+    def _render(self, entry: Entry, contents: dict[str, bytearray], *, is_new: bool) -> None:
+        name = file_name(entry.name)
+        if log_path(name) not in self._files and len(self._files) >= MAX_FILES:
+            name = "others"
+        path = event_path(name)
+        parts = [(log_path(name), render_log(entry, is_new=is_new)), (METRICS_PATH, render_metrics(entry, name))]
+        if self._tensorboard:
+            has_header = path in self._files or path in contents
+            parts.append((path, render_events(entry, is_new=not has_header)))
+        for path, content in parts:
+            if content:
+                contents.setdefault(path, bytearray()).extend(content)
+
+    def _trim(self) -> None:
+        """Remove old entries that are written: Redis needs its memory for experience."""
+        if time.monotonic() < self._next_trim:
+            return
+        self._next_trim = time.monotonic() + TRIM_INTERVAL_S
+        oldest_ms = _id_of(self._files.progress.cursor.encode())[0] - int(1000 * self._keep_s)
+        if oldest_ms > 0:
+            with contextlib.suppress(ResponseError):  # a user who may only read
+                self._client.redis.xtrim(self._client.run_keys.log, minid=f"{oldest_ms}-0", approximate=True)
+
+    def _note_trouble(self, message: str, error: Exception) -> None:
+        logger.log(logging.DEBUG if self._trouble == message else logging.WARNING, message, error)
+        self._trouble = message
+
+
+def _id_of(entry_id: bytes) -> tuple[int, int]:
+    milliseconds, _, sequence = entry_id.partition(b"-")
+    return int(milliseconds), int(sequence or 0)

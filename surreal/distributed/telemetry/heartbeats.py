@@ -1,0 +1,141 @@
+"""Who takes part in a run: heartbeats in Redis, written by telemetry, read by launcher, status and learners.
+
+Machines' clocks differ, so a heartbeat carries the Redis server's time (as its writer knows it) and is compared with
+the server's time by its reader. A process that ends in order removes its heartbeat; one that was killed grows stale.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.records import decode_number, encode_number
+from surreal.errors import CodecError
+
+#: A process is alive while its heartbeat is younger than this, in s.
+ALIVE_S = 10.0
+#: Heartbeats older than this are cleared away, in s: long enough for `surreal status` to show what was killed.
+FORGET_S = 600.0
+
+_MAX_HEARTBEAT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """What a process last said about itself."""
+
+    id: str
+    role: str
+    name: str
+    pid: int
+    host: str
+    started: float  #: s, clock of the Redis server
+    time: float  #: s, clock of the Redis server
+    version: int = 0  #: newest parameter version it holds
+    global_step: int = 0  #: env steps of the run, as it knows them
+    metrics: dict[str, float] = field(default_factory=dict)
+    age_s: float = 0.0  #: filled in by the reader
+
+    def encode(self) -> bytes:
+        """Return strict JSON."""
+        content = asdict(self)
+        del content["age_s"]
+        content["metrics"] = {name: encode_number(value) for name, value in self.metrics.items()}
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, *, now_s: float) -> Heartbeat:
+        """Check and decode one heartbeat.
+
+        Args:
+            data: what `encode` returned.
+            now_s: the Redis server's time.
+
+        Raises:
+            CodecError: not a heartbeat.
+        """
+        if len(data) > _MAX_HEARTBEAT_BYTES:
+            raise CodecError(f"heartbeat of {len(data)} bytes")
+        try:
+            content: Any = json.loads(data)
+            beat = cls(
+                id=str(content["id"])[:200],
+                role=str(content["role"])[:200],
+                name=str(content["name"])[:200],
+                pid=int(content["pid"]),
+                host=str(content["host"])[:200],
+                started=decode_number(content["started"]),
+                time=decode_number(content["time"]),
+                version=int(content["version"]),
+                global_step=int(content["global_step"]),
+                metrics={str(name): decode_number(value) for name, value in content["metrics"].items()},
+                age_s=now_s - decode_number(content["time"]),
+            )
+        except (CodecError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            raise CodecError(f"not a heartbeat: {error!r}") from error
+        if not math.isfinite(beat.time):
+            raise CodecError("heartbeat without a time")
+        return beat
+
+    def is_alive(self, max_age_s: float = ALIVE_S) -> bool:
+        """Whether it is fresh; one from the future was written under another server's clock and proves nothing."""
+        return abs(self.age_s) <= max_age_s
+
+
+def process_id(role: str, name: str, host: str, pid: int) -> str:
+    """Return an id that no other process has, now or later: role-name-host-pid-random."""
+    parts = [name] if name == role or name.startswith(f"{role}-") else [role, name]
+    stem = re.sub(r"[^A-Za-z0-9_.-]", "_", "-".join([*parts, host, str(pid)]))
+    return f"{stem[:180]}-{secrets.token_hex(4)}"
+
+
+def all_processes(client: RedisClient) -> list[Heartbeat]:
+    """Return the last heartbeats of all processes, dead ones included, by name; what makes no sense is left out.
+
+    Raises:
+        RedisUnavailableError: no answer.
+    """
+
+    def read() -> Any:
+        pipeline = client.redis.pipeline(transaction=False)
+        pipeline.time()
+        pipeline.hgetall(client.run_keys.processes)
+        return pipeline.execute()
+
+    (seconds, micros), content = client.retry(read, what="read the heartbeats")
+    return parse_heartbeats(content.values(), now_s=seconds + micros / 1e6)
+
+
+def parse_heartbeats(values: Iterable[bytes], *, now_s: float) -> list[Heartbeat]:
+    """Decode what can be decoded, sorted by name and age."""
+    beats = []
+    for value in values:
+        try:
+            beats.append(Heartbeat.decode(value, now_s=now_s))
+        except CodecError:
+            continue
+    return sorted(beats, key=lambda beat: (beat.role, beat.name, beat.age_s))
+
+
+def live_processes(client: RedisClient, max_age_s: float = ALIVE_S) -> list[Heartbeat]:
+    """Return the processes of the run that are alive.
+
+    Args:
+        client: of the run.
+        max_age_s: raising it counts a killed process as alive for longer.
+
+    Raises:
+        RedisUnavailableError: no answer.
+    """
+    return [beat for beat in all_processes(client) if beat.is_alive(max_age_s)]
+
+
+def newest_version(beats: Iterable[Heartbeat]) -> int:
+    """Return the largest parameter version any of them holds, 0 if none: what a returning learner must exceed."""
+    return max((beat.version for beat in beats), default=0)

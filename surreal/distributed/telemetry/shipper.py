@@ -1,0 +1,176 @@
+"""`Shipper`: the one round trip that telemetry makes an interval, and what it learns from it.
+
+Out go up to a few log stream entries and the heartbeat; back come the run's stop reason and the server's time. An entry
+whose fate is unknown (the connection broke) is sent again under its number, and the collector drops the copy.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, NamedTuple
+
+from redis.exceptions import RedisError
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.retry import is_out_of_memory, is_transient
+from surreal.distributed.telemetry.heartbeats import FORGET_S, Heartbeat
+from surreal.distributed.telemetry.log_shipping import LineBuffer
+from surreal.distributed.telemetry.records import MAX_ENTRY_BYTES, entry_fields
+from surreal.errors import CodecError
+
+logger = logging.getLogger(__name__)
+
+#: Entries the run's log stream keeps, about.
+STREAM_ENTRIES = 20_000
+#: Entries one round may send, so that a backlog leaves faster than it grows.
+MAX_BATCHES = 4
+#: Clocks that differ by less count as equal (s): a round trip's time must not move a process's clock.
+CLOCK_TOLERANCE_S = 0.1
+
+
+class _Batch(NamedTuple):
+    sequence: int
+    lines: bytes
+    line_count: int
+
+
+class Shipper:
+    """Sends what waits in two buffers; used by one thread at a time.
+
+    Args:
+        client: of the run.
+        process: id of this process.
+        name: of this process.
+        role: of this process.
+        logs: encoded log lines.
+        values: encoded metrics; they go first, so that a storm of logs does not hold them up.
+
+    Attributes:
+        stop_reason: why the run ends, None while it goes on.
+        offset_s: what to add to this machine's clock to have the server's.
+        refused: lines that the server will never take.
+        error_count: round trips that failed, in whole or in part.
+        is_connected: whether the last round trip succeeded.
+    """
+
+    def __init__(
+        self, client: RedisClient, *, process: str, name: str, role: str, logs: LineBuffer, values: LineBuffer
+    ) -> None:
+        self._client = client
+        self._identity = {"process": process, "name": name, "role": role}
+        self._process = process
+        self._logs, self._values = logs, values
+        self._flight: list[_Batch] = []
+        self._sequence = 0
+        self._is_first_round = True
+        self._has_trouble = False
+        self.stop_reason: str | None = None
+        self.offset_s = 0.0
+        self.refused = 0
+        self.error_count = 0
+        self.is_connected = False
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether anything waits to be sent."""
+        return bool(self._flight or len(self._logs) or len(self._values))
+
+    def ship(self, heartbeat: Heartbeat) -> bool:
+        """Make the round trip; returns whether the server took everything. Redis errors are counted, not raised."""
+        self._fill_flight()
+        keys = self._client.run_keys
+        pipeline = self._client.redis.pipeline(transaction=False)
+        for batch in self._flight:
+            fields: Any = entry_fields(
+                **self._identity, sequence=batch.sequence, offset_s=self.offset_s, lines=batch.lines
+            )
+            pipeline.xadd(keys.log, fields, maxlen=STREAM_ENTRIES, approximate=True)
+        beat: Any = heartbeat.encode()  # redis-py's annotation knows text only
+        pipeline.hset(keys.processes, self._process, beat)
+        pipeline.get(keys.stop)
+        pipeline.time()
+        if self._is_first_round:
+            pipeline.hgetall(keys.processes)
+        try:
+            replies = pipeline.execute(raise_on_error=False)
+        except RedisError as error:
+            self.note_trouble("Redis is away, logs and metrics wait: %s", error)
+            return False
+        return self._digest(replies)
+
+    def remove_heartbeat(self) -> None:
+        """Say that this process ended in order; tried once."""
+        try:
+            self._client.redis.hdel(self._client.run_keys.processes, self._process)
+        except RedisError as error:
+            logger.debug("heartbeat not removed: %s", error)
+
+    def note_trouble(self, message: str, *args: object, exc_info: bool = False) -> None:
+        """Count a failure; only the first of a row is a warning."""
+        self.error_count += 1
+        self.is_connected = False
+        logger.log(logging.DEBUG if self._has_trouble else logging.WARNING, message, *args, exc_info=exc_info)
+        self._has_trouble = True
+
+    def _fill_flight(self) -> None:
+        while len(self._flight) < MAX_BATCHES:
+            lines = self._values.take(MAX_ENTRY_BYTES)
+            lines += self._logs.take(MAX_ENTRY_BYTES - sum(len(line) + 1 for line in lines))
+            if not lines:
+                break
+            self._sequence += 1
+            self._flight.append(_Batch(self._sequence, b"\n".join(lines), len(lines)))
+
+    def _digest(self, replies: list[Any]) -> bool:
+        count = len(self._flight)
+        errors = []
+        remaining = []
+        for batch, reply in zip(self._flight, replies, strict=False):
+            if isinstance(reply, RedisError):
+                errors.append(reply)
+                if is_out_of_memory(reply) or is_transient(reply):
+                    remaining.append(batch)
+                else:
+                    self.refused += batch.line_count
+        self._flight = remaining
+        heartbeat, stop, server_time = replies[count : count + 3]
+        if isinstance(heartbeat, RedisError):
+            errors.append(heartbeat)
+        if isinstance(stop, bytes) and self.stop_reason is None:
+            self.stop_reason = stop[:1000].decode("utf-8", "replace")
+        if isinstance(server_time, tuple):
+            self._set_clock(server_time[0] + server_time[1] / 1e6 - time.time())
+        if self._is_first_round and isinstance(replies[-1], dict):
+            self._is_first_round = False
+            self._forget_dead(replies[-1])
+        if errors:
+            self.note_trouble("Redis refuses logs and metrics: %s", errors[0])
+            return False
+        if self._has_trouble:
+            logger.info("logs and metrics reach Redis again")
+        self._has_trouble = False
+        self.is_connected = True
+        return True
+
+    def _set_clock(self, offset_s: float) -> None:
+        """Follow the server's clock; a heartbeat written under a wrong one is replaced by the next."""
+        if abs(offset_s - self.offset_s) > CLOCK_TOLERANCE_S:
+            self.offset_s = offset_s if abs(offset_s) > CLOCK_TOLERANCE_S else 0.0
+
+    def _forget_dead(self, beats: dict[bytes, bytes]) -> None:
+        """Clear heartbeats of processes that were killed long ago: the hash must not grow with every restart."""
+        now_s = time.time() + self.offset_s
+        dead = []
+        for key, value in beats.items():
+            try:
+                is_dead = not Heartbeat.decode(value, now_s=now_s).is_alive(FORGET_S)
+            except CodecError:
+                is_dead = True
+            if is_dead and key != self._process.encode():
+                dead.append(key)
+        if dead:
+            try:
+                self._client.redis.hdel(self._client.run_keys.processes, *dead)
+            except RedisError as error:
+                logger.debug("dead heartbeats not removed: %s", error)

@@ -1,0 +1,258 @@
+"""`Telemetry`: what a process tells the run about itself. Logs, metrics and a heartbeat leave through Redis.
+
+Everything goes out in one background thread, in one round trip an interval (see `shipper`); back
+comes whether the run is to stop. Callers on hot paths only append to bounded buffers. While Redis is away or full, the
+newest lines are kept, what is dropped is counted and reported, and training goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self, TypeVar
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.heartbeats import Heartbeat, process_id
+from surreal.distributed.telemetry.log_shipping import LineBuffer, ShippingHandler
+from surreal.distributed.telemetry.records import encode_histogram, encode_log, encode_metrics, metric_name
+from surreal.distributed.telemetry.shipper import Shipper
+from surreal.metrics import EpisodeStatistics, MetricSource, summarize
+from surreal.utils.threads import Supervisor
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Metrics that a heartbeat repeats, at most.
+MAX_HEARTBEAT_METRICS = 300
+
+
+class Telemetry:
+    """Ships logs and metrics of this process, keeps its heartbeat, and learns that the run is to stop.
+
+    Use it as `with Telemetry(client, "agent", "agent-0") as telemetry: ...`, or call `start` and `stop`. Without a
+    thread, call `step` once an interval.
+
+    Args:
+        client: of the run.
+        role: agent, learner, eval, ...: the first part of metrics' names.
+        name: the process as people call it, and its file in the run's folder.
+        interval_s: between two round trips, > 0; raising it saves Redis calls and delays everything.
+        log_level: least severe level that is shipped.
+        max_buffer_bytes: bound of each of the two buffers, logs and metrics; raising it bridges longer outages.
+        on_stop: called once with the reason, on the telemetry thread, when the run is to stop.
+
+    Attributes:
+        id: this process's, unique.
+        handler: ships log records; `start` attaches it to the root logger.
+        global_step: env steps of the run, as last known here; set it or see `watch`.
+        version: parameter version this process holds; set it or see `watch`.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        role: str,
+        name: str,
+        *,
+        interval_s: float = 1.0,
+        log_level: int = logging.INFO,
+        max_buffer_bytes: int = 1 << 20,
+        on_stop: Callable[[str], None] | None = None,
+    ) -> None:
+        if interval_s <= 0:
+            raise ValueError(f"interval_s is {interval_s}; it must be > 0")
+        self.role, self.name = role, name
+        self._host, self._pid = socket.gethostname(), os.getpid()
+        self.id = process_id(role, name, self._host, self._pid)
+        self._interval_s = interval_s
+        self._on_stop = on_stop
+        self._logs, self._values = LineBuffer(max_buffer_bytes), LineBuffer(max_buffer_bytes)
+        self._shipper = Shipper(client, process=self.id, name=name, role=role, logs=self._logs, values=self._values)
+        self.handler = ShippingHandler(self._logs, log_level)
+        self.version = 0
+        self.global_step = 0
+        self._read_version: Callable[[], int] | None = None
+        self._read_global_step: Callable[[], int] | None = None
+        self._episodes = EpisodeStatistics(role)
+        self._sources: list[MetricSource] = [self._episodes.metrics, self.metrics]
+        self._failed_sources: set[object] = set()
+        self._latest: dict[str, float] = {}
+        self._started_s = time.time()
+        self._reported_drops = 0
+        self._turn = threading.Lock()  # held through a `step`
+        self._supervisor = Supervisor("telemetry")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the run is to stop, as somebody told Redis; None while it goes on."""
+        return self._shipper.stop_reason
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the last round trip succeeded."""
+        return self._shipper.is_connected
+
+    def add_source(self, source: MetricSource) -> None:
+        """Pull `source()` once an interval, on the telemetry thread; it returns full metric names."""
+        self._sources.append(source)
+
+    def watch(self, *, version: Callable[[], int] | None = None, global_step: Callable[[], int] | None = None) -> None:
+        """Read parameter version and global step from these once an interval, on the telemetry thread."""
+        self._read_version = version or self._read_version
+        self._read_global_step = global_step or self._read_global_step
+
+    def scalar(self, name: str, y: float, x: int | None = None) -> None:
+        """Report one number, from any thread.
+
+        Args:
+            name: `role/what_unit`; a bare name belongs to this process's role.
+            y: the value; NaN and infinities are kept as they are.
+            x: step it belongs to, >= 0; None means the global step.
+        """
+        full_name, value = metric_name(name, self.role), float(y)
+        self._remember(full_name, value)
+        self._values.add(encode_metrics(time_s=time.time(), step=self._step_of(x), values={full_name: value}))
+
+    def histogram(self, name: str, values: Any, x: int | None = None, *, bins: int = 30) -> None:
+        """Report the distribution of an array or tensor, binned here and now, from any thread.
+
+        Args:
+            name: as in `scalar`.
+            values: any shape; what is not finite is left out.
+            x: as in `scalar`.
+            bins: raising it sharpens the picture and lengthens the record; 1 to 1000.
+
+        Raises:
+            ValueError: nothing finite in it.
+        """
+        summary = summarize(values, bins=bins)
+        full_name = metric_name(name, self.role)
+        line = encode_histogram(time_s=time.time(), step=self._step_of(x), name=full_name, histogram=summary)
+        self._values.add((line,))
+
+    def episode(self, episode_return: float, length: int) -> None:
+        """Count a finished episode (undiscounted raw return, env steps); call it from one thread."""
+        self._episodes.add(float(episode_return), int(length))
+
+    def metrics(self) -> dict[str, float]:
+        """Return telemetry's own health: lines dropped, and round trips that failed, in total."""
+        return {
+            f"{self.role}/telemetry_dropped_count": float(self._dropped),
+            f"{self.role}/telemetry_errors_count": float(self._shipper.error_count),
+        }
+
+    def start(self) -> None:
+        """Attach the log handler and begin to ship; returns at once, whatever Redis does."""
+        logging.getLogger().addHandler(self.handler)
+        self._supervisor.spawn("ship", self._loop)
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Ship what is left and remove the heartbeat: the process ends in order. Calling it again does nothing.
+
+        Args:
+            timeout_s: bound, apart from the last round trip's own timeouts.
+        """
+        if self._supervisor.stop_event.is_set():
+            return
+        deadline = time.monotonic() + timeout_s
+        self._supervisor.stop()
+        joined = self._supervisor.join(timeout_s)
+        logging.getLogger().removeHandler(self.handler)
+        if not joined:
+            return  # the thread hangs in a round trip: a second one would hang as well
+        is_delivered = self.step()
+        while is_delivered and self._shipper.has_backlog and time.monotonic() < deadline:
+            is_delivered = self._shipper.ship(self._heartbeat())
+        if is_delivered:
+            self._shipper.remove_heartbeat()
+
+    def step(self) -> bool:
+        """Do one interval's work; returns whether Redis took it. Never raises: telemetry must not end a training.
+
+        May be called beside the thread of `start`: the two take turns.
+        """
+        with self._turn:
+            try:
+                self._collect()
+                had_reason = self.stop_reason is not None
+                is_delivered = self._shipper.ship(self._heartbeat())
+                if self.stop_reason is not None and not had_reason and self._on_stop is not None:
+                    self._on_stop(self.stop_reason)
+            except Exception:
+                self._shipper.note_trouble("telemetry failed", exc_info=True)
+                return False
+            return is_delivered
+
+    def _loop(self) -> None:
+        self.step()  # before the first wait, so that a new process is seen at once
+        self._supervisor.stop_event.wait(self._interval_s)
+
+    @property
+    def _dropped(self) -> int:
+        return self._logs.dropped + self._values.dropped + self._shipper.refused
+
+    def _step_of(self, x: int | None) -> int:
+        return max(0, int(self.global_step if x is None else x))
+
+    def _remember(self, name: str, value: float) -> None:
+        """Keep the last value of a metric for the heartbeat."""
+        if name in self._latest or len(self._latest) < MAX_HEARTBEAT_METRICS:
+            self._latest[name] = value
+
+    def _collect(self) -> None:
+        if self._read_version is not None:
+            self.version = self._guard(self._read_version, self._read_version, self.version)
+        if self._read_global_step is not None:
+            self.global_step = self._guard(self._read_global_step, self._read_global_step, self.global_step)
+        values: dict[str, float] = {}
+        nothing: dict[str, float] = {}
+        for source in self._sources:
+            values.update(self._guard(source, partial(self._pull, source), nothing))
+        for name, value in values.items():
+            self._remember(name, value)
+        self._values.add(encode_metrics(time_s=time.time(), step=self._step_of(None), values=values))
+        if self._dropped > self._reported_drops and self.is_connected:
+            message = f"{self._dropped - self._reported_drops} lines of logs and metrics were dropped"
+            self._reported_drops = self._dropped
+            self._logs.add((encode_log(time_s=time.time(), level="WARNING", logger=__name__, message=message),))
+
+    def _pull(self, source: MetricSource) -> dict[str, float]:
+        return {metric_name(name, self.role): float(value) for name, value in source().items()}
+
+    def _guard(self, source: Callable[[], object], read: Callable[[], T], fallback: T) -> T:
+        """Return `read()`, or the fallback when it fails: a broken source must not silence the others."""
+        try:
+            return read()
+        except Exception:
+            if source not in self._failed_sources:
+                self._failed_sources.add(source)
+                logger.warning("metric source %r fails; this is said once", source, exc_info=True)
+            return fallback
+
+    def _heartbeat(self) -> Heartbeat:
+        offset_s = self._shipper.offset_s
+        return Heartbeat(
+            id=self.id,
+            role=self.role,
+            name=self.name,
+            pid=self._pid,
+            host=self._host,
+            started=self._started_s + offset_s,
+            time=time.time() + offset_s,
+            version=int(self.version),
+            global_step=int(self.global_step),
+            metrics=dict(list(self._latest.items())),
+        )

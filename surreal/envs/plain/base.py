@@ -1,0 +1,155 @@
+"""Environments for the plain loop: `reset` gives (obs, info), `step` gives (obs, reward, done, info).
+
+    env = Visualization(EpisodeMonitor(GymEnv("CartPole-v1")))
+    obs, info = env.reset()
+    while True:
+        action = agent.act(obs)
+        new_obs, reward, done, info = env.step(action)
+        sender.send([obs, new_obs], action, reward, done, info)
+        obs = new_obs
+
+`info` always has "terminated" and "truncated", whose union `done` is, and `new_obs` of a done step is the true final
+observation. A loop may call `reset` when `done`. One that does not, as above, gets it done by its next `step`: that one
+ignores its action, returns the first observation of the new episode with reward 0, and says `info["phantom"]`; the
+sender leaves it out, for it is no experience.
+Pools (`surreal.envs.pools.base`) are the fast way to the same environments, and have no such steps.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from surreal.envs.actions import ActionAdapter
+from surreal.envs.make import make_env, record_video
+from surreal.errors import EnvError
+from surreal.types import Obs
+
+
+class Env(ABC):
+    """An environment of the plain loop."""
+
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+
+    @abstractmethod
+    def reset(self, *, seed: int | None = None) -> tuple[Obs, dict[str, Any]]:
+        """Start an episode; a seed makes it, and those after it, reproducible."""
+
+    @abstractmethod
+    def step(self, action: Any) -> tuple[Obs, float, bool, dict[str, Any]]:
+        """Apply one action."""
+
+    def render_to(self, mode: str) -> None:
+        """Choose how the environment is drawn ("human", "rgb_array"), before the first `reset`.
+
+        Raises:
+            EnvError: this environment cannot be drawn so.
+        """
+        raise EnvError(f"{type(self).__name__} cannot be drawn; use an environment that renders, or leave show_ui out")
+
+    def record_to(self, folder: str, every: int) -> None:
+        """Record every so many episodes as videos, before the first `reset`.
+
+        Raises:
+            EnvError: this environment cannot be recorded.
+        """
+        raise EnvError(f"{type(self).__name__} cannot be recorded; use an environment that renders")
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the environment holds; may be called twice."""
+
+
+class Wrapper(Env):
+    """An environment around another one; overrides what it changes."""
+
+    def __init__(self, env: Env) -> None:
+        self.env = env
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+
+    def reset(self, *, seed: int | None = None) -> tuple[Obs, dict[str, Any]]:
+        """Start an episode."""
+        return self.env.reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Obs, float, bool, dict[str, Any]]:
+        """Apply one action."""
+        return self.env.step(action)
+
+    def render_to(self, mode: str) -> None:
+        """Choose how the environment is drawn."""
+        self.env.render_to(mode)
+
+    def record_to(self, folder: str, every: int) -> None:
+        """Record episodes as videos."""
+        self.env.record_to(folder, every)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+
+class GymEnv(Env):
+    """A gymnasium environment in the plain loop.
+
+    Args:
+        env: id of a registered environment, or an environment.
+        kwargs: arguments for the environment's constructor, with an id only.
+
+    Raises:
+        EnvError: no such environment, or a package that it needs is missing.
+    """
+
+    def __init__(self, env: str | gymnasium.Env[Any, Any], **kwargs: Any) -> None:
+        if kwargs and not isinstance(env, str):
+            raise ValueError(f"arguments {sorted(kwargs)} need an environment's id, not an environment")
+        self._id = env if isinstance(env, str) else None
+        self._kwargs = kwargs
+        self.env: gymnasium.Env[Any, Any] = self._make(env) if isinstance(env, str) else env
+        self._adapter = ActionAdapter(self.env.action_space)
+        self.observation_space = self.env.observation_space
+        self.action_space = self._adapter.space
+        self._is_done = False
+
+    def reset(self, *, seed: int | None = None) -> tuple[Obs, dict[str, Any]]:
+        """Start an episode."""
+        self._is_done = False
+        obs, info = self.env.reset(seed=seed)
+        return obs, {**info, "terminated": False, "truncated": False}
+
+    def step(self, action: Any) -> tuple[Obs, float, bool, dict[str, Any]]:
+        """Apply one action."""
+        if self._is_done:
+            obs, info = self.reset()
+            return obs, 0.0, False, {**info, "phantom": True}
+        (env_action,) = self._adapter.rows(np.asarray(action, self._adapter.dtype)[None])
+        obs, reward, terminated, truncated, info = self.env.step(env_action)
+        self._is_done = bool(terminated or truncated)
+        info = {**info, "terminated": bool(terminated), "truncated": bool(truncated)}
+        return obs, float(reward), self._is_done, info
+
+    def render_to(self, mode: str) -> None:
+        """Choose how the environment is drawn."""
+        if self.env.render_mode == mode:
+            return
+        if self._id is None:
+            raise EnvError(f"the environment was made with render_mode {self.env.render_mode!r}, not {mode!r}")
+        self.env.close()
+        self.env = self._make(self._id, render_mode=mode)
+
+    def record_to(self, folder: str, every: int) -> None:
+        """Record episodes as videos."""
+        self.render_to("rgb_array")
+        self.env = record_video(self.env, folder, every=every)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+    def _make(self, env_id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        """Make the environment, and make it again where it is to be drawn in another way."""
+        return make_env(env_id, kwargs=self._kwargs, render_mode=render_mode)

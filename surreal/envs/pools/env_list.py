@@ -1,0 +1,196 @@
+"""Steps single gymnasium environments one after the other, as fast as Python allows, into preallocated columns.
+
+Called by `LocalEnvPool` through its stepper, and by the workers of `SubprocEnvPool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
+from surreal.envs.pools.base import describe_observations
+from surreal.envs.pools.columns import Columns
+from surreal.envs.wrappers.raw_monitor import find_monitor
+from surreal.errors import EnvError
+from surreal.specs import ArraySpec, ObsSpec
+
+#: Makes one gymnasium environment.
+EnvFactory = Callable[[], gymnasium.Env[Any, Any]]
+
+
+class EnvList:
+    """k environments of one kind; whoever ends is reset in the same step.
+
+    Args:
+        env_fns: make one environment each.
+        seeds: of the environments' first reset, one each.
+        columns: where to write, allocated here if None.
+
+    Raises:
+        EnvError: the environments have different spaces, or spaces without arrays.
+    """
+
+    def __init__(self, env_fns: Sequence[EnvFactory], seeds: Sequence[int], columns: Columns | None = None) -> None:
+        if not env_fns:
+            raise ValueError("a pool needs at least one environment")
+        self.envs: list[gymnasium.Env[Any, Any]] = []
+        self._seeds = list(seeds)
+        try:
+            for make in env_fns:
+                self.envs.append(make())
+            self._check_spaces()
+        except BaseException:
+            self.close()
+            raise
+        self.observation_space = self.envs[0].observation_space
+        self.obs_spec: ObsSpec = describe_observations(self.observation_space)
+        self.adapter = ActionAdapter(self.envs[0].action_space)
+        self._mask_width = mask_width(self.adapter.space)
+        self.columns = columns or Columns.allocate(self.obs_spec, len(self.envs), self._mask_width)
+        self.has_mask = False
+        self._step_fns = [env.step for env in self.envs]
+        self._monitors = [find_monitor(env) for env in self.envs]
+        self._returns = np.zeros(len(self.envs), np.float64)
+        self._starts = [0] * len(self.envs)
+        self._steps = 0
+        self._stale: list[int] = []
+        leaves = zip(_leaf_paths(self.obs_spec.structure), self.obs_spec.leaves, self.columns.obs, strict=True)
+        self._writers = [(path, leaf, leaf.shape, array) for path, leaf, array in leaves]
+
+    def reset(self) -> None:
+        """Start every environment, with its seed."""
+        self.columns.action_mask[:] = True
+        for index, (env, seed) in enumerate(zip(self.envs, self._seeds, strict=True)):
+            obs, info = env.reset(seed=seed)
+            self._check(obs, env)
+            self.has_mask = self.has_mask or (self._mask_width > 0 and "action_mask" in info)
+            self._write(index, obs)
+            if self.has_mask:
+                self._write_mask(self.columns.action_mask, index, info)
+
+    def step(self, actions: NDArray[Any]) -> list[int]:
+        """Apply one action to each environment; returns the indices of those whose episode ended.
+
+        Args:
+            actions: [k, *action_shape], in the agent's form.
+        """
+        columns = self.columns
+        reward = columns.reward
+        ended: list[int] = []
+        for index in self._stale:
+            columns.terminated[index] = columns.truncated[index] = False
+        if self.obs_spec.structure is None and not self.has_mask:
+            array, shape = columns.obs[0], self.obs_spec.leaves[0].shape
+            for index, (step, action) in enumerate(zip(self._step_fns, self.adapter.rows(actions), strict=True)):
+                obs, reward[index], terminated, truncated, info = step(action)
+                # Assignment would broadcast a wrong shape without a word.
+                if np.shape(obs) != shape if obs.__class__ is not np.ndarray else obs.shape != shape:
+                    raise _shape_error(self.envs[index], self.obs_spec.leaves[0], np.shape(obs))
+                array[index] = obs
+                if terminated or truncated:
+                    columns.terminated[index], columns.truncated[index] = terminated, truncated
+                    ended.append(index)
+        else:
+            for index, (step, action) in enumerate(zip(self._step_fns, self.adapter.rows(actions), strict=True)):
+                obs, reward[index], terminated, truncated, info = step(action)
+                self._write(index, obs)
+                if self.has_mask:
+                    self._write_mask(columns.action_mask, index, info)
+                if terminated or truncated:
+                    columns.terminated[index], columns.truncated[index] = terminated, truncated
+                    ended.append(index)
+        self._steps += 1
+        self._returns += reward
+        for index in ended:
+            self._finish(index)
+        self._stale = ended
+        return ended
+
+    def close(self) -> None:
+        """Close all environments."""
+        for env in self.envs:
+            env.close()
+
+    def _finish(self, index: int) -> None:
+        """Keep the final observation and the episode's numbers, and start the next episode."""
+        columns, env, monitor = self.columns, self.envs[index], self._monitors[index]
+        for leaf, final in zip(columns.obs, columns.final_obs, strict=True):
+            final[index] = leaf[index]
+        obs, info = env.reset()
+        self._write(index, obs)
+        if self.has_mask:
+            columns.final_mask[index] = columns.action_mask[index]
+            self._write_mask(columns.action_mask, index, info)
+        episode: tuple[float, int] | None = (float(self._returns[index]), self._steps - self._starts[index])
+        if monitor is not None:
+            # Asked after the reset, which is what ends an episode that only a wrapper cut.
+            episode = monitor.take_episode()
+        columns.episode_return[index], columns.episode_length[index] = episode or (np.nan, 0)
+        self._returns[index] = 0.0
+        self._starts[index] = self._steps
+
+    def _write(self, index: int, obs: Any) -> None:
+        for path, leaf, shape, array in self._writers:
+            value = obs
+            for key in path:
+                value = value[key]
+            if np.shape(value) != shape:
+                raise _shape_error(self.envs[index], leaf, np.shape(value))
+            array[index] = value
+
+    def _write_mask(self, masks: NDArray[np.bool_], index: int, info: Mapping[str, Any]) -> None:
+        mask = info.get("action_mask")
+        masks[index] = True if mask is None else flat_mask(mask, self._mask_width)
+
+    def _check_spaces(self) -> None:
+        first = self.envs[0]
+        for index, env in enumerate(self.envs):
+            if env.observation_space != first.observation_space or env.action_space != first.action_space:
+                raise EnvError(
+                    f"environment {index} of the pool has observations {env.observation_space} and actions "
+                    f"{env.action_space}, but environment 0 has {first.observation_space} and {first.action_space}"
+                )
+
+    def _check(self, obs: Any, env: gymnasium.Env[Any, Any]) -> None:
+        """Look at a first observation closely: its nesting, and its dtypes, which writing would cast silently."""
+        found: list[Any] = [obs]
+        if self.obs_spec.structure is not None:
+            try:
+                found = self.obs_spec.flatten(obs)
+                found = [_follow(obs, path) for path, *_ in self._writers]
+            except (ValueError, TypeError) as error:
+                raise EnvError(f"{_name(env)}: {error}") from error
+        for value, leaf in zip(found, self.obs_spec.leaves, strict=True):
+            if np.asarray(value).dtype.kind in "fcUOS" and leaf.dtype.kind in "biu":
+                got = np.asarray(value).dtype
+                raise EnvError(f"{_name(env)} gives {_leaf_name(leaf)} as {got}, but its space says {leaf.dtype}")
+
+
+def _leaf_paths(structure: Any) -> list[tuple[Any, ...]]:
+    if structure is None:
+        return [()]
+    children = structure["dict"].items() if "dict" in structure else enumerate(structure["tuple"])
+    return [(key, *path) for key, child in children for path in _leaf_paths(child)]
+
+
+def _follow(obs: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        obs = obs[key]
+    return obs
+
+
+def _name(env: gymnasium.Env[Any, Any]) -> str:
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+
+
+def _leaf_name(leaf: ArraySpec) -> str:
+    return f"observation {leaf.name!r}" if leaf.name else "observations"
+
+
+def _shape_error(env: gymnasium.Env[Any, Any], leaf: ArraySpec, got: tuple[int, ...]) -> EnvError:
+    return EnvError(f"{_name(env)} gives {_leaf_name(leaf)} of shape {got}, but its space says {leaf.shape}")

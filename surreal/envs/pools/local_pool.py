@@ -1,0 +1,193 @@
+"""Environments in this process, as a pool: single gymnasium environments, or one vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.envs.actions import ActionAdapter
+from surreal.envs.pools.base import EnvPool, EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
+from surreal.envs.pools.env_list import EnvFactory, EnvList
+from surreal.envs.pools.rows import LiveRows, RowJoiner
+from surreal.envs.pools.vector_stepper import VectorStepper
+from surreal.specs import ObsSpec
+from surreal.types import StepBatch
+
+
+class Stepper(Protocol):
+    """Makes batches out of environments that step together."""
+
+    num_envs: int
+    observation_space: gymnasium.Space[Any]
+    obs_spec: ObsSpec
+    adapter: ActionAdapter
+
+    def reset(self) -> StepBatch:
+        """Start all environments: all rows are FIRST."""
+
+    def step(self, actions: NDArray[Any]) -> StepBatch:
+        """Apply actions [k, *shape]; those of environments that want none are legal but without meaning."""
+
+    def close(self) -> None:
+        """Close the environments."""
+
+
+class LocalEnvPool(EnvPool):
+    """Environments that step in the caller's thread, in `recv`, once all rows that want an action have one.
+
+    Args:
+        envs: functions that make one gymnasium environment each, or a gymnasium vector environment in any of its
+            autoreset modes.
+        seed: entropy from which every environment gets a seed of its own.
+        explore: whether the agent may explore in these environments.
+        record: whether their steps are experience to be sent.
+
+    Raises:
+        EnvError: the environments cannot be made, or their spaces differ or are not supported.
+    """
+
+    def __init__(
+        self,
+        envs: Sequence[EnvFactory] | gymnasium.vector.VectorEnv[Any, Any, Any],
+        *,
+        seed: Seed = None,
+        explore: bool = True,
+        record: bool = True,
+    ) -> None:
+        stepper: Stepper
+        if isinstance(envs, gymnasium.vector.VectorEnv):
+            spec = describe_observations(envs.single_observation_space)
+            joiner = RowJoiner(spec, envs.num_envs, explore=explore, record=record)
+            stepper = VectorStepper(envs, spec, seed, joiner)
+        else:
+            singles = EnvList(envs, env_seeds(seed, len(envs)))
+            stepper = _ListStepper(singles, RowJoiner(singles.obs_spec, len(envs), explore=explore, record=record))
+        self._stepper = stepper
+        self.num_envs = stepper.num_envs
+        self.observation_space = stepper.observation_space
+        self.obs_spec = stepper.obs_spec
+        self.action_space = stepper.adapter.space
+        self._dtype = stepper.adapter.dtype
+        self._shape = stepper.adapter.shape
+        self._empty = empty_batch(self.obs_spec)
+        # Every row holds some legal action at any time: vector environments check also those that they ignore.
+        self._actions = np.repeat(stepper.adapter.default()[None], self.num_envs, axis=0)
+        self._given: NDArray[Any] = self._actions
+        self._all_ids = np.arange(self.num_envs).tobytes()
+        self._awaited = self._all_ids
+        self._has_action = np.zeros(self.num_envs, np.bool_)  # of the awaited ones, while only some were sent
+        self._num_missing = 0
+        self._is_started = False
+        self._is_closed = False
+        self._steps = 0
+        self._episodes = EpisodeCounter()
+
+    def recv(self, timeout_s: float = 1.0) -> StepBatch:
+        """Step the environments; empty, at once, while rows of the last batch still want an action."""
+        if self._num_missing:
+            return self._empty
+        if self._is_started:
+            batch = self._stepper.step(self._given)
+        else:
+            batch = self._stepper.reset()
+            self._is_started = True
+        num_last = batch.num_last
+        if num_last:
+            self._episodes.add(batch.info["episode_return"][:num_last], batch.info["episode_length"][:num_last])
+            self._await(batch.env_ids[num_last:])
+        elif len(batch.env_ids) == self.num_envs:
+            self._awaited = self._all_ids
+            self._num_missing = self.num_envs
+        else:
+            self._await(batch.env_ids)
+        return batch
+
+    def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
+        """Hand over the actions; they are read at the next `recv`, so must not be changed until then."""
+        actions = np.asarray(actions, self._dtype)
+        ids = np.asarray(env_ids, np.int64)
+        count = len(ids)
+        if actions.shape != (count, *self._shape):
+            raise ValueError(f"actions of {count} rows must have shape {(count, *self._shape)}, got {actions.shape}")
+        if self._num_missing == self.num_envs and ids.tobytes() == self._all_ids:
+            self._given = actions
+            self._steps += count
+            self._num_missing = 0
+            return
+        if count == self._num_missing and ids.tobytes() == self._awaited:
+            self._num_missing = 0
+        else:
+            self._take(ids)
+        self._actions[ids] = actions
+        self._given = self._actions
+        self._steps += count
+
+    def metrics(self) -> dict[str, float]:
+        """Return env steps, episodes, and their mean return and length."""
+        return {"env/steps": float(self._steps), **self._episodes.metrics()}
+
+    def close(self) -> None:
+        """Close the environments; may be called twice."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._stepper.close()
+
+    def _await(self, ids: NDArray[np.int64]) -> None:
+        self._awaited = ids.tobytes()
+        self._num_missing = len(ids)
+
+    def _take(self, ids: NDArray[np.int64]) -> None:
+        """Note that some of the awaited rows have their action."""
+        awaited = np.zeros(self.num_envs, np.bool_)
+        if self._num_missing:
+            awaited[np.frombuffer(self._awaited, np.int64)] = True
+            awaited[self._has_action] = False
+        inside = ids[(ids >= 0) & (ids < self.num_envs)]
+        if len(inside) != len(ids) or len(np.unique(ids)) != len(ids) or not awaited[ids].all():
+            raise ValueError(
+                f"actions came for environments {ids.tolist()}, but {np.flatnonzero(awaited).tolist()} wait for one"
+            )
+        self._has_action[ids] = True
+        self._num_missing -= len(ids)
+        if not self._num_missing:
+            self._has_action[:] = False
+
+
+class _ListStepper:
+    """Batches of an `EnvList`: every environment wants an action in every batch."""
+
+    def __init__(self, envs: EnvList, joiner: RowJoiner) -> None:
+        self.num_envs = len(envs.envs)
+        self.observation_space = envs.observation_space
+        self.obs_spec = envs.obs_spec
+        self.adapter = envs.adapter
+        self._envs = envs
+        self._joiner = joiner
+        self._obs = envs.obs_spec.unflatten(envs.columns.obs)
+        self._ids = np.arange(self.num_envs)
+        self._mask: NDArray[np.bool_] | None = None
+
+    def reset(self) -> StepBatch:
+        self._envs.reset()
+        self._mask = self._envs.columns.action_mask if self._envs.has_mask else None
+        return self._joiner.live(self._live(self._ids))
+
+    def step(self, actions: NDArray[Any]) -> StepBatch:
+        ended = self._envs.step(actions)
+        columns = self._envs.columns
+        if not ended:
+            return self._joiner.steady(self._obs, columns.reward, self._mask)
+        # They begin their next episode in the same batch.
+        first = np.array(ended)
+        return self._joiner.join(columns.last_rows(first, has_mask=self._mask is not None), self._live(first))
+
+    def close(self) -> None:
+        self._envs.close()
+
+    def _live(self, first: NDArray[np.int64]) -> LiveRows:
+        columns = self._envs.columns
+        return LiveRows(self._ids, columns.obs, columns.reward, first, self._mask)

@@ -1,0 +1,166 @@
+"""Wrappers of gymnasium environments by name, as a configuration lists them.
+
+    wrappers:
+      - name: atari                  # no-ops, skipped frames, small gray frames
+      - name: reward_clip            # -1..1, while training only
+      - class: my_package.my_module.MyWrapper
+        args: {strength: 2}
+        training_only: true
+
+They are applied in the order of the list, the first one closest to the environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import wrappers as gym_wrappers
+
+from surreal.envs.atari.preprocessing import AtariPreprocessing, LifeLoss
+from surreal.errors import EnvError
+
+AnyEnv = gymnasium.Env[Any, Any]
+
+
+@dataclass(frozen=True)
+class WrapperSpec:
+    """One wrapper of an environment.
+
+    Attributes:
+        name: one of `wrapper_names()`, or the import path of a class that takes the environment first.
+        args: its other arguments.
+        training_only: left out of evaluation; None asks the wrapper: those that change rewards or cut episodes at a
+            lost life are, others are not.
+    """
+
+    name: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    training_only: bool | None = None
+
+    @property
+    def is_training_only(self) -> bool:
+        """Whether evaluation does without it."""
+        return self.name in _TRAINING_ONLY if self.training_only is None else self.training_only
+
+
+class RewardClip(gymnasium.RewardWrapper[Any, Any]):
+    """Clips rewards into low..high."""
+
+    def __init__(self, env: AnyEnv, low: float = -1.0, high: float = 1.0) -> None:
+        if not low <= high:
+            raise ValueError(f"low is {low}, high is {high}; low must not be larger")
+        super().__init__(env)
+        self._low, self._high = float(low), float(high)
+
+    def reward(self, reward: SupportsFloat) -> float:
+        """Clip it."""
+        return min(max(float(reward), self._low), self._high)
+
+
+class RewardScale(gymnasium.RewardWrapper[Any, Any]):
+    """Multiplies rewards by `scale`."""
+
+    def __init__(self, env: AnyEnv, scale: float) -> None:
+        super().__init__(env)
+        self._scale = float(scale)
+
+    def reward(self, reward: SupportsFloat) -> float:
+        """Scale it."""
+        return float(reward) * self._scale
+
+
+class RewardSign(gymnasium.RewardWrapper[Any, Any]):
+    """Keeps only the sign of rewards, as DQN does for Atari (Mnih et al. 2015)."""
+
+    def reward(self, reward: SupportsFloat) -> float:
+        """Return -1, 0 or 1."""
+        return float(np.sign(float(reward)))
+
+
+_WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
+    "atari": AtariPreprocessing,
+    "clip_action": gym_wrappers.ClipAction,
+    "flatten": gym_wrappers.FlattenObservation,
+    "life_loss": LifeLoss,
+    "rescale_action": gym_wrappers.RescaleAction,
+    "reward_clip": RewardClip,
+    "reward_scale": RewardScale,
+    "reward_sign": RewardSign,
+    "time_limit": gym_wrappers.TimeLimit,
+}
+_TRAINING_ONLY = frozenset({"life_loss", "reward_clip", "reward_scale", "reward_sign"})
+
+
+def wrapper_names() -> tuple[str, ...]:
+    """List the wrappers that have a name."""
+    return tuple(_WRAPPERS)
+
+
+def apply_wrappers(env: AnyEnv, specs: Sequence[WrapperSpec], *, training: bool) -> AnyEnv:
+    """Put wrappers around an environment.
+
+    Args:
+        env: the innermost environment.
+        specs: the wrappers, the innermost first.
+        training: False leaves out what is for training only.
+
+    Raises:
+        EnvError: a wrapper does not exist, or does not take its arguments.
+    """
+    for spec in select_wrappers(specs, training=training):
+        factory = find_wrapper(spec.name)
+        _check_args(factory, env, spec)
+        try:
+            wrapped = factory(env, **spec.args)
+        except (ValueError, TypeError, AssertionError) as error:
+            raise EnvError(f"wrapper {spec.name} refuses {env}: {error or type(error).__name__}") from error
+        if not isinstance(wrapped, gymnasium.Env):
+            raise EnvError(f"wrapper {spec.name} made a {type(wrapped).__name__}, not a gymnasium environment")
+        env = wrapped
+    return env
+
+
+def select_wrappers(specs: Sequence[WrapperSpec], *, training: bool) -> list[WrapperSpec]:
+    """Choose the wrappers that training, or evaluation, has."""
+    return [spec for spec in specs if training or not spec.is_training_only]
+
+
+def _check_args(factory: Callable[..., AnyEnv], env: AnyEnv, spec: WrapperSpec) -> None:
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:
+        return  # written in C, it checks by itself
+    try:
+        signature.bind(env, **spec.args)
+    except TypeError as error:
+        raise EnvError(f"wrapper {spec.name} does not take the arguments {dict(spec.args)}: {error}") from error
+
+
+def find_wrapper(name: str) -> Callable[..., AnyEnv]:
+    """Find a wrapper by its name or its import path.
+
+    Raises:
+        EnvError: there is none.
+    """
+    if name in _WRAPPERS:
+        return _WRAPPERS[name]
+    module_name, separator, attribute = name.replace(":", ".").rpartition(".")
+    if not separator:
+        near = difflib.get_close_matches(name, _WRAPPERS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_WRAPPERS)}, or give an import path"
+        raise EnvError(f"wrapper {name!r} does not exist; {hint}")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise EnvError(f"wrapper {name} cannot be imported: {error}") from error
+    if not callable(found):
+        raise EnvError(f"wrapper {name} is a {type(found).__name__}, not a class or function")
+    factory: Callable[..., AnyEnv] = found
+    return factory

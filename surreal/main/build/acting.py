@@ -1,0 +1,109 @@
+"""Models, agents, senders and listeners, from a configuration."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, Literal
+
+import numpy as np
+
+from surreal.agent import Agent
+from surreal.checkpoint import load_checkpoint
+from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.parameters.listener import TorchListener
+from surreal.envs import EnvPool
+from surreal.errors import CheckpointError, ContractError
+from surreal.main.build.construct import Recipe, construct
+from surreal.main.build.environments import Spaces
+from surreal.main.build.saved_policy import policy_tensors
+from surreal.model import Model
+from surreal.schedules import schedule_from_config
+from surreal.specs import action_spec
+
+logger = logging.getLogger(__name__)
+
+_MODEL_OFFERED = frozenset({"action_space", "obs_spec", "seed"})
+MODEL = Recipe("model", Model, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed={"hidden_sizes": "hiddens"})
+AGENT = Recipe("agent", Agent, 1, frozenset({"rng", "obs_spec", "exploration"}))
+
+
+def build_model(config: Config, spaces: Spaces) -> Model:
+    """Make the network. The seed is the run's: agents, learner and evaluation begin with the same parameters."""
+    offered = {"action_space": spaces.action_space, "obs_spec": spaces.obs_spec, "seed": config.seed}
+    return construct(config, MODEL, (), offered)
+
+
+def restore_model(config: Config, model: Model) -> None:
+    """Let an agent's or an evaluation's model begin with `checkpoint.restore`, if that file is here.
+
+    It is a start only: the learner's parameters, which begin with the same file, replace it.
+    """
+    path = config.checkpoint.restore
+    if path is None or path == "latest":
+        return
+    try:
+        model.load_tensors(policy_tensors(load_checkpoint(path)))
+        logger.info("beginning with the policy in %s", path)
+    except (CheckpointError, ContractError) as error:
+        logger.warning("checkpoint.restore is not used here, the learner's parameters will come: %s", error)
+
+
+def build_agent(config: Config, model: Model, spaces: Spaces, *, index: int, rng: np.random.Generator) -> Agent:
+    """Make the agent of process number `index`, in training mode, with its exploration."""
+    settings = config.agent.exploration_settings()
+    offered: dict[str, Any] = {"rng": rng, "obs_spec": spaces.obs_spec}
+    if settings is not None:
+        per_agent, total = config.env.num_envs, config.env.num_envs * max(1, config.agent.count)
+        # Agents beyond `count`, which joined from elsewhere, share the places of the first ones.
+        places = [place % total for place in range(index * per_agent, (index + 1) * per_agent)]
+        offered["exploration"] = schedule_from_config(settings, indices=places, count=total)
+    agent = construct(config, AGENT, (model,), offered)
+    agent.set_mode("training")
+    return agent
+
+
+def build_greedy_agent(config: Config, model: Model, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
+    """Make an agent that never explores."""
+    offered: dict[str, Any] = {"rng": rng, "obs_spec": spaces.obs_spec}
+    if config.agent.exploration is not None:
+        offered["exploration"] = None
+    agent = construct(config, AGENT, (model,), offered)
+    agent.set_mode("eval")
+    return agent
+
+
+def build_sender(
+    config: Config,
+    shards: ReplayShards,
+    pool: EnvPool,
+    stop: threading.Event,
+    *,
+    index: int = 0,
+    on_full: Literal["wait", "drop"] | None = None,
+) -> ExpSender:
+    """Make the sender of process number `index`; `on_full` wins over `sender.on_full`."""
+    return ExpSender(
+        shards,
+        chunk_steps=config.sender.chunk_steps,
+        chunk_max_bytes=config.sender.chunk_max_bytes,
+        max_delay_s=config.sender.max_delay_s,
+        lookahead=config.lookahead,
+        on_full=on_full or config.sender.on_full,
+        compression=config.sender.compression,
+        wait_timeout_s=config.sender.wait_timeout_s,
+        is_limited=config.replay.samples_per_insert is not None,
+        obs_spec=pool.obs_spec,
+        action_spec=action_spec(pool.action_space),
+        frame_stack=config.env.frame_stack,
+        shard=index % len(shards),
+        stop=stop,
+    )
+
+
+def build_listener(config: Config, client: RedisClient, model: Model) -> TorchListener:
+    """Make the agents' and the evaluation's side of the parameters."""
+    return TorchListener(client, model, policy=config.broadcast.policy)

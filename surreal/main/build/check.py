@@ -1,0 +1,32 @@
+"""What a configuration names, checked before any process is started."""
+
+from __future__ import annotations
+
+from surreal.config import Config
+from surreal.envs import check_env_id
+from surreal.main.build.acting import AGENT, MODEL
+from surreal.main.build.construct import check
+from surreal.main.build.learning import LEARNER, check_replay
+from surreal.main.build.wrapping import check_wrappers
+
+
+def check_names(config: Config) -> None:
+    """Check what a configuration names, before any process is started: classes, their arguments, environments.
+
+    Nothing is built: what a constructor refuses shows in the process that calls it.
+
+    Raises:
+        ConfigError: a class is not found, does not fit, or has no such arguments.
+        EnvError: an environment does not exist.
+    """
+    # An environment whose spaces are written down may exist only elsewhere; but evaluation and clients make their own.
+    is_made = config.env.action_space is None or config.eval.enabled or config.rlx.clients
+    for env_id in (config.env.id if is_made else None, config.eval.env_id):
+        if env_id is not None:
+            check_env_id(env_id)
+    if config.rlx.servers:
+        check_wrappers(config)
+    check(config, MODEL)
+    check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
+    check(config, LEARNER)
+    check_replay(config)

@@ -1,0 +1,83 @@
+"""Plays a saved policy, without a run and without Redis: `surreal play CHECKPOINT`, and the check after a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from surreal.config import add_python_path
+from surreal.envs import record_video
+from surreal.errors import CheckpointError, ContractError
+from surreal.evaluation import EpisodeScore, Evaluator
+from surreal.main.build.acting import build_greedy_agent, build_model
+from surreal.main.build.environments import build_env, env_spaces
+from surreal.main.build.saved_policy import Policy
+from surreal.main.process.role import role_rng
+
+
+def play_policy(
+    policy: Policy,
+    episodes: int,
+    *,
+    rng: np.random.Generator,
+    num_envs: int | None = None,
+    record: Path | None = None,
+    show: bool = False,
+    on_episode: Callable[[int, EpisodeScore], None] | None = None,
+) -> list[EpisodeScore]:
+    """Play whole episodes greedily, each with a fresh seed.
+
+    Args:
+        policy: what `load_policy` gave.
+        episodes: how many, >= 1.
+        rng: draws the seeds.
+        num_envs: environments played at once; None takes `eval.num_envs`.
+        record: folder for a video of each episode; excludes `show`, for an environment draws in one way at a time.
+        show: open a window.
+        on_episode: called after each episode with its number; episodes are then played one after another.
+
+    Raises:
+        EnvError: the environment cannot be made, or cannot be shown or recorded.
+        CheckpointError: the parameters do not fit the configuration's model.
+    """
+    if record is not None and show:
+        raise ValueError("record and show exclude each other")
+    config = policy.config
+    add_python_path(config.python_path)
+    is_single = record is not None or show or on_episode is not None
+    mode = "human" if show else "rgb_array" if record is not None else None
+    count = 1 if is_single else min(num_envs or config.eval.num_envs, episodes)
+    envs: list[gymnasium.Env[Any, Any]] = [build_env(config, training=False, render_mode=mode) for _ in range(count)]
+    spaces = env_spaces(envs[0])
+    if record is not None:
+        envs = [record_video(envs[0], str(record), name="play")]
+    evaluator: Evaluator | None = None
+    try:
+        model = build_model(config, spaces)
+        try:
+            model.load_tensors(policy.tensors)
+        except ContractError as error:
+            raise CheckpointError(f"the file's parameters do not fit its configuration: {error}") from error
+        agent = build_greedy_agent(config, model, spaces, rng=rng)
+        evaluator = Evaluator(agent, envs, rng=rng)
+        if on_episode is None:
+            scores = evaluator.play(episodes)
+        else:
+            scores = []
+            for number in range(episodes):
+                scores += evaluator.play(1)
+                on_episode(number, scores[-1])
+        agent.close()
+        return scores
+    finally:
+        for env in envs:
+            env.close()
+
+
+def fresh_rng(seed: int | None) -> np.random.Generator:
+    """Seeds for `surreal play`: drawn anew, or repeatable with `--seed`."""
+    return np.random.default_rng() if seed is None else role_rng(seed, "play")

@@ -1,0 +1,196 @@
+"""`surreal replay info | export | import`: look at a run's replay, write it into files, and bring it back."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from surreal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from surreal.distributed.connection.client import RedisClient
+    from surreal.distributed.experience.shards import ReplayShards
+    from surreal.replay.stream.info import ReplayInfo
+
+replay_app = typer.Typer(
+    name="replay",
+    help="A run's replay: look at it, write it into files, bring it back.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+RedisOption = Annotated[
+    str | None,
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        help="Where the replay is, or several servers in quotes; default: $SURREAL_REDIS, else the run's folder.",
+    ),
+]
+RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", help="The run's folder.")]
+Shards = Annotated[
+    int | None, typer.Option(min=1, help="Shards of the replay; default: as the run says, else one a server.")
+]
+
+
+@replay_app.command()
+def info(
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.")] = None,
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+    shards: Shards = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what a run's replay holds."""
+    from surreal.replay.stream.info import replay_info
+
+    with ExitStack() as stack:
+        replay = _find(stack, run, redis, run_dir, shards)
+        found = [
+            stream.client.retry(partial(replay_info, replay, stream.shard), what="look at the replay", timeout_s=5.0)
+            for stream in replay.streams()
+        ]
+    if not any(shard.epoch for shard in found):
+        raise ConfigError(f"Redis at {replay.address} holds no replay of run {replay.run!r}", key="RUN")
+    for shard in found:
+        if as_json:
+            typer.echo(json.dumps(shard.to_json()))
+        else:
+            _print_info(shard, Console())
+
+
+@replay_app.command(name="export")
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of the new archive; it must not exist.")],
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+    shards: Shards = None,
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="arrow (Arrow IPC, fast), or parquet.")
+    ] = "arrow",
+) -> None:
+    """Write what is in a run's replay now into files; the run may go on."""
+    from surreal.replay.archive import export_replay
+
+    with ExitStack() as stack:
+        replay = _find(stack, run, redis, run_dir, shards)
+        manifest = export_replay(replay, path, file_format=file_format)
+    size = sum(file.bytes for file in manifest.files)
+    typer.echo(f"{manifest.steps:,} steps in {manifest.chunks:,} chunks, {size:,} bytes, in {path}")
+    if manifest.evicted_chunks or manifest.refused_chunks:
+        typer.echo(
+            f"left out: {manifest.evicted_chunks} chunks evicted meanwhile, {manifest.refused_chunks} unreadable"
+        )
+
+
+@replay_app.command(name="import")
+def import_(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of an archive.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run, new or not.")],
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+    shards: Shards = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="Longest wait for room in a full replay.")
+    ] = 60.0,
+) -> None:
+    """Bring an archive into a run's replay, each chunk once; repeat it to go on after an interruption."""
+    from surreal.replay.archive import import_replay
+
+    with ExitStack() as stack:
+        clients = [stack.enter_context(client) for client in _targets(run, redis, run_dir)]
+        for client in clients:
+            client.check_server(timeout_s=5.0)
+        result = import_replay(_shards(stack, clients, shards), path, timeout_s=timeout)
+    typer.echo(f"{result.steps:,} steps in {result.chunks:,} chunks went into run {run}")
+    if result.known_chunks:
+        typer.echo(f"{result.known_chunks:,} chunks were there already")
+
+
+def _find(
+    stack: ExitStack, run: str | None, addresses: str | None, run_dir: Path | None, num_shards: int | None
+) -> ReplayShards:
+    """The replay of a run that exists: on the server that the run is on, or on those that are named."""
+    from surreal.main.commands.status import find_run
+
+    clients: list[RedisClient] = []
+    named: list[str | None] = [*_split(addresses)]
+    for address in named or [None]:
+        client = find_run(run, address=address, run_dir=run_dir, must_be_known=False)
+        clients.append(stack.enter_context(client))
+        run = client.run
+    return _shards(stack, clients, num_shards)
+
+
+def _targets(run: str, addresses: str | None, run_dir: Path | None) -> list[RedisClient]:
+    """Clients of a run that need not exist yet."""
+    from surreal.main.launch.run_folder import RUNS_FOLDER, RunFolder
+    from surreal.main.process.arguments import DEFAULT_REDIS
+    from surreal.main.process.role import make_client
+
+    named = _split(addresses)
+    if not named:
+        found = RunFolder(run_dir or RUNS_FOLDER / run).read_address()
+        named = [DEFAULT_REDIS if found is None else found[0]]
+    return [make_client(address, run) for address in named]
+
+
+def _shards(stack: ExitStack, clients: list[RedisClient], num_shards: int | None) -> ReplayShards:
+    from surreal.distributed.experience.shards import ReplayShards
+    from surreal.main.process import registry
+
+    if num_shards is None:
+        with suppress(ConfigError):  # a server of experience alone does not know
+            config = clients[0].retry(lambda: registry.stored_config(clients[0], ()), what="look at the run")
+            num_shards = max(config.num_shards, len(clients))
+    try:
+        shards = ReplayShards(clients, num_shards)
+    except ValueError as error:
+        raise ConfigError(str(error), key="--shards") from None
+    stack.callback(shards.close)
+    return shards
+
+
+def _split(addresses: str | None) -> list[str]:
+    from surreal.main.process.arguments import REDIS_VARIABLE
+
+    return (addresses or os.environ.get(REDIS_VARIABLE) or "").split()
+
+
+def _print_info(info: ReplayInfo, console: Console) -> None:
+    console.print(f"{info.run}, shard {info.shard}", markup=False, highlight=False)
+    bound = "no bound" if info.max_bytes is None else f"{info.live_bytes / max(info.max_bytes, 1):.0%} of its bound"
+    ages = "none" if info.oldest_age_s is None else f"{info.oldest_age_s:.0f} s ago to {info.newest_age_s:.0f} s ago"
+    rows = [
+        ("env steps", f"{info.steps:,} of the run, {info.live_steps:,} there"),
+        ("chunks", f"{info.chunks:,}, from {ages}"),
+        ("bytes", f"{info.live_bytes:,} ({bound}), {info.bytes_per_transition:,.1f} per transition"),
+        ("samples", f"{info.samples:,}"),
+        ("owner", info.owner or "none"),
+        ("epoch", info.epoch),
+        ("mode", info.mode or "not fixed yet"),
+    ]
+    contract = info.contract or {}
+    for leaf in contract.get("obs", {}).get("leaves", []):
+        rows.append((f"obs {leaf['name']}".rstrip(), f"{leaf['shape']} {leaf['dtype']}"))
+    if contract:
+        action = contract["action"]
+        rows.append(("action", f"{action['shape']} {action['dtype']}"))
+        rows += [(f"extra {extra['name']}", f"{extra['shape']} {extra['dtype']}") for extra in contract["extras"]]
+        options = ", ".join(
+            f"{name} {contract[name]}" for name in ("lookahead", "stack", "compression") if contract.get(name)
+        )
+        rows.append(("stream", options or "single frames, no lookahead"))
+    table = Table(show_header=False, box=None)
+    for name, value in rows:
+        table.add_row(name, value)
+    console.print(table, highlight=False)

@@ -1,0 +1,125 @@
+"""`surreal status` and `surreal stop`: find a run from anywhere that reaches its Redis, look at it, end it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.errors import ConfigError
+from surreal.main.launch.progress import describe
+from surreal.main.launch.run_folder import ADDRESS_NAME, RUNS_FOLDER, RunFolder, newest_running
+from surreal.main.launch.snapshot import Snapshot, take_snapshot
+from surreal.main.process import registry
+from surreal.main.process.arguments import REDIS_VARIABLE
+
+_TIMEOUT_S = 5.0
+
+
+class RunStatus(NamedTuple):
+    """A run, as it is now."""
+
+    run: str
+    title: str
+    age_s: float
+    stop_reason: str
+    snapshot: Snapshot
+
+    @property
+    def state(self) -> str:
+        """running, ending, or over."""
+        if any(beat.is_alive() for beat in self.snapshot.processes):
+            return "ending" if self.stop_reason else "running"
+        return "over"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "run": self.run,
+            "title": self.title,
+            "state": self.state,
+            "age_s": round(self.age_s, 1),
+            "stop_reason": self.stop_reason or None,
+            **self.snapshot.to_json(),
+        }
+
+
+def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must_be_known: bool = True) -> RedisClient:
+    """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`.
+
+    Args:
+        run: its id; None: the one of the folder, or the newest.
+        address: of its Redis.
+        run_dir: its folder.
+        must_be_known: false also takes a run that is named, but not listed there: another server lists it.
+
+    Raises:
+        ConfigError: there is no such run.
+        RedisUnavailableError: its Redis does not answer.
+    """
+    address = address or os.environ.get(REDIS_VARIABLE)
+    if address is None:
+        address, folder_run = _from_folder(run, run_dir)
+        run = run or folder_run
+    client = _client(address, run or "default")
+    client.check_server(timeout_s=_TIMEOUT_S)
+    known = registry.list_runs(client)
+    if run is None:
+        client.close()
+        if not known:
+            raise ConfigError(f"Redis at {client.address} knows no run")
+        return _client(address, known[-1].run)
+    if must_be_known and run not in [entry.run for entry in known]:
+        names = ", ".join(entry.run for entry in known[-5:])
+        raise ConfigError(f"Redis at {client.address} knows no run {run!r}; it knows {names or 'none'}", key="run")
+    return client
+
+
+def run_status(client: RedisClient) -> RunStatus:
+    """Look at a run."""
+    entry = next((entry for entry in registry.list_runs(client) if entry.run == client.run), None)
+    title, created = (entry.title, entry.created) if entry is not None else ("", time.time())
+    return RunStatus(
+        client.run, title, max(0.0, time.time() - created), registry.stop_reason(client), take_snapshot(client)
+    )
+
+
+def print_status(status: RunStatus, console: Console) -> None:
+    """Show it to a person."""
+    state = status.state + (f" ({status.stop_reason})" if status.stop_reason else "")
+    console.print(f"{status.run}: {state}", markup=False, highlight=False)
+    summary = Table(show_header=False, box=None)
+    for name, value in describe(status.snapshot, status.age_s):
+        summary.add_row(name, value)
+    console.print(summary)
+    table = Table(box=None)
+    for title in ("process", "host", "pid", "seen", "version", "env steps"):
+        table.add_column(title)
+    for beat in status.snapshot.processes:
+        seen = f"{max(0.0, beat.age_s):.0f} s ago" + ("" if beat.is_alive() else ", dead")
+        table.add_row(beat.name, beat.host, str(beat.pid), seen, str(beat.version), f"{beat.global_step:,}")
+    console.print(table)
+
+
+def _client(address: str, run: str) -> RedisClient:
+    try:
+        return RedisClient(address, run=run, retry_timeout_s=_TIMEOUT_S)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _from_folder(run: str | None, run_dir: Path | None) -> tuple[str, str]:
+    if run_dir is not None or run is not None:
+        folder: RunFolder | None = RunFolder(run_dir or RUNS_FOLDER / str(run))
+    else:
+        folder = newest_running()
+    found = folder.read_address() if folder is not None else None
+    if found is None:
+        where = f"{folder.path} has no {ADDRESS_NAME}" if folder is not None else f"no run goes on below {RUNS_FOLDER}"
+        raise ConfigError(f"{where}; name a run's folder with --run-dir, or its Redis with --redis")
+    return found

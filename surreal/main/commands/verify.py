@@ -1,0 +1,38 @@
+"""The check after a run, `surreal run --verify`: does the saved policy keep what the evaluation promised?"""
+
+from __future__ import annotations
+
+from surreal.errors import SurrealError
+from surreal.main.build.saved_policy import load_policy
+from surreal.main.commands.play import play_policy
+from surreal.main.launch.outcome import RunOutcome
+from surreal.main.process.role import role_rng
+
+EPISODES = 100
+_NUM_ENVS = 20
+
+
+def verify(outcome: RunOutcome) -> tuple[bool, str]:
+    """Load the best policy from its file and play it on fresh seeds.
+
+    Returns:
+        Whether its mean return reaches `run.stop_at_return`, and the sentence that says so.
+    """
+    config, goal = outcome.config, outcome.config.run.stop_at_return
+    env_id = config.eval.env_id or config.env.id
+    if goal is None:
+        return False, f"not solved {env_id}: run.stop_at_return is not set"
+    if outcome.is_failure or outcome.is_interrupted:
+        return False, f"not solved {env_id}: {outcome.reason}"
+    try:
+        policy = load_policy(outcome.folder / "eval" / "best.safetensors")
+        scores = play_policy(policy, EPISODES, rng=role_rng(config.seed, "verify"), num_envs=_NUM_ENVS)
+    except SurrealError as error:
+        return False, f"not solved {env_id}: {error}"
+    mean = sum(score.episode_return for score in scores) / len(scores)
+    is_solved = mean >= goal
+    verdict = "solved" if is_solved else "not solved"
+    return is_solved, (
+        f"{verdict} {env_id}: mean return {mean:.1f} over {len(scores)} episodes, "
+        f"{outcome.env_steps} env steps, {outcome.time_s:.0f} s"
+    )

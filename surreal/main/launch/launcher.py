@@ -1,0 +1,227 @@
+"""The launcher, `surreal run`: everything of a run on this machine, from its own Redis to its result.
+
+Redis (if no address is given), then learner, agents and evaluation, each a process of its own that shares nothing but
+Redis with the others. The launcher watches, shows progress, and ends the run in order: agents flush, the learner writes
+a checkpoint, the evaluation scores once more, the log is drained, and Redis goes last.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+
+import redis
+from rich.console import Console
+
+from surreal.distributed.telemetry.collector import Collector
+from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.distributed.telemetry.telemetry import Telemetry
+from surreal.errors import SurrealError
+from surreal.main.build.rlx_server import port_owner
+from surreal.main.launch.outcome import RunOutcome, result_of
+from surreal.main.launch.prepare import RunOptions, prepare
+from surreal.main.launch.progress import Progress
+from surreal.main.launch.rlx_children import rlx_children
+from surreal.main.launch.run_folder import newest_checkpoint
+from surreal.main.launch.servers import RunServers
+from surreal.main.launch.snapshot import Snapshot, take_snapshot
+from surreal.main.launch.supervise import Child, Supervision
+from surreal.main.process import registry
+from surreal.main.process.arguments import REDIS_VARIABLE
+from surreal.main.process.interrupts import Interrupts
+from surreal.main.session.scores import read_best
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 0.1
+_SNAPSHOT_INTERVAL_S = 0.5
+#: Agents end by themselves at max_env_steps; how long the learner may take to say so, s.
+_ANNOUNCEMENT_S = 15.0
+#: In which order processes end, and how long each kind may drain, s.
+_DRAINS = (("rlx-client", 5.0), ("agent", 15.0), ("learner", 60.0), ("eval", 20.0))
+
+
+class Launcher:
+    """One run, from start to result.
+
+    Args:
+        options: what was asked for.
+        console: for progress.
+        interrupts: installed by the caller.
+    """
+
+    def __init__(self, options: RunOptions, console: Console, interrupts: Interrupts) -> None:
+        self._started_s = time.monotonic()
+        self._started = time.time()
+        self._options = options
+        self._console = console
+        self._interrupts = interrupts
+        self.config, self.run, self.folder = prepare(options)
+        self._snapshot = Snapshot(())
+
+    def execute(self) -> RunOutcome:
+        """Run it; returns when everything has ended.
+
+        Raises:
+            SurrealError: it could not be started.
+        """
+        with ExitStack() as stack:
+            servers = RunServers(self.config, self.run, self.folder.path, self._options.redis, stack)
+            client = servers.client
+            self._register(servers)
+            self.folder.create(self.config, resume=self._options.resume)
+            stack.callback(self.folder.remove_address)
+            self.folder.write_address(servers.address, self.run)
+            if not self._options.is_quiet:
+                self._say(f"run {self.run} in {self.folder.path}")
+            collector = Collector(client, self.folder.path)
+            stack.callback(collector.close)
+            telemetry = Telemetry(client, "launcher", "launcher")
+            telemetry.start()
+            stack.callback(telemetry.stop)
+            supervision = Supervision(
+                self._children(servers, stack),
+                log_dir=self.folder.path / "logs",
+                environment={
+                    REDIS_VARIABLE: servers.address,
+                    "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+                },
+                restart_limit=self.config.run.restart_limit,
+            )
+            stack.callback(supervision.kill)
+            supervision.start()
+            with Progress(self.run, self._console, is_quiet=self._options.is_quiet) as progress:
+                reason, is_failure = self._watch(servers, supervision, progress)
+            self._drain(servers, supervision, reason)
+            telemetry.stop()
+            if not self._interrupts.is_aborting:
+                collector.drain()
+            self._clear(servers, is_failure)
+            return self._finish(reason, is_failure, supervision.restarts)
+
+    # -- before ----------------------------------------------------------------------------------------------------
+
+    def _register(self, servers: RunServers) -> None:
+        if self._options.resume:
+            registry.clear_stop(servers.client)
+        else:
+            registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)
+        registry.register(servers.client, self.config, servers.parameter_client)
+
+    def _children(self, servers: RunServers, stack: ExitStack) -> list[Child]:
+        common = ["--config", str(self.folder.config_path), "--run", self.run, "--run-dir", str(self.folder.path)]
+        common += ["--supervised", *(["--resume"] if self._options.resume else [])]
+        offline = [] if self._options.offline is None else ["--offline", str(self._options.offline.absolute())]
+        children = [Child("learner", "learner", _command("learner", [*common, *offline]))]
+        for index in range(self.config.agent.count):
+            children.append(Child(f"agent-{index}", "agent", _command("agent", [*common, "--index", str(index)])))
+        children += rlx_children(self.config, common, stack, self._say, owner=port_owner(servers.client))
+        if self.config.eval.enabled:
+            children.append(Child("eval", "eval", _command("eval", common)))
+        return children
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False)
+
+    # -- meanwhile -------------------------------------------------------------------------------------------------
+
+    def _watch(self, servers: RunServers, supervision: Supervision, progress: Progress) -> tuple[str, bool]:
+        """Look after the run until it ends; returns why, and whether that is a failure."""
+        snapshot_s, agents_done_s = 0.0, time.monotonic()
+        limit = self.config.run.max_time_s
+        while True:
+            if self._interrupts.is_draining:
+                return f"interrupted by {self._interrupts.name}", False
+            if limit is not None and self._elapsed_s >= limit:
+                return f"max_time_s: {self._elapsed_s:.0f} s have passed", False
+            servers.keep()
+            failure = supervision.poll()
+            now = time.monotonic()
+            if failure is not None or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:
+                snapshot_s = now
+                reason = self._look(servers, progress)
+                if reason:
+                    return reason, False
+            if failure is not None:
+                return failure, True
+            if not supervision.is_finished("agent"):
+                agents_done_s = now
+            elif now - agents_done_s >= _ANNOUNCEMENT_S:
+                return f"the agents are done after {self._snapshot.env_steps} env steps", False
+            time.sleep(_POLL_INTERVAL_S)
+
+    def _look(self, servers: RunServers, progress: Progress) -> str:
+        """Take a snapshot; returns why the run is to end, "" if it goes on. Redis may be away."""
+        client = servers.client
+        try:
+            reason = client.retry(lambda: registry.stop_reason(client), what="read the run's state")
+            snapshot = self._take_snapshot(servers)
+        except (SurrealError, redis.RedisError) as error:
+            logger.debug("no snapshot: %s", error)
+            return ""
+        self._remember(snapshot)
+        progress.show(snapshot)
+        return reason
+
+    def _take_snapshot(self, servers: RunServers) -> Snapshot:
+        return take_snapshot(
+            servers.client,
+            servers.replay,
+            servers.parameter_client,
+            policy=self.config.broadcast.policy,
+        )
+
+    def _remember(self, snapshot: Snapshot) -> None:
+        """Keep the newest snapshot; what was counted stays counted, though Redis was emptied or a process is gone."""
+        before = self._snapshot
+        self._snapshot = replace(
+            snapshot,
+            env_steps=max(snapshot.env_steps, before.env_steps),
+            updates=max(snapshot.updates, before.updates, newest_checkpoint(self.folder.path)),
+            version=max(snapshot.version, before.version),
+        )
+
+    # -- after -----------------------------------------------------------------------------------------------------
+
+    def _drain(self, servers: RunServers, supervision: Supervision, reason: str) -> None:
+        try:
+            registry.request_stop(servers.client, reason)
+        except redis.RedisError as error:
+            logger.warning("processes elsewhere were not told that the run ends: %s", error)
+        for role, timeout_s in _DRAINS:
+            supervision.stop(role, timeout_s, should_abort=lambda: self._interrupts.is_aborting)
+        try:
+            self._remember(self._take_snapshot(servers))
+        except (SurrealError, redis.RedisError) as error:
+            logger.debug("no last snapshot: %s", error)
+
+    def _clear(self, servers: RunServers, is_failure: bool) -> None:
+        """Give back the memory of a Redis that goes on; an interrupted or failed run may be resumed and keeps it."""
+        if is_failure or self._interrupts.is_draining:
+            return
+        try:
+            if not live_processes(servers.client):
+                servers.delete_run()
+        except (SurrealError, redis.RedisError) as error:
+            logger.warning("the run's keys stay in Redis: %s", error)
+
+    def _finish(self, reason: str, is_failure: bool, restarts: int) -> RunOutcome:
+        best = read_best(self.folder.path)
+        outcome = RunOutcome(
+            self.run, self.folder.path, self.config, reason, is_failure,
+            self._interrupts.is_draining, self._snapshot.env_steps, self._elapsed_s,
+        )  # fmt: skip
+        self.folder.write_result(result_of(outcome, best, self._snapshot, started=self._started, restarts=restarts))
+        return outcome
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+
+def _command(role: str, arguments: list[str]) -> list[str]:
+    return [sys.executable, "-m", f"surreal.main.{role}", *arguments]

@@ -1,0 +1,97 @@
+"""The RLX servers and clients that a launcher starts: processes of a run like all others."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from surreal.config import Config
+from surreal.errors import ConfigError
+from surreal.main.build.wrapping import client_specs
+from surreal.main.launch.supervise import Child
+from surreal.rlx.protocol.errors import RlxServerError
+from surreal.rlx.server.port_claim import PortClaim
+from surreal.rlx.server.settings import is_loopback
+
+
+def rlx_children(
+    config: Config, common: Sequence[str], stack: ExitStack, say: Callable[[str], object], *, owner: str
+) -> list[Child]:
+    """List the servers, which count as agents, and the clients.
+
+    Args:
+        config: of the run.
+        common: arguments that all role processes get.
+        stack: gives the port back at the end.
+        say: shows a line to whoever started the run.
+        owner: names the run, see `port_owner`.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    if not config.rlx.servers:
+        return []
+    port = _reserve_port(config, stack, owner)
+    url = _server_url(config, port)
+    say(f"environments connect to {url}")
+    if config.rlx.demo:
+        say(f"example page at http{url.removeprefix('rlx')}/example/")
+    children = []
+    for index in range(config.rlx.servers):
+        arguments = [*common, "--index", str(config.agent.count + index), "--port", str(port), "--reuse-port"]
+        children.append(Child(f"rlx-server-{index}", "agent", _command("rlx_server", arguments)))
+    for index in range(config.rlx.clients):
+        arguments = [config.env.id, "--server", url, "--envs", str(config.rlx.client_envs)]
+        arguments += ["--seed", str(config.seed + index * config.rlx.client_envs)]
+        arguments += [
+            part for key, value in config.env.kwargs.items() for part in ("--arg", f"{key}={json.dumps(value)}")
+        ]
+        arguments += [part for folder in config.python_path for part in ("--python-path", folder)]
+        for spec in client_specs(config):
+            settings = {"name": spec.name, "args": dict(spec.args), "training_only": spec.training_only}
+            arguments += ["--wrapper", json.dumps(settings)]
+        if config.rlx.tls_cert is not None:
+            arguments += ["--tls-ca", config.rlx.tls_cert]
+        if config.rlx.token_file is not None:
+            arguments += ["--token-file", config.rlx.token_file]
+        children.append(
+            Child(f"rlx-client-{index}", "rlx-client", _command("rlx_client", arguments), resume_arguments=())
+        )
+    return children
+
+
+def _reserve_port(config: Config, stack: ExitStack, owner: str) -> int:
+    """Bind the port without listening: it is ours from now on, and the servers share it, also when they start again."""
+    host, port = config.rlx.host, config.rlx.port
+    try:
+        if port:
+            stack.enter_context(PortClaim(host, port, owner))
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        holder = socket.socket(family, kind, protocol)
+        stack.callback(holder.close)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(address)
+        bound = int(holder.getsockname()[1])
+        if not port:
+            stack.enter_context(PortClaim(host, bound, owner, is_bound=True))
+    except (OSError, RlxServerError) as error:
+        source = config.source_of("rlx.port")
+        raise ConfigError(f"rlx.port {port} of {host} cannot be had: {error}", key="rlx.port", source=source) from error
+    return bound
+
+
+def _server_url(config: Config, port: int) -> str:
+    host = config.rlx.host
+    if not is_loopback(host):
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it is compared with
+    scheme = "rlx" if config.rlx.tls_cert is None else "rlxs"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _command(module: str, arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", f"surreal.main.{module}", *arguments]

@@ -1,0 +1,100 @@
+"""The Redis servers of a run, from the launcher's side: one of its own, and those that are named."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from pathlib import Path
+
+import redis
+
+from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.errors import RedisUnavailableError
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S = 5.0
+_RETRY_TIMEOUT_S = 2.0
+
+
+class RunServers:
+    """Connects a launcher to its run's Redis, which it starts itself if need be.
+
+    Args:
+        config: of the run.
+        run: its id.
+        folder: its folder, where an append-only file would go.
+        address: what the command line says; wins over the configuration.
+        stack: closes what is opened here.
+
+    Attributes:
+        address: what the run's processes connect to.
+        client: of the run: configuration, heartbeats, log.
+        replay, parameter_client: on the same one, unless the configuration names servers for them.
+        is_own: whether the server was started here, and ends with the run.
+
+    Raises:
+        RedisUnavailableError: a server does not start, or does not answer.
+    """
+
+    def __init__(self, config: Config, run: str, folder: Path, address: str | None, stack: ExitStack) -> None:
+        self._run = run
+        self._stack = stack
+        self._restart_limit = config.run.restart_limit
+        self._restarts = 0
+        self._server: EmbeddedRedis | None = None
+        address = address or config.redis.address
+        if address is None:
+            appendonly = folder / "redis" if config.redis.appendonly else None
+            self._server = EmbeddedRedis(maxmemory_bytes=config.redis.maxmemory, appendonly_dir=appendonly)
+            stack.callback(self._server.stop)
+            self._server.start()
+            address = self._server.address
+        self.address = address
+        self.is_own = self._server is not None
+        self.client = self._connect(address)
+        replay_clients = [self._connect(replay_address) for replay_address in config.replay_addresses]
+        self.replay = ReplayShards(replay_clients, config.num_shards)
+        self.parameter_client = self._connect(config.redis.parameter_address)
+
+    def keep(self) -> None:
+        """Start our own server again if it died.
+
+        Raises:
+            RedisUnavailableError: it died too often.
+        """
+        if self._server is None or self._server.is_alive:
+            return
+        if self._restarts >= self._restart_limit:
+            raise RedisUnavailableError(f"redis-server ended {self._restarts + 1} times; see its log")
+        self._restarts += 1
+        logger.warning("redis-server ended; starting it again")
+        self._server.restart()
+
+    def delete_run(self) -> None:
+        """Remove the run's keys from servers that go on; our own ends anyway, and may have its data in the folder.
+
+        Raises:
+            redis.RedisError: a server did not answer; the others have been cleared.
+        """
+        clients = (*self.replay.clients, self.parameter_client, self.client)
+        failure: Exception | None = None
+        for client in {id(client): client for client in clients}.values():
+            if client is not self.client or not self.is_own:
+                try:
+                    client.delete_run()
+                except redis.RedisError as error:  # the others' keys go all the same
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _connect(self, address: str | None) -> RedisClient:
+        if address is None:
+            return self.client
+        client = RedisClient(address, run=self._run, retry_timeout_s=_RETRY_TIMEOUT_S)
+        self._stack.callback(client.close)
+        client.check_server(timeout_s=_CONNECT_TIMEOUT_S)
+        return client

@@ -1,0 +1,113 @@
+"""One look at a running run, put together from its processes' heartbeats: for the launcher and `surreal status`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.telemetry.heartbeats import Heartbeat, all_processes
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """State of a run; None where nobody has said anything yet."""
+
+    processes: tuple[Heartbeat, ...]  #: the newest of each name, dead ones included
+    env_steps: int = 0  #: of the whole run
+    steps_per_s: float = 0.0
+    episode_return: float | None = None  #: mean over the agents' recent episodes, exploration included
+    eval_return: float | None = None  #: mean of the last evaluation round
+    best_return: float | None = None  #: mean of the best one
+    updates: int = 0
+    updates_per_s: float = 0.0
+    replay_fill: float | None = None  #: 0..1 of its capacity
+    samples_per_insert: float | None = None
+    policy_lag: float | None = None  #: versions between the learner's and the newest experience's
+    version: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for `surreal status --json`."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "processes"}
+        plain["processes"] = [
+            {
+                "name": beat.name,
+                "role": beat.role,
+                "host": beat.host,
+                "pid": beat.pid,
+                "is_alive": beat.is_alive(),
+                "age_s": round(beat.age_s, 3),
+                "version": beat.version,
+                "global_step": beat.global_step,
+                "metrics": beat.metrics,
+            }
+            for beat in self.processes
+        ]
+        return plain
+
+
+def take_snapshot(
+    client: RedisClient,
+    replay: ReplayShards | None = None,
+    parameter_client: RedisClient | None = None,
+    *,
+    policy: str = "default",
+) -> Snapshot:
+    """Read the heartbeats, and the counters that stay when processes end.
+
+    Args:
+        client: of the run.
+        replay: where the experience is; None: on the same server.
+        parameter_client: where the parameters are, if that is another server.
+        policy: whose version counts.
+
+    Raises:
+        RedisUnavailableError: no answer.
+    """
+    snapshot = summarize_processes(all_processes(client))
+    parameter_client = parameter_client or client
+    streams = (replay or ReplayShards(client)).streams()
+    counts = [stream.client.attempt(stream.counts, what="read the env steps") for stream in streams]
+    version: Any = parameter_client.retry(
+        lambda: parameter_client.redis.hget(parameter_client.policy_keys(policy).params, "version"),
+        what="read the version",
+    )
+    return replace(
+        snapshot,
+        env_steps=max(snapshot.env_steps, sum(each.steps for each in counts if each is not None)),
+        version=max(snapshot.version, _to_int(version)),
+    )
+
+
+def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
+    """Put heartbeats together."""
+    newest: dict[str, Heartbeat] = {}
+    for beat in beats:
+        known = newest.get(beat.name)
+        if known is None or abs(beat.age_s) < abs(known.age_s):
+            newest[beat.name] = beat
+    alive = [beat for beat in newest.values() if beat.is_alive()]
+    agents = [beat.metrics for beat in alive if beat.role == "agent"]
+    learner = next((beat.metrics for beat in alive if beat.role == "learner"), {})
+    evaluation = next((beat.metrics for beat in alive if beat.role == "eval"), {})
+    returns = [metrics["agent/episode_return_recent"] for metrics in agents if "agent/episode_return_recent" in metrics]
+    return Snapshot(
+        processes=tuple(sorted(newest.values(), key=lambda beat: (beat.role, beat.name))),
+        env_steps=max((beat.global_step for beat in newest.values()), default=0),
+        steps_per_s=sum(metrics.get("agent/steps_per_s", 0.0) for metrics in agents),
+        episode_return=sum(returns) / len(returns) if returns else None,
+        eval_return=evaluation.get("eval/mean_return"),
+        best_return=evaluation.get("eval/best_return"),
+        updates=int(learner.get("learner/updates_count", 0)),
+        updates_per_s=learner.get("learner/updates_per_s", 0.0),
+        replay_fill=learner.get("replay/fill"),
+        samples_per_insert=learner.get("replay/samples_per_insert"),
+        policy_lag=learner.get("learner/policy_lag_versions"),
+        version=max((beat.version for beat in newest.values()), default=0),
+    )
+
+
+def _to_int(value: bytes | None) -> int:
+    return int(value) if value is not None and value.isdigit() else 0

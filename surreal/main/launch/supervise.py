@@ -1,0 +1,197 @@
+"""The launcher's children: started, watched, restarted when a signal killed them, and stopped in order.
+
+Every child is a Python of its own in its own session, so that Ctrl-C reaches the launcher alone and the drain has an
+order. What a child writes to its console lands in `logs/NAME.out` of the run's folder. Called from the main thread
+only: on Linux a child is told to end when the *thread* that started it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from surreal.main.process.lifeline import PARENT_VARIABLE
+
+logger = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 10.0
+_TAIL_BYTES = 16_384
+
+
+@dataclass
+class Child:
+    """One role process with its history."""
+
+    name: str  #: of its console's file
+    role: str  #: learner, agent or eval: the order of the stop
+    command: Sequence[str]  #: program and arguments
+    process: subprocess.Popen[bytes] | None = None
+    restarts: int = 0
+    restart_at_s: float | None = None  #: monotonic time of the next start, if one is due
+    is_finished: bool = False  #: ended by itself with exit code 0
+    resume_arguments: Sequence[str] = ("--resume",)  #: added when it is started again
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+class Supervision:
+    """Keeps a run's children alive.
+
+    Args:
+        children: in the order in which they are started.
+        log_dir: folder of the consoles' files.
+        environment: variables added to this process's own.
+        restart_limit: restarts of each child, >= 0; one more death ends the run.
+    """
+
+    def __init__(
+        self, children: Sequence[Child], *, log_dir: Path, environment: Mapping[str, str], restart_limit: int
+    ) -> None:
+        self.children = list(children)
+        self._log_dir = log_dir
+        self._environment = {**os.environ, **environment, PARENT_VARIABLE: str(os.getpid())}
+        self._restart_limit = restart_limit
+
+    def start(self) -> None:
+        """Start all children."""
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        for child in self.children:
+            self._start(child)
+
+    def poll(self) -> str | None:
+        """Look after the children once: restart what is due.
+
+        Returns:
+            Why the run cannot go on, or None: a child failed, died too often, or the learner is done.
+        """
+        for child in self.children:
+            if child.restart_at_s is not None and time.monotonic() >= child.restart_at_s:
+                child.restart_at_s = None
+                self._start(child, is_restart=True)
+            elif child.process is not None and child.process.poll() is not None:
+                code = child.process.returncode
+                child.process = None
+                reason = self._ended(child, code)
+                if reason is not None:
+                    return reason
+        return None
+
+    @property
+    def restarts(self) -> int:
+        """Restarts so far, of all children."""
+        return sum(child.restarts for child in self.children)
+
+    def is_finished(self, role: str) -> bool:
+        """Whether there were children of this role and all of them have ended by themselves."""
+        found = [child for child in self.children if child.role == role]
+        return bool(found) and all(child.is_finished for child in found)
+
+    def stop(self, role: str, timeout_s: float, *, should_abort: Callable[[], bool]) -> bool:
+        """Ask the children of a role to drain, and wait for them; kills what takes longer.
+
+        Args:
+            role: which children.
+            timeout_s: longest wait, s.
+            should_abort: asked while waiting; true kills at once.
+
+        Returns:
+            Whether all of them ended by themselves with exit code 0.
+        """
+        mine = [child for child in self.children if child.role == role]
+        for child in mine:
+            child.restart_at_s = None
+            if child.process is not None and child.process.poll() is None:
+                child.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + timeout_s
+        while any(child.is_running for child in mine) and time.monotonic() < deadline and not should_abort():
+            time.sleep(0.02)
+        late = [child.name for child in mine if child.is_running]
+        if late and not should_abort():
+            logger.warning("%s did not end within %.0f s and were killed", ", ".join(late), timeout_s)
+        self._kill(mine)
+        codes = [child.process.returncode for child in mine if child.process is not None]
+        for child in mine:
+            if child.process is not None and child.process.returncode > 0:
+                logger.warning("%s ended in error: %s", child.name, self.last_error(child))
+            child.process = None
+        return not late and all(code == 0 for code in codes)
+
+    def kill(self) -> None:
+        """End all children at once."""
+        self._kill(self.children)
+
+    def last_error(self, child: Child) -> str:
+        """The last error line on a child's console."""
+        return last_error_line(self._console(child))
+
+    def _console(self, child: Child) -> Path:
+        return self._log_dir / f"{child.name}.out"
+
+    def _start(self, child: Child, *, is_restart: bool = False) -> None:
+        command = list(child.command)
+        if is_restart:
+            command += [argument for argument in child.resume_arguments if argument not in command]
+        with self._console(child).open("ab") as console:
+            child.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        logger.info("%s %s, process %d", child.name, "started again" if is_restart else "started", child.process.pid)
+
+    def _ended(self, child: Child, code: int) -> str | None:
+        if code == 0:
+            child.is_finished = True
+            return "the learner is done" if child.role == "learner" else None
+        if code > 0:
+            return f"{child.name} failed: {self.last_error(child)}"
+        if child.restarts >= self._restart_limit:
+            return f"{child.name} was killed by {_signal_name(-code)} after {child.restarts} restarts, the limit"
+        delay = min(_FIRST_BACKOFF_S * 2**child.restarts, _MAX_BACKOFF_S) * random.uniform(0.5, 1.0)
+        child.restarts += 1
+        child.restart_at_s = time.monotonic() + delay
+        logger.warning("%s was killed by %s; starting it again", child.name, _signal_name(-code))
+        return None
+
+    def _kill(self, children: Iterable[Child]) -> None:
+        mine = [child for child in children if child.process is not None]
+        for child in mine:
+            if child.is_running and child.process is not None:
+                # With all that it started itself: its session is its own.
+                os.killpg(child.process.pid, signal.SIGKILL)
+        for child in mine:
+            if child.process is not None:
+                child.process.wait()
+
+
+def last_error_line(console: Path) -> str:
+    """The last line that begins with `error:`, else the last line of all."""
+    try:
+        with console.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return "it left no output"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return (errors or lines or ["it left no output"])[-1]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

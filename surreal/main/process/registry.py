@@ -1,0 +1,194 @@
+"""What a run says about itself in Redis: its configuration, that it exists, and why it ends.
+
+Written by whichever process comes first and by the launcher; compared by every process that joins.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from surreal.config import Config, diff_shared
+from surreal.config.checking.problems import explain
+from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.keys import RUNS, run_pattern
+from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.errors import ConfigError, ContractError
+
+
+class RunEntry(NamedTuple):
+    """A run as `surreal:runs` lists it."""
+
+    run: str
+    title: str
+    created: float
+
+
+def describe(config: Config) -> bytes:
+    """The configuration as it is stored: the shared part, and all of it but addresses, which may hold passwords."""
+    return json.dumps({"shared": config.shared(), "config": plain_config(config)}, sort_keys=True).encode()
+
+
+def plain_config(config: Config) -> dict[str, Any]:
+    """All of a configuration but addresses, as plain data: for Redis, and for what checkpoints say of themselves."""
+    plain = config.model_dump(mode="json", by_alias=True)
+    del plain["redis"]
+    plain["replay"]["shards"] = config.num_shards  # which would go with the addresses
+    return plain
+
+
+def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
+    """The configuration that the run's first process registered, with overrides for this process.
+
+    Raises:
+        ConfigError: no process has registered the run, or an override is wrong.
+    """
+    stored = _stored(client)
+    if stored is None:
+        raise ConfigError(f"Redis at {client.address} knows no run {client.run!r}; name its configuration", key="--run")
+    plain, places = dict(stored["config"]), dict[str, str]()
+    apply_overrides(plain, places, [parse_override(text) for text in overrides])
+    try:
+        return Config.model_validate(plain).with_sources(places)
+    except ValidationError as error:
+        raise explain(Config, error, places, f"run {client.run}") from error
+
+
+def register(client: RedisClient, config: Config, parameter_client: RedisClient | None = None) -> None:
+    """Claim the run's configuration, or compare with what the run has.
+
+    A differing configuration replaces the stored one only if no process of the run is alive.
+
+    Args:
+        client: of the run.
+        config: of this process.
+        parameter_client: where the parameters are, if that is another server.
+
+    Raises:
+        ContractError: live processes of the run agreed on something else.
+    """
+    mine = describe(config)
+    if not client.redis.set(client.run_keys.config, mine, nx=True):
+        stored = _stored(client)
+        differences = () if stored is None else diff_shared(stored["shared"], config.shared())
+        if differences:
+            if live_processes(client):
+                raise ContractError(
+                    f"this process differs from run {client.run!r}: {'; '.join(differences)}; "
+                    "use the run's configuration, or another --run",
+                    diff=tuple(differences),
+                )
+            client.redis.set(client.run_keys.config, mine)
+            # The model's own contract outlives its processes by a minute.
+            parameters = parameter_client or client
+            parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
+    entry = json.dumps({"created": time.time(), "title": config.name})
+    with client.directory() as directory:
+        directory.hsetnx(RUNS, client.run, entry)
+
+
+def renew(client: RedisClient, config: Config) -> None:
+    """Register again what is lost when Redis was emptied; one cheap call when nothing is."""
+    if client.redis.set(client.run_keys.config, describe(config), nx=True):
+        entry = json.dumps({"created": time.time(), "title": config.name})
+        with client.directory() as directory:
+            directory.hsetnx(RUNS, client.run, entry)
+
+
+def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClient | None = None) -> None:
+    """Refuse to go on with a finished run by accident.
+
+    Args:
+        client: of the run.
+        policy: name of the parameters.
+        parameter_client: where the parameters are, if that is another server.
+
+    Raises:
+        ConfigError: the run has parameters in Redis, but no process of it is alive.
+    """
+    parameters = parameter_client or client
+    if parameters.redis.hexists(parameters.policy_keys(policy).params, "version") and not live_processes(client):
+        raise ConfigError(
+            f"run {client.run!r} exists already in Redis at {client.address}, and none of its processes is alive; "
+            "--resume goes on with it, --run NAME begins another",
+            key="--run",
+        )
+
+
+def request_stop(client: RedisClient, reason: str) -> bool:
+    """Say that the run ends and why; the first reason stays. Returns whether this one is it."""
+    return bool(client.redis.set(client.run_keys.stop, reason, nx=True))
+
+
+def stop_reason(client: RedisClient) -> str:
+    """Why the run ends, "" while it goes on."""
+    value: Any = client.redis.get(client.run_keys.stop)
+    return value.decode(errors="replace") if value else ""
+
+
+def clear_stop(client: RedisClient) -> None:
+    """Let a stopped run go on; called by whoever resumes it."""
+    client.redis.delete(client.run_keys.stop)
+
+
+def delete_run(client: RedisClient) -> int:
+    """Remove a run's keys from one server; returns how many.
+
+    Raises:
+        ConfigError: the run is alive, or this server has nothing of it.
+    """
+    alive = [beat.name for beat in live_processes(client)]
+    if alive:
+        raise ConfigError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
+    # A server of experience or parameters alone has no heartbeats, but the leases of those who write there.
+    leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
+    if leases:
+        raise ConfigError(f"run {client.run} is in use (its lease {leases[0].decode()}); stop it first, then delete it")
+    count = client.delete_run()
+    if not count:
+        raise ConfigError(f"Redis at {client.address} holds nothing of run {client.run!r}")
+    return count
+
+
+def list_runs(client: RedisClient) -> list[RunEntry]:
+    """All runs that this Redis knows, oldest first."""
+    with client.directory() as directory:
+        entries: Any = directory.hgetall(RUNS)
+    runs = []
+    for run, value in entries.items():
+        data = _json(value)
+        runs.append(RunEntry(run.decode(), str(data.get("title", "")), float(data.get("created", 0.0))))
+    return sorted(runs, key=lambda entry: entry.created)
+
+
+def write_progress(updates: int, global_step: int) -> str:
+    """What a learner sends along with its parameters: how far it is."""
+    return json.dumps({"updates": updates, "global_step": global_step})
+
+
+def read_progress(message: str) -> dict[str, int]:
+    """How far a learner was when it sent its parameters; empty if the text is another (a user's own broadcaster's)."""
+    data = _json(message.encode())
+    if all(isinstance(data.get(key), int) for key in ("updates", "global_step")):
+        return {key: data[key] for key in ("updates", "global_step")}
+    return {}
+
+
+def _stored(client: RedisClient) -> Mapping[str, Any] | None:
+    value: Any = client.redis.get(client.run_keys.config)
+    data = _json(value) if value else {}
+    return data if isinstance(data.get("shared"), dict) and isinstance(data.get("config"), dict) else None
+
+
+def _json(value: bytes) -> dict[str, Any]:
+    """Decode a JSON object; anything else (bytes from a network are hostile) counts as empty."""
+    try:
+        data = json.loads(value)
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}

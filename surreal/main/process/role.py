@@ -1,0 +1,232 @@
+"""The frame of a role process: arguments, configuration, connection, agreement, telemetry, signals, exit code.
+
+    def body(process: RoleProcess) -> None:
+        ...
+        while not process.should_stop():
+            work()
+
+    def main(argv=None) -> int:
+        return run_role("agent", body, argv, __doc__)
+
+Exit codes: 0 the work was done or a stop was asked for, 1 an error (one line on stderr), 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import redis
+
+from surreal.config import Config, add_python_path, load_config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.distributed.telemetry.telemetry import Telemetry
+from surreal.errors import ConfigError, RedisUnavailableError, StoppedError, SurrealError
+from surreal.main.process import registry
+from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
+from surreal.main.process.interrupts import set_at_signals
+from surreal.main.process.lifeline import follow_parent
+from surreal.main.process.reports import error_line, is_expected, print_error
+from surreal.utils.allocator import keep_freed_memory
+from surreal.utils.logs import setup_logging
+
+logger = logging.getLogger(__name__)
+
+EXIT_OK, EXIT_ERROR, EXIT_USAGE = 0, 1, 2
+
+#: Streams of random numbers derived from the run's seed; the numbers are part of what a seed means.
+_ROLE_STREAMS = {"agent": 1, "learner": 2, "eval": 3, "verify": 4, "play": 5, "rlx-server": 6}
+
+#: An RLX server is an agent whose environments are elsewhere, and counts as one.
+_TELEMETRY_ROLES = {"rlx-server": "agent"}
+
+_RENEW_INTERVAL_S = 5.0
+
+
+class RoleProcess:
+    """What a role's body gets: its configuration, its clients, its telemetry, and when to stop.
+
+    Attributes:
+        client: the run's Redis: configuration, heartbeats, log.
+        replay: the "replay server", or servers; the same as `client` unless others are named.
+        parameter_client: the "parameter server"; the same as `client` unless another is named.
+        stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
+    """
+
+    def __init__(self, role: str, arguments: RoleArguments, stop: threading.Event) -> None:
+        self.role = role
+        self.arguments = arguments
+        self.stop = stop
+        self.name = f"{role}-{arguments.index}" if role == "agent" or arguments.index else role
+        self.config, self.client = _connect(arguments, stop)
+        self.run_dir = arguments.run_dir or Path("runs") / self.client.run
+        self.replay = self._connect_replay()
+        self.parameter_client = self._client_at(self.config.redis.parameter_address)
+        # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
+        self.telemetry = Telemetry(self.client, _TELEMETRY_ROLES.get(role, role), self.name, on_stop=self._end)
+        self._renewed_s = time.monotonic()
+        self._endings: list[Callable[[], object]] = []
+
+    @property
+    def index(self) -> int:
+        return self.arguments.index
+
+    def join_run(self) -> None:
+        """Agree with the run, and begin to show up in it.
+
+        Raises:
+            ConfigError: the run is a finished one, and `--resume` was not given.
+            ContractError: live processes of the run use another configuration.
+        """
+        if not self.arguments.supervised:
+            if self.arguments.resume:
+                if registry.stop_reason(self.client) and not live_processes(self.client):
+                    registry.clear_stop(self.client)
+            else:
+                registry.require_fresh(self.client, self.config.broadcast.policy, self.parameter_client)
+        registry.register(self.client, self.config, self.parameter_client)
+        self.telemetry.start()
+
+    def rng(self, *key: int) -> np.random.Generator:
+        """Random numbers of this process alone, from the run's seed, its role and its index."""
+        return role_rng(self.config.seed, self.role, self.index, *key)
+
+    def at_end(self, action: Callable[[], object]) -> None:
+        """Have something done when the last of this process's log is in Redis."""
+        self._endings.append(action)
+
+    def should_stop(self) -> bool:
+        """Whether the body has to end; call it once in each turn of the loop."""
+        if not self.stop.is_set():
+            self._maintain()
+        return self.stop.is_set()
+
+    def close(self) -> None:
+        """Send what telemetry still holds, and close the connections."""
+        self.telemetry.stop()
+        for ending in self._endings:
+            ending()
+        self.replay.close()
+        self.parameter_client.close()
+        self.client.close()
+
+    def _end(self, reason: str) -> None:
+        # Under a launcher the order of the stop is its business: agents, learner, evaluation.
+        if not self.arguments.supervised:
+            logger.info("the run ends: %s", reason)
+            self.stop.set()
+
+    def _maintain(self) -> None:
+        now = time.monotonic()
+        if now - self._renewed_s >= _RENEW_INTERVAL_S:
+            self._renewed_s = now
+            try:
+                registry.renew(self.client, self.config)
+            except (redis.RedisError, SurrealError) as error:
+                logger.debug("the registration was not renewed: %s", error)
+
+    def _client_at(self, address: str | None) -> RedisClient:
+        if address is None:
+            return self.client
+        client = make_client(address, self.client.run)
+        client.check_server(timeout_s=self.arguments.connect_timeout_s, stop=self.stop)
+        return client
+
+    def _connect_replay(self) -> ReplayShards:
+        """Connect to the servers of the experience; of several, at least one must answer."""
+        addresses, clients = self.config.replay_addresses, []
+        missing: list[RedisUnavailableError] = []
+        for address in addresses:
+            try:
+                clients.append(self._client_at(address))
+            except RedisUnavailableError as error:
+                missing.append(error)
+                if len(missing) == len(addresses):
+                    raise
+                logger.warning("going on without a shard: %s", error)
+                clients.append(make_client(address or "", self.client.run))
+        return ReplayShards(clients, self.config.num_shards)
+
+
+def make_client(address: str, run: str) -> RedisClient:
+    """A client of a run.
+
+    Raises:
+        ConfigError: the address or the run's id makes no sense.
+    """
+    try:
+        return RedisClient(address, run=run)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def role_rng(seed: int, role: str, *key: int) -> np.random.Generator:
+    """Random numbers that differ between roles and processes, and repeat with the seed."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_ROLE_STREAMS[role], *key)))
+
+
+def run_role(
+    role: str, body: Callable[[RoleProcess], None], argv: Sequence[str] | None, description: str | None
+) -> int:
+    """Run a role process from its arguments to its exit code."""
+    arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
+    stop = threading.Event()
+    set_at_signals(stop, is_abortable=True)
+    follow_parent()
+    keep_freed_memory()
+    setup_logging(arguments.log_level or "INFO", role)
+    try:
+        process = RoleProcess(role, arguments, stop)
+        _set_up_logging(process)
+        try:
+            process.join_run()
+            body(process)
+        except StoppedError:
+            pass
+        except Exception as error:
+            # The traceback goes to the run's folder; the console shows one line, below.
+            logger.error("%s ends: %s", process.name, error_line(error), exc_info=not is_expected(error))
+            raise
+        finally:
+            process.close()
+    except StoppedError:
+        return EXIT_OK
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print_error(error)
+        return EXIT_ERROR
+    return EXIT_OK
+
+
+def _connect(arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
+    """Find the configuration, here or in Redis, and a Redis that answers."""
+    config = None if arguments.config is None else load_config(arguments.config, arguments.overrides)
+    configured = None if config is None else config.redis.address
+    run = arguments.run or (None if config is None else config.name)
+    if run is None:
+        raise ConfigError("name a configuration, or a run whose configuration is in Redis: --run NAME", key="--run")
+    client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
+    client.check_server(timeout_s=arguments.connect_timeout_s, stop=stop)
+    if config is None:
+        config = registry.stored_config(client, arguments.overrides)
+    add_python_path(config.python_path)
+    return config, client
+
+
+def _set_up_logging(process: RoleProcess) -> None:
+    setup_logging(process.config.log_level, process.name)
+    if process.arguments.supervised:
+        # The launcher keeps the console in a file, for what goes wrong; all else is in the run's log.
+        for handler in logging.getLogger().handlers:
+            handler.setLevel(max(handler.level, logging.WARNING))

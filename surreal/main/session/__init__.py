@@ -1,0 +1,1 @@
+"""What goes on in a role beside its loop: publishing, checkpoints, limits, scores."""

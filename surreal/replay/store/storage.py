@@ -1,0 +1,194 @@
+"""The index of a replay: a preallocated ring of transitions, over observation rows that are here or in Redis.
+
+Rows and transitions are named by sequence numbers that only grow; their place is the number modulo the ring's size.
+Chunks come and go in order, so rings are filled at the head and freed at the tail, and a ring that is too small for
+what is alive grows. One thread owns a store; nothing here locks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.distributed.experience.format.codec import Chunk, Contract
+from surreal.replay.store.nstep import n_step
+from surreal.replay.store.observations import MirroredRows, Observations, Wanted, rows_expected
+from surreal.replay.store.ring import Ring
+from surreal.types import SampleInfo
+
+
+class Rows(NamedTuple):
+    """Transitions as NumPy columns, [B, ...] each, before they become tensors.
+
+    Stacks of frames in `obs` and `next_obs` may be views of the same frames, which were copied once.
+    """
+
+    obs: list[NDArray[Any]]  #: one array a leaf
+    next_obs: list[NDArray[Any]]
+    action: NDArray[Any]
+    reward: NDArray[np.float32]
+    discount: NDArray[np.float32]
+    version: NDArray[np.int64]
+    extras: dict[str, NDArray[Any]]
+    sample_info: SampleInfo
+
+
+class Request(NamedTuple):
+    """Transitions that were drawn; their observations are on their way."""
+
+    rows: Rows  #: without observations
+    wanted: Wanted
+
+
+class StoredChunk(NamedTuple):
+    """What is remembered of a chunk that was inserted."""
+
+    entry_id: bytes
+    chunk_id: str
+    epoch: str
+    steps: int
+    stored_bytes: int
+    end: int  #: sequence number behind its last transition
+    row_end: int  #: sequence number behind its last observation row
+    shard: int = 0
+
+
+class TransitionStore:
+    """n-step transitions over observation rows.
+
+    Args:
+        contract: what the stream holds.
+        capacity: transitions expected to be alive, a first size; more make the rings grow.
+        n_step: steps of a transition, 1 .. contract.lookahead + 1.
+        gamma: discount factor of one step.
+        observations: where the rows are; None: mirrored here.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        *,
+        capacity: int,
+        n_step: int,
+        gamma: float,
+        observations: Observations | None = None,
+    ) -> None:
+        self.contract = contract
+        self.n_step = n_step
+        self.gamma = gamma
+        size = rows_expected(capacity)
+        self.rows: Observations = observations or MirroredRows(contract, size)
+        extras = {f"extra.{extra.name}": (extra.shape, extra.dtype) for extra in contract.extras}
+        if contract.stack > 1:
+            extras |= {"depth": ((), np.dtype(np.int64)), "next_depth": ((), np.dtype(np.int64))}
+        self.transitions = Ring(
+            {
+                "row": ((), np.int64),
+                "next_row": ((), np.int64),
+                "action": (contract.action.shape, contract.action.dtype),
+                "reward": ((), np.float32),
+                "discount": ((), np.float32),
+                "version": ((), np.int64),
+                **extras,
+            },
+            size,
+        )
+
+    def __len__(self) -> int:
+        return len(self.transitions)
+
+    def insert(self, chunk: Chunk) -> range:
+        """Take a chunk's rows in, and derive the transitions of the steps it owns.
+
+        Returns:
+            Sequence numbers of the new transitions.
+        """
+        first_row = self.rows.insert(chunk)
+        own, columns = chunk.own, chunk.columns
+        returns = n_step(chunk.obs_row, columns["reward"], chunk.terminated, own, n=self.n_step, gamma=self.gamma)
+        row = chunk.obs_row[own] + first_row
+        values: dict[str, NDArray[Any]] = {
+            "row": row,
+            "next_row": row + returns.horizon,
+            "action": columns["action"][own],
+            "reward": returns.reward,
+            "discount": returns.discount,
+            "version": columns["version"][own],
+        }
+        values |= {f"extra.{name}": column[own] for name, column in chunk.extras.items()}
+        if self.contract.stack > 1:
+            depth = chunk.depth[own]
+            values |= {"depth": depth, "next_depth": depth + returns.horizon}
+        first = self.transitions.append(values, len(own))
+        return range(first, first + len(own))
+
+    def evict(self, chunk: StoredChunk) -> None:
+        """Free the oldest chunk's rows and transitions."""
+        self.transitions.free_until(chunk.end)
+        self.rows.free_until(chunk.row_end)
+
+    def gather(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Rows:
+        """Copy the transitions with these sequence numbers, drawn with these probabilities.
+
+        Raises:
+            LookupError: observations of some are gone from Redis.
+        """
+        rows = self.collect(self.request(indices, probability))
+        if rows is None:
+            raise LookupError("some of the observations are gone from Redis")
+        return rows
+
+    def request(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Request:
+        """Ask for transitions; `collect` gives them, in the same order."""
+        columns, slots = self.transitions.columns, indices % self.transitions.size
+        row, next_row = columns["row"].take(slots), columns["next_row"].take(slots)
+        wanted: Wanted = (row, next_row)
+        if self.contract.stack > 1:
+            stack, next_depth = self.contract.stack, columns["next_depth"].take(slots)
+            if self.n_step == 1:  # both share all frames but one
+                wanted = (stack_rows(next_row, next_depth, stack + 1),)
+            else:
+                depth = columns["depth"].take(slots)
+                wanted = (stack_rows(row, depth, stack), stack_rows(next_row, next_depth, stack))
+        self.rows.ask(wanted)
+        version = columns["version"].take(slots)
+        rows = Rows(
+            obs=[],
+            next_obs=[],
+            action=columns["action"].take(slots, axis=0),
+            reward=columns["reward"].take(slots),
+            discount=columns["discount"].take(slots),
+            version=version,
+            extras={extra.name: columns[f"extra.{extra.name}"].take(slots, axis=0) for extra in self.contract.extras},
+            sample_info=SampleInfo(slots, indices, probability, version, age_steps=self.transitions.head - 1 - indices),
+        )
+        return Request(rows, wanted)
+
+    def collect(self, request: Request) -> Rows | None:
+        """Wait for the observations asked for first; None if some are gone: draw again."""
+        found = self.rows.collect(request.wanted)
+        if found is None:
+            return None
+        if len(found) == 1:
+            obs, next_obs = [frames[:, :-1] for frames in found[0]], [frames[:, 1:] for frames in found[0]]
+        else:
+            obs, next_obs = found
+        return request.rows._replace(obs=obs, next_obs=next_obs)
+
+    def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Which of these transitions are known to have lost their observations; None if none of all has."""
+        return self.rows.are_gone(self.transitions.take("row", indices)) if self.rows.has_gone else None
+
+
+def stack_rows(row: NDArray[np.int64], depth: NDArray[np.int64], frames: int) -> NDArray[np.int64]:
+    """[B, frames] rows of the frames that end with `row`, oldest first; the episode's first frame is repeated.
+
+    Args:
+        row: [B] of the newest frame.
+        depth: [B] frames of its episode before it.
+        frames: of a stack.
+    """
+    back = np.arange(frames - 1, -1, -1)
+    return row[:, None] - np.minimum(back, depth[:, None])

@@ -1,0 +1,320 @@
+"""StreamKeeper: the books of a replay over all of its shards: counts, limiter, leases, bounds.
+
+Each shard has a `StreamOwner`, or a `StreamFollower` where the replay owns nothing. The keeper ticks them when it is
+time, adds up what they know, and passes on the limiter's credit. A shard that does not answer is passed over,
+and looked at again when the thread that reads its stream has met it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from surreal.distributed.experience.stream import Stream
+from surreal.errors import LeaseError, RedisUnavailableError, StoppedError
+from surreal.replay.store.storage import StoredChunk
+from surreal.replay.stream.credit import Credit
+from surreal.replay.stream.follower import StreamFollower
+from surreal.replay.stream.limiter import SamplesPerInsert
+from surreal.replay.stream.owner import StreamOwner
+
+logger = logging.getLogger(__name__)
+
+_URGENT_INTERVAL_S = 0.002
+_CREDIT_INTERVAL_S = 0.02
+#: How often the counts of a stream are read that are not ours to keep; several shards tell each other as often.
+_COUNTS_INTERVAL_S = 0.25
+_URGENT_COUNTS_INTERVAL_S = 0.02
+#: How often a shard is asked that did not answer, and whose stream is not read here.
+_AWAY_INTERVAL_S = 10.0
+_NO_BOUND = 1 << 62
+
+
+class StreamKeeper:
+    """Claims, renews and counts for one replay; used by one thread.
+
+    Args:
+        streams: the shards whose experience the replay uses.
+        limiter: the samples-per-insert band, None for no limit.
+        is_owner: whether the streams are to be owned.
+        max_bytes: accounted bytes to keep, in all shards together; None: what fits under Redis' memory limit. Of a
+            follower: of the chunks to keep an index of; None: no bound.
+        lease_s: life of the leases, s.
+        stop: ends waits.
+        mode: of the streams: "window", or "consume".
+        others: the run's other shards, whose env steps count as well.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[Stream],
+        limiter: SamplesPerInsert | None,
+        *,
+        is_owner: bool,
+        max_bytes: int | None,
+        lease_s: float,
+        stop: threading.Event,
+        mode: str = "window",
+        others: Sequence[Stream] = (),
+    ) -> None:
+        self.samples = 0
+        self._is_only = len(streams) == 1
+        self._lease_s = lease_s
+        self._stop = stop
+        self.owners: list[StreamOwner] = []
+        self._foreign = [StreamFollower(stream, stop=stop, is_patient=False) for stream in others]
+        self._followed: list[StreamFollower] = []
+        if is_owner:
+            share = max_bytes // len(streams) if max_bytes else None
+            self.owners = [
+                StreamOwner(stream, max_bytes=share, lease_s=lease_s, stop=stop, mode=mode, is_patient=self._is_only)
+                for stream in streams
+            ]
+        else:
+            self._followed = [StreamFollower(stream, stop=stop, is_patient=self._is_only) for stream in streams]
+        self.shards: Sequence[StreamOwner | StreamFollower] = self.owners or self._followed
+        self._by_number = {owner.stream.shard: owner for owner in self.owners}
+        self._follower_max_bytes = max_bytes or _NO_BOUND
+        self._limits = Credit(limiter, lease_s=lease_s)
+        self._held_since_s: dict[int, float] = {}
+        self._told_credit: int | None = None
+        self._waits_s = 0.0
+        self._waiting_since_s: float | None = None
+
+    # -- what is known -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether a stream was claimed."""
+        return any(owner.is_owner for owner in self.owners)
+
+    def owns(self, shard: int) -> bool:
+        """Whether the stream of a shard was claimed."""
+        owner = self._by_number.get(shard)
+        return owner is not None and owner.is_owner
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run, as last heard."""
+        return sum(each.steps for each in (*self.shards, *self._foreign))
+
+    @property
+    def epoch(self) -> str:
+        """The shards' epochs; it changes when a Redis was emptied."""
+        return "+".join(each.epoch for each in self.shards)
+
+    @property
+    def max_bytes(self) -> int:
+        """Accounted bytes to keep."""
+        return sum(owner.max_bytes for owner in self.owners) if self.owners else self._follower_max_bytes
+
+    @property
+    def num_pending(self) -> int:
+        """Changes that wait for the next tick."""
+        return sum(owner.num_pending for owner in self.owners)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a stream held as much as it may, when it was looked at last."""
+        return any(owner.is_full for owner in self.owners)
+
+    def is_over(self, stored_bytes: Mapping[int, int]) -> bool:
+        """Whether so many bytes, by shard, are more than are to be kept."""
+        if not self.owners:
+            return sum(stored_bytes.values()) > self._follower_max_bytes
+        return any(number > self._by_number[shard].max_bytes for shard, number in stored_bytes.items())
+
+    # -- counts ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counts for a checkpoint."""
+        return {
+            "samples": self.samples,
+            "global_step": self.global_step,
+            "shard_steps": {str(each.stream.shard): each.steps for each in self.shards},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the counts of a checkpoint; a Redis that is empty will go on from them."""
+        self.samples = int(state["samples"])
+        by_shard = state.get("shard_steps", {})
+        if set(by_shard) == {str(each.stream.shard) for each in self.shards}:
+            for each in self.shards:
+                each.steps = int(by_shard[str(each.stream.shard)])
+        else:  # the shards were others: what counts is the sum
+            self.shards[0].steps = int(state["global_step"])
+
+    def rebase(self, alive: int | None = None) -> None:
+        """Let the limiter count from here: the streams hold too few transitions to begin with.
+
+        Args:
+            alive: how many; None: as many as they held when their env steps were counted, which differs from what has
+                been read since, or has not yet.
+        """
+        if alive is None:
+            alive = sum(each.live_steps for each in self.shards)
+        self._limits.rebase(max(self._steps - alive, 0), self.samples)
+
+    def may_sample(self, number: int) -> bool:
+        """Whether the limiter lets the learner draw that many transitions."""
+        return self._limits.may_sample(self._steps, self.samples, number)
+
+    def count_samples(self, number: int) -> None:
+        """Count transitions that were drawn."""
+        self.samples += number
+
+    # -- chunks ------------------------------------------------------------------------------------------------------
+
+    def evict(self, chunk: StoredChunk) -> None:
+        """Have a chunk removed from Redis, if it is ours."""
+        owner = self._by_number.get(chunk.shard)
+        if owner is not None:
+            owner.evict(chunk)
+
+    def mark(self, chunk: StoredChunk, done: bytes) -> None:
+        """Have it stored which steps of a chunk were consumed, one bit a step."""
+        self._by_number[chunk.shard].mark(chunk, done)
+
+    def make_room_for(self, chunk: StoredChunk) -> None:
+        """Keep room below the streams' bounds for chunks of this size."""
+        owner = self._by_number.get(chunk.shard)
+        if owner is None:
+            return
+        owner.make_room_for(chunk)
+        self._limits.note_chunk(chunk.steps)
+
+    # -- leases ------------------------------------------------------------------------------------------------------
+
+    def claim(self) -> None:
+        """Get the leases, once; waits for those of an owner who died. A shard that does not answer is claimed later.
+
+        Raises:
+            LeaseError: another replay kept one for longer than a lease lasts.
+            RedisUnavailableError: no shard answered for as long as its client tries.
+            ValueError: the byte bound does not fit into Redis' memory.
+            StoppedError: `stop` was set.
+        """
+        if not self.owners:
+            if all(follower.last_tick_s == 0.0 for follower in self._followed):
+                self._read_counts(0.0)
+            return
+        if self.is_owner:
+            return
+        began_s = time.monotonic()
+        while True:
+            waited_s = time.monotonic() - began_s  # before it is asked: this process may be held up after that
+            held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
+            if not held and any(owner.is_owner for owner in self.owners):
+                return
+            client = self.owners[0].stream.client
+            if held and waited_s > 2 * self._lease_s + 1:
+                raise self._held()
+            if not held and waited_s > client.retry_timeout_s:
+                raise RedisUnavailableError(f"no shard of run {client.run} answers", address=client.address)
+            if self._stop.wait(0.1):
+                raise StoppedError("stopped while waiting for the stream's lease")
+
+    def renew(self, *, is_waiting: bool = False) -> None:
+        """Tick where it is time: chunks are to go, the limiter's credit changed, or the lease wants renewal.
+
+        Args:
+            is_waiting: the learner waits for the limiter, so the count of env steps must be fresh.
+
+        Raises:
+            LeaseError: another replay took a stream over.
+        """
+        now_s = time.monotonic()
+        if is_waiting and self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        elif not is_waiting and self._waiting_since_s is not None:
+            self._waits_s += now_s - self._waiting_since_s
+            self._waiting_since_s = None
+        self._read_counts(_URGENT_COUNTS_INTERVAL_S if is_waiting else _COUNTS_INTERVAL_S)
+        credit = self._limits.total(self.samples)
+        for owner in self.owners:
+            if owner.num_pending or is_waiting:
+                interval_s = _URGENT_INTERVAL_S
+            elif credit != self._told_credit or (not self._is_only and self._credit_of(owner) != owner.credit_steps):
+                interval_s = _CREDIT_INTERVAL_S
+            else:
+                interval_s = self._lease_s / 4 if self._is_only else min(self._lease_s / 4, _COUNTS_INTERVAL_S)
+            if now_s - owner.last_tick_s >= interval_s and (self._is_only or not owner.stream.client.is_away):
+                self._tick(owner)
+        self._told_credit = credit
+
+    def release(self) -> None:
+        """Remove what is still to go, and give the leases back; quietly, if Redis is gone."""
+        for owner in self.owners:
+            owner.release(self.samples)
+
+    def metrics(self) -> dict[str, float]:
+        """State of the streams at the last ticks."""
+        live_bytes, live_steps = (
+            sum(getattr(each, name) for each in self.shards) for name in ("live_bytes", "live_steps")
+        )
+        limiter = self._limits.limiter
+        steps = self._steps - (limiter.start_size if limiter else 0)
+        # A follower's own part of the run.
+        base = (0, 0) if self.owners else (self._limits.base_steps, self._limits.base_samples)
+        return {
+            "replay/global_step": self.global_step,
+            "replay/samples": self.samples,
+            "replay/samples_per_insert": (self.samples - base[1]) / max(steps - base[0], 1),
+            "replay/limiter_wait_s": self._waits_s,
+            "replay/redis_bytes": live_bytes,
+            "replay/bytes_per_transition": live_bytes / max(live_steps, 1),
+            "replay/shards": len(self.shards),
+            "replay/shards_away": sum(each.stream.client.is_away for each in self.shards),
+            "replay/shards_emptied": sum(each.num_emptied for each in self.shards),
+        }
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _tick(self, owner: StreamOwner, *, is_first: bool = False) -> bool:
+        """Tick one shard; returns whether another replay holds it."""
+        was_owner, now_s = owner.is_owner, time.monotonic()
+        state = owner.tick(
+            credit_steps=self._credit_of(owner),
+            samples=None if is_first else self.samples,
+            other_steps=self.global_step - owner.steps,
+        )
+        if state is None:
+            return False
+        if state.refused_steps:
+            self._limits.note_refusal(state.refused_steps)
+        if state.is_owner and not was_owner:
+            # What the last owner counted is right; a checkpoint's count is older, unless Redis was emptied.
+            self.samples = max(self.samples, state.samples)
+            self._held_since_s.pop(owner.stream.shard, None)
+        elif not state.is_owner and not is_first:
+            # A shard that was away when the others were claimed; its last owner's lease may not have run out.
+            since_s = self._held_since_s.setdefault(owner.stream.shard, now_s)
+            if now_s - since_s > 2 * self._lease_s + 1:
+                raise self._held()
+        return not state.is_owner
+
+    def _held(self) -> LeaseError:
+        run = self.owners[0].stream.client.run
+        return LeaseError(f"another learner owns the replay of run {run}; stop it, or use another run")
+
+    def _read_counts(self, interval_s: float) -> None:
+        now_s = time.monotonic()
+        for follower in self._followed:
+            if now_s - follower.last_tick_s >= interval_s and (self._is_only or not follower.stream.client.is_away):
+                follower.read()
+        for follower in self._foreign:  # no thread reads their streams, and would find out that one is back
+            is_away = follower.stream.client.is_away
+            if now_s - follower.last_try_s >= (_AWAY_INTERVAL_S if is_away else interval_s):
+                follower.read()
+
+    def _credit_of(self, owner: StreamOwner) -> int | None:
+        """Env steps that one shard may reach."""
+        return self._limits.credit_of(owner, self.owners, samples=self.samples)
+
+    @property
+    def _steps(self) -> int:
+        """Env steps of the shards whose experience the replay uses: what the limiter counts."""
+        return sum(each.steps for each in self.shards)

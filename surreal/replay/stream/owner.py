@@ -1,0 +1,242 @@
+"""StreamOwner: the lease of a stream, its bounds, and the removal of chunks from Redis.
+
+One replay owns a stream at a time. Its lease carries a random token that the evict script checks, so an owner that was
+taken for dead cannot remove anything. Everything goes to Redis in one script call, the tick, a few times a second; the
+`StreamKeeper`, which has an owner for each shard, decides when, and with which credit.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import redis
+
+from surreal.distributed.experience.stream import Eviction, Mark, OwnerState, Stream
+from surreal.errors import LeaseError
+from surreal.replay.store.storage import StoredChunk
+from surreal.utils.memory import FILL_SHARE, ROOM_BYTES, largest_replay_bytes, stream_bound_bytes
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Chunks of the largest size for which the owner leaves room below the stream's bound.
+_ROOM_CHUNKS = 3
+_DEFAULT_MAX_BYTES = 2 << 30
+_MAX_EVICTIONS = 256
+_NO_BOUND = 1 << 62
+
+
+class StreamOwner:
+    """Claims, renews and prunes one stream; used by one thread.
+
+    Args:
+        stream: the shard.
+        max_bytes: accounted bytes to keep; None: what fits under the shard's part of Redis' memory limit (2 GiB if it
+            has none).
+        lease_s: life of the lease, s.
+        stop: ends waits.
+        mode: of the stream: "window", or "consume"; its first owner fixes it.
+        is_patient: whether calls wait until Redis answers; else they are given up, and made again with the next tick.
+
+    Attributes:
+        steps: env steps of the shard, as last heard.
+        credit_steps: of them, those that the limiter was told to let in last; None if it lets in all.
+        last_tick_s: when Redis answered last, on `time.monotonic`'s clock.
+        num_emptied: how often Redis came back empty.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        max_bytes: int | None,
+        lease_s: float,
+        stop: threading.Event,
+        mode: str = "window",
+        is_patient: bool = True,
+    ) -> None:
+        self.stream = stream
+        self.mode = mode
+        self.bound_bytes = 0
+        self.epoch = ""
+        self.steps = self.live_bytes = self.live_steps = 0
+        self.credit_steps: int | None = None
+        self.last_tick_s = 0.0
+        self.num_emptied = 0
+        self._max_bytes = max_bytes or 0
+        self._largest_bytes = 0
+        self._token = secrets.token_hex(8)
+        self._lease_s = lease_s
+        self._stop = stop
+        self._is_patient = is_patient
+        self._pending: list[Eviction] = []
+        self._marks: dict[bytes, Mark] = {}
+        self._past_epochs: set[str] = set()
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether the stream was claimed."""
+        return self.epoch != ""
+
+    @property
+    def max_bytes(self) -> int:
+        """Accounted bytes to keep: some chunks less than the stream's bound, or a sender would wait for ever."""
+        if not self.bound_bytes:
+            return _NO_BOUND  # the server has not answered yet
+        return min(self._max_bytes, max(self.bound_bytes - _ROOM_CHUNKS * self._largest_bytes, 0))
+
+    @property
+    def num_pending(self) -> int:
+        """Changes that wait for the next tick."""
+        return len(self._pending) + len(self._marks)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the stream held as much as it may, when it was looked at last."""
+        return self.is_owner and self.live_bytes >= self.max_bytes
+
+    def tick(self, *, credit_steps: int | None, samples: int | None, other_steps: int) -> OwnerState | None:
+        """Renew the lease, grant credit, remove chunks; the first one claims the stream.
+
+        Args:
+            credit_steps: env steps that the shard may reach; None: no limit.
+            samples: transitions drawn so far in the whole run, to be stored; None: leave what is stored.
+            other_steps: env steps of the run's other shards.
+
+        Returns:
+            The stream as it is now, or whose it is; None if Redis does not answer.
+
+        Raises:
+            LeaseError: another replay took the stream over.
+            ValueError: the byte bound does not fit into Redis' memory.
+            StoppedError: `stop` was set.
+        """
+        if not self.bound_bytes and not self._set_bounds():
+            return None
+        evictions, marks = self._next_changes()
+
+        def tick() -> OwnerState:
+            return self.stream.tick(
+                self._token,
+                lease_ms=int(self._lease_s * 1000),
+                max_bytes=self.bound_bytes,
+                credit_steps=credit_steps,
+                samples=samples,
+                recount_steps=self.steps,
+                other_steps=other_steps,
+                mode=self.mode,
+                marks=marks,
+                evict=evictions,
+            )
+
+        state = self._call(tick, "renew the stream's lease")
+        if state is None:
+            self._put_back(evictions, marks)
+            return None
+        self.last_tick_s = time.monotonic()
+        if not state.is_owner:
+            if self.is_owner:
+                raise LeaseError(f"another learner took over the replay of run {self.stream.client.run}")
+            return state
+        if self.is_owner and state.epoch != self.epoch:
+            logger.warning("the stream has a new epoch: Redis was emptied; the mirrored experience stays in use")
+            self.num_emptied += 1
+            self._past_epochs.add(self.epoch)
+            self._pending = [chunk for chunk in self._pending if chunk.epoch not in self._past_epochs]
+            self._marks = {key: mark for key, mark in self._marks.items() if mark.epoch not in self._past_epochs}
+        self.credit_steps = credit_steps
+        self.epoch, self.steps = state.epoch, state.steps
+        self.live_steps, self.live_bytes = state.live_steps, state.live_bytes
+        return state
+
+    def release(self, samples: int) -> None:
+        """Remove what is still to go, and give the lease back; quietly, if Redis is gone."""
+        if not self.is_owner:
+            return
+        try:
+            is_last = False
+            while not is_last:
+                evictions, marks = self._next_changes()
+                is_last = not evictions
+                self.stream.tick(
+                    self._token,
+                    lease_ms=0 if is_last else int(self._lease_s * 1000),
+                    max_bytes=self.bound_bytes,
+                    samples=samples,
+                    mode=self.mode,
+                    marks=marks,
+                    evict=evictions,
+                )
+        except (redis.exceptions.RedisError, OSError) as error:
+            logger.debug("the stream's lease was not given back: %s", error)
+        self.epoch = ""
+
+    def evict(self, chunk: StoredChunk) -> None:
+        """Have a chunk removed from Redis with the next tick; one that an emptied Redis lost is forgotten.
+
+        A chunk of an epoch that the owner has not heard of yet came after Redis was emptied, and is removed.
+        """
+        if chunk.epoch not in self._past_epochs:
+            self._pending.append(Eviction(chunk.entry_id, chunk.chunk_id, chunk.steps, chunk.stored_bytes, chunk.epoch))
+
+    def mark(self, chunk: StoredChunk, done: bytes) -> None:
+        """Have it stored with the next tick which steps of a chunk were consumed, one bit a step."""
+        if chunk.epoch not in self._past_epochs:
+            self._marks[chunk.entry_id] = Mark(chunk.entry_id, done, chunk.epoch)
+
+    def make_room_for(self, chunk: StoredChunk) -> None:
+        """Keep room below the stream's bound for chunks of this size."""
+        self._largest_bytes = max(self._largest_bytes, chunk.stored_bytes)
+
+    def _call(self, operation: Callable[[], T], what: str) -> T | None:
+        client = self.stream.client
+        if self._is_patient:
+            return client.retry(operation, what=what, stop=self._stop)
+        return client.attempt(operation, what=what)
+
+    def _set_bounds(self) -> bool:
+        memory = self._call(self.stream.maxmemory_bytes, "read Redis' memory limit")
+        if memory is None:
+            return False
+        if not memory:
+            self._max_bytes = self._max_bytes or _DEFAULT_MAX_BYTES
+            self.bound_bytes = _bound_above(self._max_bytes)
+            return True
+        fitting = largest_replay_bytes(memory)
+        if self._max_bytes > fitting:
+            raise ValueError(
+                f"the replay's max_bytes is {self._max_bytes}; with Redis' maxmemory of {memory} bytes it must be"
+                f" <= {fitting}, so that parameters and metrics have room: lower it, or raise maxmemory"
+            )
+        self.bound_bytes = stream_bound_bytes(memory)
+        if self.mode == "consume" and self._max_bytes:
+            # Nothing is evicted to make room, so the bound alone keeps agents from running ahead.
+            self.bound_bytes = min(self.bound_bytes, _bound_above(self._max_bytes))
+        self._max_bytes = self._max_bytes or fitting
+        return True
+
+    def _next_changes(self) -> tuple[list[Eviction], list[Mark]]:
+        """Take the chunks that the next tick removes, and the marks of those that stay: no step may be in neither."""
+        known = [chunk for chunk in self._pending if chunk.epoch == self.epoch]
+        unknown = [chunk for chunk in self._pending if chunk.epoch != self.epoch]
+        evictions, self._pending = known[:_MAX_EVICTIONS], known[_MAX_EVICTIONS:] + unknown
+        for chunk in evictions:
+            self._marks.pop(chunk.entry_id, None)
+        marks = [mark for mark in self._marks.values() if mark.epoch == self.epoch]
+        self._marks = {key: mark for key, mark in self._marks.items() if mark.epoch != self.epoch}
+        return evictions, marks
+
+    def _put_back(self, evictions: list[Eviction], marks: list[Mark]) -> None:
+        self._pending = evictions + self._pending
+        self._marks |= {mark.entry_id: mark for mark in marks}
+
+
+def _bound_above(max_bytes: int) -> int:
+    """Where a stream takes nothing more, whose owner keeps so many bytes."""
+    return int(max(max_bytes / FILL_SHARE, max_bytes + ROOM_BYTES))

@@ -1,0 +1,169 @@
+"""Trajectories out of stored steps: consecutive steps of one lane, unrolled to a fixed length.
+
+A trajectory of T rows begins at a step and follows its lane, over chunks and over ends of episodes:
+
+    row        0      1      2      3      4      5      6    | 7 = T
+    step       s0     s1     s2     -      s3     s4     s5   |
+    obs        o0     o1     o2     o3'    o4     o5     o6   | o7
+    mask       1      1      1      0      1      1      1    |
+    is_first   0      0      0      0      1      0      0    | 0
+    reward     r1     r2     r3     0      r5     r6     r7   |
+    discount   g      g      g (*)  0      g      g      g    |
+
+The episode ended with s2: o3' is its true final observation, in a row of its own from which no action was taken. So
+obs[t + 1] is what came of step t, always: bootstrap values, models of the dynamics and recurrent states need no special
+case. (*) gamma if the episode was truncated, 0 if it terminated; never merged. Where a lane breaks off, the rest of the
+rows are such rows too, all with the last observation.
+
+With mask in it, every recursion over time is right at these rows by itself. Delta and generalised advantage
+(arXiv:1506.02438), V-trace (arXiv:1802.01561), and the discounted return:
+
+    delta_t = mask_t * (r_t + discount_t * V(obs[t+1]) - V(obs[t]))
+    A_t     = delta_t + lambda * discount_t * A_{t+1}           is 0 at such a row: traces end there
+    R_t     = mask_t * (r_t + discount_t * R_{t+1}) + (1 - mask_t) * V(obs[t]),     R_T = V(obs[T])
+
+Such a row never stands first; it has action, extras and version of the step before it, so they are possible values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from surreal.distributed.experience.format.codec import Chunk, Contract
+from surreal.replay.store.ring import Ring
+from surreal.replay.store.storage import StoredChunk, TransitionStore, stack_rows
+from surreal.replay.trajectories.lanes import Lanes, Run
+from surreal.types import SampleInfo, TrajectoryBatch
+
+#: Extras with this name, or with names that begin with it and a dot, are recurrent state before the step.
+STATE_COLUMN = "state"
+_TRUNCATED = 2
+_TERMINATED = 1
+_FORGET_INTERVAL = 256
+
+
+class Unrolled(NamedTuple):
+    """Which step stands in which row."""
+
+    number: NDArray[np.int64]  #: [T, B] of the step; of the step before it, where the row is none
+    is_step: NDArray[np.bool_]  #: [T, B] False: a final observation
+
+
+class TrajectoryStore(TransitionStore):
+    """One-step transitions, and the links between them; arguments as in `TransitionStore`.
+
+    Attributes:
+        runs: of the chunk inserted last.
+    """
+
+    def __init__(self, contract: Contract, *, capacity: int, gamma: float, **options: Any) -> None:
+        super().__init__(contract, capacity=capacity, n_step=1, gamma=gamma, **options)
+        links = {"next": ((), np.int64), "flags": ((), np.uint8), "is_first": ((), np.bool_)}
+        self.links = Ring(links, self.transitions.size)
+        self.lanes = Lanes()
+        self.runs: list[Run] = []
+        self._evicted = 0
+
+    def insert(self, chunk: Chunk) -> range:
+        """Copy a chunk in, and link its steps to those before them; returns the numbers of the steps it owns."""
+        numbers, own = super().insert(chunk), chunk.own
+        flags, step = chunk.columns["flags"][own], chunk.step[own]
+        following = np.arange(numbers.start + 1, numbers.stop + 1)
+        self.runs = self.lanes.add(chunk.chunk_id, numbers.start, chunk.slot[own], step, flags != 0)
+        if self.runs:
+            following[np.array([run.end for run in self.runs]) - 1 - numbers.start] = -1
+        self.links.append({"next": following, "flags": flags, "is_first": step == 0}, len(numbers))
+        for run in self.runs:
+            if run.previous >= self.links.tail:
+                self.links.columns["next"][run.previous % self.links.size] = run.begin
+        return numbers
+
+    def evict(self, chunk: StoredChunk) -> None:
+        """Free everything up to the end of this chunk, which has the oldest that are left."""
+        super().evict(chunk)
+        self.links.free_until(chunk.end)
+        self._evicted += 1
+        if self._evicted % _FORGET_INTERVAL == 0:
+            self.lanes.forget(self.links.tail)
+
+    def has_ended(self, begin: int, end: int) -> NDArray[np.bool_]:
+        """[end - begin] whether an episode ended with each of these steps."""
+        flags = self.links.take("flags", np.arange(begin, end))
+        return flags.astype(np.bool_)
+
+    def unroll(self, starts: NDArray[np.int64], length: int) -> Unrolled:
+        """Follow the links from these steps [B] for `length` rows."""
+        number = np.empty((length, len(starts)), np.int64)
+        is_step = np.empty((length, len(starts)), np.bool_)
+        current, is_final = starts, np.zeros(len(starts), np.bool_)
+        following, flags = self.links.columns["next"], self.links.columns["flags"]
+        for row in range(length):
+            number[row], is_step[row] = current, ~is_final
+            place = current % self.links.size
+            after = following.take(place)
+            # Behind a step that ended its episode stands the final observation; behind that, the next episode.
+            is_final = (~is_final & (flags.take(place) != 0)) | (after < 0)
+            current = np.where(is_final, current, after)
+        return Unrolled(number, is_step)
+
+    def gather_trajectories(
+        self, unrolled: Unrolled, sample_info: SampleInfo, *, burn_in: int = 0, pin_memory: bool = False
+    ) -> TrajectoryBatch | None:
+        """Copy the rows of trajectories, as tensors; the arrays belong to the batch. None if observations are gone."""
+        number, is_step = unrolled
+        obs = self._observations(unrolled)
+        if obs is None:
+            return None
+
+        def wrap(array: NDArray[Any]) -> torch.Tensor:
+            tensor = torch.from_numpy(array)
+            return tensor.pin_memory() if pin_memory else tensor
+
+        take = self.transitions.take
+        flags = np.where(is_step, self.links.take("flags", number), np.uint8(0))
+        is_first = np.zeros((len(number) + 1, number.shape[1]), np.bool_)
+        is_first[:-1] = self.links.take("is_first", number) & is_step
+        zero = np.float32(0.0)
+        extras: dict[str, Any] = {}
+        state: dict[str, Any] = {}
+        for extra in self.contract.extras:
+            if extra.name == STATE_COLUMN or extra.name.startswith(STATE_COLUMN + "."):
+                state[extra.name] = wrap(take(f"extra.{extra.name}", number[0]))
+            else:
+                extras[extra.name] = wrap(take(f"extra.{extra.name}", number))
+        return TrajectoryBatch(
+            obs=self.contract.stacked_obs.unflatten([wrap(leaf) for leaf in obs]),
+            action=wrap(take("action", number)),
+            reward=wrap(np.where(is_step, take("reward", number), zero)),
+            discount=wrap(np.where(is_step, take("discount", number), zero)),
+            mask=wrap(is_step.astype(np.float32)),
+            is_first=wrap(is_first),
+            terminated=wrap((flags & _TERMINATED) != 0),
+            truncated=wrap((flags & _TRUNCATED) != 0),
+            version=wrap(take("version", number)),
+            extras=extras,
+            initial_state=state,
+            sample_info=sample_info,
+            burn_in=burn_in,
+        )
+
+    def _observations(self, unrolled: Unrolled) -> list[NDArray[Any]] | None:
+        """One array [T + 1, B, ...] a leaf: what stands in each row, and what came of the last one."""
+        row = self._obs_rows(unrolled, "row", "next_row")
+        if self.contract.stack > 1:
+            depth = self._obs_rows(unrolled, "depth", "next_depth")
+            row = stack_rows(row.reshape(-1), depth.reshape(-1), self.contract.stack).reshape(
+                *row.shape, self.contract.stack
+            )
+        self.rows.ask((row,))
+        found = self.rows.collect((row,))
+        return None if found is None else found[0]
+
+    def _obs_rows(self, unrolled: Unrolled, here: str, after: str) -> NDArray[np.int64]:
+        behind = self.transitions.take(after, unrolled.number)
+        rows = np.where(unrolled.is_step, self.transitions.take(here, unrolled.number), behind)
+        return np.concatenate([rows, behind[-1:]])

@@ -1,0 +1,11 @@
+"""The client's side: what an environment imports to be driven by an agent elsewhere. It knows `protocol` alone."""
+
+from surreal.rlx.client.agent_proxy import (
+    AgentProxy,
+    AgentProxyConnectionError,
+    AgentProxyException,
+    AgentProxyReplyError,
+)
+from surreal.rlx.client.training import TrainingBase
+
+__all__ = ["AgentProxy", "AgentProxyConnectionError", "AgentProxyException", "AgentProxyReplyError", "TrainingBase"]

@@ -1,0 +1,298 @@
+"""`AgentProxy`: what an environment holds to be driven by an agent elsewhere. Needs neither torch nor Redis.
+
+    agent = AgentProxy("host:7001")
+    agent.connect()
+    agent.init()
+    action = agent.update(state=first_state)                 # the first update of an episode has no reward
+    while playing:
+        reward, state, is_over = game.step(action)
+        action = agent.update(reward, state, terminal=is_over)
+    agent.disconnect()
+
+What goes wrong is one of
+
+    RlxError
+    `-- AgentProxyException             any failure
+        |-- AgentProxyReplyError        the server answered `error`; the connection stays open
+        `-- AgentProxyConnectionError   the connection is lost, or no answer came in time: connect again
+
+`surreal.rlx.client.training.TrainingBase` reconnects by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from surreal.rlx.client.transport import Transport, open_transport, parse_address
+from surreal.rlx.protocol.codec import decode, encode
+from surreal.rlx.protocol.errors import RlxEncodeError, RlxError
+
+logger = logging.getLogger(__name__)
+
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 8.0
+
+T = TypeVar("T")
+
+
+class AgentProxyException(RlxError):  # noqa: N818 - RELAAX's name
+    """An agent could not be asked."""
+
+
+class AgentProxyReplyError(AgentProxyException):
+    """The server answered with an error; its message is ours. The connection stays open."""
+
+
+class AgentProxyConnectionError(AgentProxyException):
+    """There is no connection, it was lost, or the answer did not come in time; it is closed now."""
+
+
+class AgentProxy:
+    """One session with an RLX server: one environment, one agent.
+
+    The constructor does not connect. Calls block, each at most `timeout_s`; one thread uses a proxy at a time.
+
+    Args:
+        address: `host:port`, a pair of them, or a URL: `rlx://`, `rlxs://` (TLS), `ws://` or `wss://` (WebSocket).
+        timeout_s: longest wait for one answer, > 0. Raising it forgives a slow server, and notices a dead one later.
+        connect_timeout_s: longest wait for one attempt to connect, > 0.
+        token: what the server was told to ask for; None: nothing.
+        tls: encrypt, and check the server's certificate, also without a URL that says so.
+        tls_ca: file of certificates to check the server's against; None: what this machine trusts. Turns TLS on.
+        ssl_context: all of that in your own words (client certificates, for instance). Turns TLS on.
+        rng: jitter of the waits between attempts to connect.
+
+    Raises:
+        ValueError: the address is none, or a time is not positive.
+        AgentProxyException: the certificates cannot be read.
+    """
+
+    def __init__(
+        self,
+        address: str | tuple[str, int] = "localhost",
+        *,
+        timeout_s: float = 60.0,
+        connect_timeout_s: float = 10.0,
+        token: str | None = None,
+        tls: bool = False,
+        tls_ca: str | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        for name, value in (("timeout_s", timeout_s), ("connect_timeout_s", connect_timeout_s)):
+            if not value > 0:
+                raise ValueError(f"{name} is {value}; it must be > 0")
+        self.address = parse_address(address)
+        self.timeout_s = timeout_s
+        self.connect_timeout_s = connect_timeout_s
+        self.metrics = ProxyMetrics(self.update_metrics)
+        self._token = token
+        self._ssl_context = ssl_context
+        if ssl_context is None and (tls or tls_ca is not None):
+            self._ssl_context = _trusting(tls_ca)
+        self._rng = rng or random.Random()
+        self._transport: Transport | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._transport is not None
+
+    def connect(self, retry: int = 6, *, stop: threading.Event | None = None) -> None:
+        """Connect to the server, anew if there is a connection.
+
+        Args:
+            retry: how many attempts, >= 1, with jittered waits between them that double from 0.5 s to 8 s.
+            stop: ends the waiting when set.
+
+        Raises:
+            AgentProxyConnectionError: all attempts failed.
+            AgentProxyException: an attempt failed for a reason that will not pass: not the peer meant, a certificate
+                that is not accepted.
+        """
+        self.disconnect()
+        retrying(retry, self._open, rng=self._rng, stop=stop)
+
+    def init(self, exploit: bool = False) -> str:
+        """Begin a session; gives the agent time to build its model and take the newest parameters.
+
+        Args:
+            exploit: act as well as the agent can: no exploration, nothing is learned from this session.
+
+        Returns:
+            "ready".
+
+        Raises:
+            AgentProxyException: see the module.
+        """
+        request: dict[str, Any] = {"command": "init", "exploit": bool(exploit)}
+        if self._token is not None:
+            request["token"] = self._token
+        return str(self._exchange(request).get("response"))
+
+    def update(self, reward: Any = None, state: Any = None, terminal: bool = False, truncated: bool = False) -> Any:
+        """Tell the agent what its last action led to, and ask for the next one.
+
+        Args:
+            reward: None in the first update of an episode; else a number, or a list of numbers.
+            state: what the environment shows: an array, a PIL image, nested lists, a dictionary; None or [] if it
+                has no state.
+            terminal: the episode is over.
+            truncated: the episode is over because of a limit, though it could have gone on: its end counts as no end.
+                Implies `terminal`.
+
+        Returns:
+            The action: an int, a float, a list or an array; None when the episode is over.
+
+        Raises:
+            AgentProxyException: see the module.
+        """
+        request = {"command": "update", "reward": reward, "state": state, "terminal": bool(terminal or truncated)}
+        if truncated:
+            request["truncated"] = True
+        return self._exchange(request).get("data")
+
+    def reset(self) -> str:
+        """Give up the running episode: it counts as truncated, and its unfinished step is dropped.
+
+        Returns:
+            "done".
+
+        Raises:
+            AgentProxyException: see the module.
+        """
+        return str(self._exchange({"command": "reset"}).get("response"))
+
+    def update_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Send values for the run's metrics, each `{method: "scalar" or "histogram", name, y, x}`.
+
+        Raises:
+            AgentProxyException: see the module.
+        """
+        self._exchange({"command": "update_metrics", "data": [dict(record) for record in records]})
+
+    def disconnect(self) -> None:
+        """Close the connection, if there is one."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
+
+    def __enter__(self) -> AgentProxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.disconnect()
+
+    def _open(self) -> None:
+        deadline = time.monotonic() + self.connect_timeout_s
+        try:
+            self._transport = open_transport(self.address, deadline, ssl_context=self._ssl_context)
+        except ssl.SSLCertVerificationError as error:
+            raise AgentProxyException(f"the certificate of {self.address} is not accepted: {error}") from error
+        except OSError as error:
+            raise AgentProxyConnectionError(f"no connection to {self.address}: {error}") from error
+        except RlxError as error:
+            raise AgentProxyException(str(error)) from error
+
+    def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and return its reply. After a failure in between, the connection is of no use any more."""
+        transport = self._transport
+        if transport is None:
+            raise AgentProxyConnectionError(f"not connected to {self.address}")
+        try:
+            payload = encode(request)
+        except RlxEncodeError as error:
+            raise AgentProxyException(f"{request['command']} cannot be sent: {error}") from error
+        deadline = time.monotonic() + self.timeout_s
+        try:
+            transport.send(payload, deadline)
+            reply = decode(transport.receive(deadline))
+        except TimeoutError as error:
+            self.disconnect()
+            raise AgentProxyConnectionError(f"{self.address} did not answer within {self.timeout_s:g} s") from error
+        except OSError as error:
+            self.disconnect()
+            raise AgentProxyConnectionError(f"the connection to {self.address} is lost: {error}") from error
+        except RlxError as error:
+            self.disconnect()
+            raise AgentProxyException(f"{self.address} answers what is no RLX message: {error}") from error
+        except BaseException:
+            # The answer to this request would be taken for the answer to the next.
+            self.disconnect()
+            raise
+        if "response" not in reply:
+            self.disconnect()
+            raise AgentProxyException(f"{self.address} answers without a `response`: {sorted(reply)}")
+        if reply["response"] == "error":
+            raise AgentProxyReplyError(str(reply.get("message", "the server gives no reason")))
+        return reply
+
+
+def _trusting(tls_ca: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=tls_ca)
+    except OSError as error:
+        raise AgentProxyException(f"the certificates in {tls_ca} cannot be read: {error}") from error
+
+
+class ProxyMetrics:
+    """`agent.metrics`: values for the run's metrics.
+
+    Args:
+        send: takes a list of records.
+    """
+
+    def __init__(self, send: Callable[[Sequence[Mapping[str, Any]]], None]) -> None:
+        self._send = send
+
+    def scalar(self, name: str, y: float, x: int | None = None) -> None:
+        """Record a number at x; None: at the global step of the run.
+
+        Raises:
+            AgentProxyException: see the module.
+        """
+        self._send([{"method": "scalar", "name": name, "y": y, "x": x}])
+
+    def histogram(self, name: str, y: Any, x: int | None = None) -> None:
+        """Record how the numbers y, a list or an array, are distributed.
+
+        Raises:
+            AgentProxyException: see the module.
+        """
+        self._send([{"method": "histogram", "name": name, "y": y, "x": x}])
+
+
+def retrying(attempts: int, action: Callable[[], T], *, rng: random.Random, stop: threading.Event | None = None) -> T:
+    """Do something that needs a connection, again while the connection is lost.
+
+    Args:
+        attempts: how often at most, >= 1.
+        action: what to do.
+        rng: jitter of the waits between the attempts, so that clients that were dropped together return one by one.
+        stop: ends the waiting when set.
+
+    Raises:
+        AgentProxyConnectionError: the last attempt's.
+        AgentProxyException: any other failure of the action, at once.
+        ValueError: `attempts` is below 1.
+    """
+    if attempts < 1:
+        raise ValueError(f"the number of attempts is {attempts}; it must be >= 1")
+    waiting = stop or threading.Event()
+    for attempt in range(1, attempts + 1):
+        try:
+            return action()
+        except AgentProxyConnectionError as error:
+            wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (attempt - 1)) * rng.uniform(0.5, 1.0)
+            if attempt == attempts or waiting.is_set():
+                raise
+            logger.info("attempt %d of %d failed, the next in %.1f s: %s", attempt, attempts, wait_s, error)
+            if waiting.wait(wait_s):
+                raise
+    raise AssertionError("unreachable")

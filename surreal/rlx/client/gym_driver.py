@@ -1,0 +1,286 @@
+"""Runs gymnasium environments as external ones: each over a connection of its own, in a thread of its own.
+
+Used by `surreal rlx-client`. A time limit goes out as `truncated`, so that the learner bootstraps there as it does for
+a local environment. A lost connection is made again for as long as `attempts` lasts, and the episode it cut off is
+repeated.
+
+    counts = run_envs([lambda: gymnasium.make("CartPole-v1")] * 4, DriverOptions("localhost:7001"))
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from surreal.errors import EnvError, StoppedError
+from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyException
+from surreal.rlx.client.training import TrainingBase
+
+logger = logging.getLogger(__name__)
+
+Env = gymnasium.Env[Any, Any]
+
+_JOIN_INTERVAL_S = 0.2
+_CLOSE_TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True)
+class DriverOptions:
+    """How environments are run.
+
+    Attributes:
+        server: address, as `AgentProxy` takes it.
+        episodes: how many in all, split evenly between the environments; None: until stopped.
+        exploit: act as well as the agent can, and learn nothing.
+        seed: of the first episodes, each environment its own; None: new ones each time.
+        attempts: how often to try to connect before giving up, >= 1; forty take four to five minutes.
+        timeout_s: longest wait for one answer.
+        token: what the server was told to ask for.
+        tls_ca: file of certificates to check the server's against; turns TLS on.
+    """
+
+    server: str
+    episodes: int | None = None
+    exploit: bool = False
+    seed: int | None = None
+    attempts: int = 40
+    timeout_s: float = 60.0
+    token: str | None = None
+    tls_ca: str | None = None
+
+
+@dataclass(frozen=True)
+class EpisodeEnd:
+    """One whole episode.
+
+    Attributes:
+        env_index: which of the environments.
+        episode_return: sum of its rewards.
+        length: env steps.
+    """
+
+    env_index: int
+    episode_return: float
+    length: int
+
+
+@dataclass
+class Counts:
+    """What was played.
+
+    Attributes:
+        episodes: the whole ones, in the order in which they ended.
+        duration_s: from beginning to end.
+        failures: why environments stopped early.
+    """
+
+    episodes: list[EpisodeEnd] = field(default_factory=list)
+    duration_s: float = 0.0
+    failures: list[Exception] = field(default_factory=list)
+
+
+class GymTraining(TrainingBase):
+    """Plays one environment.
+
+    Args:
+        env: with time limits in a wrapper or in itself; closed by whoever made it.
+        agent: a proxy, not connected.
+        seed: of the first episode.
+        on_episode: called with return and length of every whole episode.
+        exploit, max_episodes, attempts, stop: as in `TrainingBase`; None episodes: until stopped.
+    """
+
+    config_file = None
+
+    def __init__(
+        self,
+        env: Env,
+        agent: AgentProxy,
+        *,
+        seed: int | None = None,
+        on_episode: Callable[[float, int], None] | None = None,
+        exploit: bool = False,
+        max_episodes: int | None = None,
+        attempts: int = 40,
+        stop: threading.Event | None = None,
+    ) -> None:
+        super().__init__(
+            (),
+            agent=agent,
+            exploit=exploit,
+            max_episodes=max_episodes or 0,
+            infinite_run=max_episodes is None,
+            attempts=attempts,
+            stop=stop,
+        )
+        self._env = env
+        self._seed = seed
+        self._on_episode = on_episode
+
+    def episode(self, number: int) -> float:
+        """Play one episode; returns the sum of its rewards.
+
+        Raises:
+            StoppedError: `stop` was set in the middle of it.
+            AgentProxyException: see `surreal.rlx.client.agent_proxy`.
+        """
+        obs, _ = self._env.reset(seed=self._seed)
+        self._seed = None
+        action = self.agent.update(reward=None, state=obs)
+        total, length, is_over = 0.0, 0, False
+        while not is_over:
+            if self._stop.is_set():
+                raise StoppedError("the driver was stopped in the middle of an episode")
+            obs, reward, terminated, truncated, _ = self._env.step(to_env_action(self._env.action_space, action))
+            total += float(reward)
+            length += 1
+            is_over = bool(terminated or truncated)
+            # Where both are true, nothing would have followed: no bootstrap.
+            action = self.agent.update(
+                float(reward), obs, terminal=is_over, truncated=bool(truncated) and not bool(terminated)
+            )
+        if self._on_episode is not None:
+            self._on_episode(total, length)
+        return total
+
+
+def run_envs(
+    make_envs: Sequence[Callable[[], Env]],
+    options: DriverOptions,
+    *,
+    stop: threading.Event | None = None,
+    on_episode: Callable[[EpisodeEnd], None] | None = None,
+) -> Counts:
+    """Run environments until their episodes are played, one of them fails, or `stop` is set; blocks.
+
+    Args:
+        make_envs: each makes one environment, in the thread that will use it.
+        options: see there.
+        stop: set it to end all of them in the middle of their episodes.
+        on_episode: called in the environments' threads, one at a time.
+
+    Returns:
+        What was played; look at its `failures`.
+    """
+    stop = stop or threading.Event()
+    counts = Counts()
+    lock = threading.Lock()
+    seeds = [None] * len(make_envs) if options.seed is None else _seeds(options.seed, len(make_envs))
+
+    def finish(env_index: int, episode_return: float, length: int) -> None:
+        end = EpisodeEnd(env_index, episode_return, length)
+        with lock:
+            counts.episodes.append(end)
+            if on_episode is not None:
+                on_episode(end)
+
+    def body(index: int) -> None:
+        failure: Exception | None
+        share = _share(options.episodes, len(make_envs), index)
+        if share == 0:
+            return
+        try:
+            failure = _run_one(
+                make_envs[index],
+                options,
+                seed=seeds[index],
+                max_episodes=share,
+                stop=stop,
+                on_episode=lambda episode_return, length: finish(index, episode_return, length),
+            )
+        except Exception as error:
+            failure = error
+        if failure is not None:
+            with lock:
+                counts.failures.append(failure)
+            stop.set()
+
+    started = time.monotonic()
+    threads = [
+        threading.Thread(target=body, args=(index,), name=f"rlx-client/env-{index}", daemon=True)
+        for index in range(len(make_envs))
+    ]
+    for thread in threads:
+        thread.start()
+    _join(threads, stop)
+    counts.duration_s = time.monotonic() - started
+    return counts
+
+
+def to_env_action(space: gymnasium.Space[Any], action: Any) -> Any:
+    """Turn an action as it came, in ints, floats, lists, arrays and dictionaries, into one that an environment takes.
+
+    Raises:
+        EnvError: it has not the structure or the shape of the space.
+    """
+    try:
+        if isinstance(space, gymnasium.spaces.Discrete):
+            return int(np.asarray(action).reshape(()))
+        if isinstance(space, gymnasium.spaces.Dict):
+            return {key: to_env_action(child, action[key]) for key, child in space.spaces.items()}
+        if isinstance(space, gymnasium.spaces.Tuple):
+            return tuple(to_env_action(child, part) for child, part in zip(space.spaces, action, strict=True))
+        return np.asarray(action, space.dtype).reshape(space.shape or ())
+    except (TypeError, ValueError, KeyError, IndexError) as error:
+        raise EnvError(f"the server's action {action!r:.80} does not fit into {space}: {error}") from error
+
+
+def _run_one(
+    make_env: Callable[[], Env],
+    options: DriverOptions,
+    *,
+    seed: int | None,
+    max_episodes: int | None,
+    stop: threading.Event,
+    on_episode: Callable[[float, int], None],
+) -> AgentProxyException | None:
+    """Play one environment's episodes; returns why it stopped early, if it did."""
+    agent = AgentProxy(options.server, timeout_s=options.timeout_s, token=options.token, tls_ca=options.tls_ca)
+    env = make_env()
+    try:
+        training = GymTraining(
+            env,
+            agent,
+            seed=seed,
+            on_episode=on_episode,
+            exploit=options.exploit,
+            max_episodes=max_episodes,
+            attempts=options.attempts,
+            stop=stop,
+        )
+        training.run()
+        return training.failure
+    except StoppedError:
+        return None
+    finally:
+        env.close()
+
+
+def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
+    """Wait until all threads have ended; those that do not follow `stop` are left behind."""
+    stopped_s: float | None = None
+    while any(thread.is_alive() for thread in threads):
+        for thread in threads:
+            thread.join(_JOIN_INTERVAL_S / len(threads))
+        if stop.is_set():
+            stopped_s = stopped_s or time.monotonic()
+            if time.monotonic() - stopped_s > _CLOSE_TIMEOUT_S:
+                alive = [thread.name for thread in threads if thread.is_alive()]
+                logger.warning("still running after %g s: %s", _CLOSE_TIMEOUT_S, ", ".join(alive))
+                return
+
+
+def _seeds(seed: int, count: int) -> list[int | None]:
+    return [int(child.generate_state(1)[0]) for child in np.random.SeedSequence(seed).spawn(count)]
+
+
+def _share(total: int | None, count: int, index: int) -> int | None:
+    """Split a number of episodes: taking turns instead would favour short ones."""
+    return None if total is None else total // count + (index < total % count)

@@ -1,0 +1,235 @@
+"""`TrainingBase`: an environment writes `episode`, the rest is here: options, connection, scores, reconnecting.
+
+    class Bandit(TrainingBase):
+        def episode(self, number):
+            action = self.agent.update(reward=None, state=[])
+            reward = float(action == 2)
+            self.agent.update(reward, state=[], terminal=True)
+            return reward
+
+    if __name__ == "__main__":
+        sys.exit(not Bandit().run())
+
+Options come from the constructor, else from the command line, else from `app.yaml`:
+
+    constructor    command line          app.yaml
+    address        --rlx-server H:P      relaax_rlx_server: {bind: H:P}, else rlx: {host: H, port: P}
+    exploit        --exploit [True]      -
+    show_ui        --show-ui [True]      -
+    max_episodes   --max-episodes N      environment: {max_episodes: N}       default 1
+    infinite_run   --infinite-run        environment: {infinite_run: true}    default false
+    -              --config PATH         default: app.yaml of the working folder, if there
+    token          $SURREAL_RLX_TOKEN
+
+The file may be the configuration of the run: what else is in it is left to others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from surreal.errors import ConfigError
+from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyConnectionError, AgentProxyException, retrying
+from surreal.rlx.client.tokens import TOKEN_VARIABLE
+from surreal.rlx.client.transport import DEFAULT_PORT
+
+logger = logging.getLogger(__name__)
+
+#: Servers that listen on all addresses of a machine are found on it.
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - they are compared with
+
+
+class TrainingBase:
+    """Plays episodes with an agent elsewhere.
+
+    A lost connection (a server may drop one on purpose, to balance the load) is made again, and the episode that it
+    cut off is repeated. After any other failure, such as an error reply, `run` reports and stops.
+
+    Args:
+        argv: the command line, unknown arguments in it are left to others; None: this process's.
+        address: of the server, as `AgentProxy` takes it.
+        exploit: act as well as the agent can, and learn nothing.
+        show_ui: for the environment to show itself.
+        max_episodes: how many episodes.
+        infinite_run: do not stop after them.
+        attempts: how often to try to connect before giving up, >= 1; ten take half a minute.
+        token: what the server was told to ask for.
+        stop: set by others to end `run` before its next episode, and the waits for a server.
+        agent: a proxy of your own, instead of one for the address and the token.
+
+    Attributes:
+        agent: the proxy.
+        failure: why `run` stopped early.
+
+    Raises:
+        ConfigError: the file does not exist, or says something else than the table above.
+    """
+
+    #: Episodes cut off one after another before `run` gives up: a server that never lets one end is broken.
+    max_lost_episodes = 20
+    #: What is read where the command line names no file, if it is there; None: nothing.
+    config_file: Path | None = Path("app.yaml")
+
+    def __init__(
+        self,
+        argv: Sequence[str] | None = None,
+        *,
+        address: str | None = None,
+        exploit: bool | None = None,
+        show_ui: bool | None = None,
+        max_episodes: int | None = None,
+        infinite_run: bool | None = None,
+        attempts: int = 10,
+        token: str | None = None,
+        stop: threading.Event | None = None,
+        agent: AgentProxy | None = None,
+    ) -> None:
+        given = _parse(sys.argv[1:] if argv is None else argv)
+        file = _read(given.config, self.config_file)
+        environment = _section(file, "environment")
+        self.exploit = bool(_first(exploit, given.exploit, False))
+        self.show_ui = bool(_first(show_ui, given.show_ui, False))
+        self.max_episodes = int(_first(max_episodes, given.max_episodes, environment.get("max_episodes"), 1))
+        self.infinite_run = bool(_first(infinite_run, given.infinite_run, environment.get("infinite_run"), False))
+        self.attempts = attempts
+        self.failure: AgentProxyException | None = None
+        self._stop = stop or threading.Event()
+        self._rng = random.Random()
+        where = str(_first(address, given.rlx_server, _address_in(file)))
+        self.agent = agent or AgentProxy(where, token=token or os.environ.get(TOKEN_VARIABLE))
+
+    def episode(self, number: int) -> float | None:
+        """Play one episode with `self.agent`; what it raises other than `AgentProxyException` ends `run` with it.
+
+        Args:
+            number: 0 for the first; the same again when the connection was lost in it.
+
+        Returns:
+            The episode's reward, or None to record none.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to define episode(number)")
+
+    def initialize_agent(self) -> None:
+        """Connect and begin a session, with as many attempts as allowed.
+
+        Raises:
+            AgentProxyException: it did not work out.
+        """
+        retrying(self.attempts, self._begin, rng=self._rng, stop=self._stop)
+
+    def record(self, reward: float) -> None:
+        """Record an episode's reward in the run's metrics.
+
+        Raises:
+            AgentProxyException: see `surreal.rlx.client.agent_proxy`.
+        """
+        names = ("episode_reward", "game_score")
+        self.agent.update_metrics([{"method": "scalar", "name": name, "y": float(reward), "x": None} for name in names])
+
+    def run(self) -> bool:
+        """Play all episodes; returns whether nothing was in the way, else `failure` says what."""
+        try:
+            self.initialize_agent()
+            number = lost = 0
+            while (self.infinite_run or number < self.max_episodes) and not self._stop.is_set():
+                try:
+                    reward = self.episode(number)
+                except AgentProxyConnectionError as error:
+                    lost += 1
+                    if lost >= self.max_lost_episodes:
+                        raise
+                    logger.warning("episode %d is cut off and will be repeated: %s", number, error)
+                    self.initialize_agent()
+                    continue
+                number, lost = number + 1, 0
+                if reward is not None:
+                    self._record_surely(reward)
+        except AgentProxyException as error:
+            if not self._stop.is_set():
+                logger.error("%s stops: %s", type(self).__name__, error)
+                self.failure = error
+        finally:
+            self.agent.disconnect()
+        return self.failure is None
+
+    def _begin(self) -> None:
+        self.agent.connect(retry=1)
+        self.agent.init(self.exploit)
+
+    def _record_surely(self, reward: float) -> None:
+        """The end of an episode is where a server drops connections: connect again, and record it then."""
+        try:
+            self.record(reward)
+        except AgentProxyConnectionError as error:
+            logger.info("connecting again after an episode: %s", error)
+            self.initialize_agent()
+            self.record(reward)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--rlx-server")
+    parser.add_argument("--max-episodes", type=int)
+    for name in ("--exploit", "--show-ui", "--infinite-run"):
+        parser.add_argument(name, type=_flag, nargs="?", const=True)
+    return parser.parse_known_args(argv)[0]
+
+
+def _flag(text: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in known:
+        raise argparse.ArgumentTypeError(f"expected True or False, got {text!r}")
+    return known[text.lower()]
+
+
+def _read(path: Path | None, default: Path | None) -> Mapping[str, Any]:
+    if path is None:
+        if default is None or not default.is_file():
+            return {}
+        path = default
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", source=str(path)) from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} holds no settings, but {type(content).__name__}", source=str(path))
+    return content
+
+
+def _section(file: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = file.get(name)
+    if section is None:
+        return {}
+    if not isinstance(section, dict):
+        raise ConfigError(f"{name} is {section!r}; it must hold settings", key=name)
+    return section
+
+
+def _address_in(file: Mapping[str, Any]) -> Any:
+    """Give the server's address in a file, its own section first, then where the run's servers listen."""
+    bind = _section(file, "relaax_rlx_server").get("bind")
+    if bind is not None:
+        return bind
+    rlx = _section(file, "rlx")
+    host = str(_first(rlx.get("host"), "localhost"))
+    host = "localhost" if host in _ANY_ADDRESS else f"[{host}]" if ":" in host else host
+    scheme = "rlx" if rlx.get("tls_cert") is None else "rlxs"
+    return f"{scheme}://{host}:{rlx.get('port') or DEFAULT_PORT}"
+
+
+def _first(*values: Any) -> Any:
+    """Return the first value that was given."""
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,88 @@
+"""Puts the states of many sessions together into the `StepBatch` that the agent loop takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.envs.pools.base import empty_batch
+from surreal.rlx.pool.events import LastEvent, LiveEvent
+from surreal.specs import ObsSpec
+from surreal.types import Obs, StepBatch, StepKind
+
+_FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)
+_NO_IDS: NDArray[np.int64] = np.zeros(0, np.int64)
+_NO_INFO: dict[str, NDArray[Any]] = {}
+
+
+class BatchBuilder:
+    """Builds the batches of one pool, each in memory of its own.
+
+    Args:
+        obs_spec: leaves of one observation.
+        is_raw: whether states are put into an array of objects instead.
+        explore, record: the most that is allowed in any row.
+    """
+
+    def __init__(self, obs_spec: ObsSpec, *, is_raw: bool, explore: bool, record: bool) -> None:
+        self._obs_spec = obs_spec
+        self._is_raw = is_raw
+        self._explore = explore
+        self._record = record
+        self._empty = empty_batch(obs_spec)
+        if is_raw:
+            self._empty = self._empty._replace(obs=np.empty(0, object))
+
+    def build(self, ended: Sequence[LastEvent], live: Sequence[LiveEvent], cut: Sequence[int]) -> StepBatch:
+        """Build a batch of ends, of rows that want an action, and of episodes that were given up."""
+        count, num_last = len(ended) + len(live), len(ended)
+        cut_ids = np.array(cut, np.int64) if cut else _NO_IDS
+        if not count:
+            return self._empty._replace(closed_ids=cut_ids) if cut else self._empty
+        rows: list[LastEvent | LiveEvent] = [*ended, *live]
+        kind = np.array([_FIRST if event.is_first else _MID for event in live], np.uint8)
+        terminated, truncated, info = np.zeros(count, np.bool_), np.zeros(count, np.bool_), _NO_INFO
+        if ended:
+            kind = np.concatenate((np.full(num_last, _LAST, np.uint8), kind))
+            terminated[:num_last] = [event.is_terminated for event in ended]
+            truncated[:num_last] = ~terminated[:num_last]
+            info = _episode_info(ended, count)
+        exploits = np.array([row.is_exploiting for row in rows], np.bool_)
+        return StepBatch(
+            kind=kind,
+            env_ids=np.array([row.slot for row in rows], np.int64),
+            obs=self._join([row.state for row in rows]),
+            reward=np.array([row.reward for row in rows], np.float32),
+            terminated=terminated,
+            truncated=truncated,
+            explore=~exploits if self._explore else np.zeros(count, np.bool_),
+            record=~exploits if self._record else np.zeros(count, np.bool_),
+            num_last=num_last,
+            info=info,
+            closed_ids=cut_ids,
+        )
+
+    def _join(self, states: list[Any]) -> Obs:
+        count = len(states)
+        if self._is_raw:
+            objects = np.empty(count, object)
+            for index, state in enumerate(states):
+                objects[index] = state
+            return objects
+        leaves: list[NDArray[Any]] = []
+        for index, leaf in enumerate(self._obs_spec.leaves):
+            rows: list[Any] = [state[index] for state in states]
+            # Joined in one call; bytes, as most states come, need no more than that.
+            rows = [row if type(row) is bytes else np.ascontiguousarray(row, leaf.dtype) for row in rows]
+            leaves.append(np.ndarray((count, *leaf.shape), leaf.dtype, bytearray().join(rows)))
+        return self._obs_spec.unflatten(leaves)
+
+
+def _episode_info(ended: Sequence[LastEvent], count: int) -> dict[str, NDArray[Any]]:
+    episode_return, episode_length = np.full(count, np.nan), np.zeros(count, np.int64)
+    episode_return[: len(ended)] = [event.episode_return for event in ended]
+    episode_length[: len(ended)] = [event.episode_length for event in ended]
+    return {"episode_return": episode_return, "episode_length": episode_length}

@@ -1,0 +1,254 @@
+"""`RlxEnvPool`: every open RLX session is an environment of this pool, driven by the agent loop like any other.
+
+Two threads meet here. The server's thread puts events into a queue, a list of them in each turn of its event loop; the
+agent loop's thread calls `recv` and `send`, and owns everything else in this file, so there is no lock. Actions go back
+to the server through `deliver`, a whole batch in one call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from surreal.envs.actions import ActionAdapter
+from surreal.envs.pools.base import EnvPool, EpisodeCounter
+from surreal.rlx.pool.batches import BatchBuilder
+from surreal.rlx.pool.events import CutEvent, Event, LastEvent, LiveEvent
+from surreal.rlx.pool.states import StateReader
+from surreal.rlx.pool.wrapping import RemoteWrappers
+from surreal.specs import ObsSpec
+from surreal.types import StepBatch
+from surreal.utils.handover import HandoverQueue
+
+#: Takes actions with the sessions they are for.
+Deliver = Callable[[Sequence[tuple[Any, Any]]], None]
+#: Takes slots that may be given to other sessions.
+Release = Callable[[Sequence[int]], None]
+
+#: Below this many rows gained by waiting, on average, waiting is not worth it, and is only tried now and then.
+_WORTHWHILE_ROWS = 0.5
+_GAIN_DECAY = 0.9
+_RETRY_INTERVAL_BATCHES = 32
+
+
+class RlxEnvPool(EnvPool):
+    """Sessions of an `RlxServer` as environments. In a batch, `closed_ids` come before its rows: a slot that is closed
+    may begin again in the same batch.
+
+    Args:
+        action_space: of the environments, as clients see it.
+        observation_space: of the environments; None: states reach the agent as they came, in an array of objects,
+            and are not recorded.
+        wrappers: what stands between these spaces and the agent; None: nothing. Not for states as they came.
+        frame_stack: frames that the agent sees at once, >= 1; clients send them one at a time.
+        gather_window_s: longest wait for the actions of further sessions once one waits for its own, >= 0; nobody
+            waits when all of them do. Raising it makes batches larger and answers later.
+        gather_max: rows of a batch, >= 1; more are left for the next.
+        explore: whether the agent may explore at all; sessions that exploit never do.
+        record: whether steps are experience to be sent; those of sessions that exploit never are.
+
+    Attributes:
+        reader: reads states for the sessions; None without an observation space.
+        wrappers, frame_stack: as given.
+        frame_spec: of one frame, as the agent sees it.
+
+    Raises:
+        ValueError: a space is of a kind that has no arrays, or is to be stacked but is not one array.
+        EnvError: actions of this space cannot be handed over.
+    """
+
+    def __init__(
+        self,
+        action_space: gymnasium.Space[Any],
+        observation_space: gymnasium.Space[Any] | None = None,
+        *,
+        wrappers: RemoteWrappers | None = None,
+        frame_stack: int = 1,
+        gather_window_s: float = 0.0,
+        gather_max: int = 1024,
+        explore: bool = True,
+        record: bool = True,
+    ) -> None:
+        self.reader = None if observation_space is None else StateReader(observation_space)
+        self.wrappers = wrappers
+        self.frame_stack = frame_stack
+        self.obs_spec = ObsSpec((), {"dict": {}})
+        if wrappers is not None:
+            observation_space, action_space = wrappers.observation_space, wrappers.action_space
+        if observation_space is not None:
+            self.observation_space, self.obs_spec = observation_space, ObsSpec.from_space(observation_space)
+        self.frame_spec = self.obs_spec
+        if frame_stack != 1:
+            if frame_stack < 1 or not self.obs_spec.is_array or observation_space is None:
+                raise ValueError(f"frame_stack is {frame_stack}; it must be >= 1, and observations one array each")
+            self.observation_space = batch_space(observation_space, frame_stack)
+            self.obs_spec = ObsSpec.from_space(self.observation_space)
+        self._adapter = ActionAdapter(action_space)
+        self.action_space = self._adapter.space
+        self._builder = BatchBuilder(
+            self.obs_spec, is_raw=self.reader is None, explore=explore, record=record and self.reader is not None
+        )
+        self._window_s = gather_window_s
+        self._max_rows = gather_max
+        self._queue: HandoverQueue[Sequence[Event]] = HandoverQueue()
+        self._deliver: Deliver = _nowhere
+        self._release: Release = _nowhere
+        self._waiting: dict[int, LiveEvent] = {}
+        self._ended: list[LastEvent] = []
+        self._cut: list[int] = []
+        self._released: list[int] = []
+        self._owed: dict[int, Any] = {}  # slot to session, for rows that the agent has and did not answer
+        self._deferred: list[CutEvent] = []
+        self._active: set[int] = set()  # slots of sessions that have asked for actions
+        self._gain = 1.0
+        self._batches = self._rows = 0
+        self._num_slots = 0
+        self._episodes = EpisodeCounter()
+
+    @property
+    def num_envs(self) -> int:  # type: ignore[override]
+        """Slots in use so far; it grows with the sessions that are open at the same time."""
+        return self._num_slots
+
+    # -- the server's side -----------------------------------------------------------------------------------------
+
+    def bind(self, deliver: Deliver, release: Release) -> None:
+        """Name the server; both are called on the agent loop's thread."""
+        self._deliver, self._release = deliver, release
+
+    def put(self, events: Sequence[Event]) -> None:
+        """Tell what happened; called on the server's thread."""
+        self._queue.put(events)
+
+    # -- the agent loop's side ---------------------------------------------------------------------------------------
+
+    def recv(self, timeout_s: float = 1.0) -> StepBatch:
+        """Wait for sessions that want an action, or whose episodes ended."""
+        if self._deferred:
+            deferred, self._deferred = self._deferred, []
+            for event in deferred:
+                self._take_cut(event)
+        self._take_ready()
+        if not (self._waiting or self._ended or self._cut):
+            self._take_next(timeout_s)
+            self._take_ready()
+        if 0 < len(self._waiting) < min(self._max_rows, len(self._active)) and self._window_s > 0:
+            self._gather()
+        return self._make_batch()
+
+    def send(self, actions: NDArray[Any], env_ids: NDArray[np.int64]) -> None:
+        """Hand over the actions; the server sends them on its own thread."""
+        adapter, owed = self._adapter, self._owed
+        actions = np.asarray(actions, adapter.dtype)
+        ids: list[int] = np.asarray(env_ids).tolist()
+        shape = (len(ids), *adapter.shape)
+        if actions.shape != shape:
+            raise ValueError(f"actions of {len(ids)} rows must have shape {shape}, got {actions.shape}")
+        if not owed.keys() >= set(ids) or len(set(ids)) != len(ids):
+            raise ValueError(f"actions came for environments {ids}, but {sorted(owed)} wait for one")
+        # A list of Python's numbers where an action is one number: NumPy's are slow to handle one by one.
+        rows = adapter.rows(actions) if adapter.shape else adapter.batch(actions).tolist()
+        self._deliver([(owed.pop(slot), action) for slot, action in zip(ids, rows, strict=True)])
+
+    def close(self) -> None:
+        """Forget the server; sessions get no more actions."""
+        self._deliver, self._release = _nowhere, _nowhere
+
+    def metrics(self) -> dict[str, float]:
+        """Return steps, episodes, and how large batches are."""
+        return {
+            "env/steps": float(self._rows),
+            "rlx/batches_count": float(self._batches),
+            "rlx/batch_rows": self._rows / max(1, self._batches),
+            "rlx/active_sessions_count": float(len(self._active)),
+            **self._episodes.metrics(),
+        }
+
+    def _gather(self) -> None:
+        """Wait a little for others, as long as experience says that they come."""
+        if self._gain < _WORTHWHILE_ROWS and self._batches % _RETRY_INTERVAL_BATCHES:
+            return
+        before = len(self._waiting)
+        end_s = time.monotonic() + self._window_s
+        while len(self._waiting) < min(self._max_rows, len(self._active)):
+            remaining_s = end_s - time.monotonic()
+            if remaining_s <= 0 or not self._take_next(remaining_s):
+                break
+            self._take_ready()
+        self._gain = _GAIN_DECAY * self._gain + (1 - _GAIN_DECAY) * (len(self._waiting) - before)
+
+    def _take_ready(self) -> None:
+        while (events := self._queue.take(0.0)) is not None:
+            self._take(events)
+
+    def _take_next(self, timeout_s: float) -> bool:
+        events = self._queue.take(timeout_s)
+        if events is not None:
+            self._take(events)
+        return events is not None
+
+    def _take(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if type(event) is LiveEvent:
+                self._waiting[event.slot] = event
+                if event.is_first:
+                    self._active.add(event.slot)
+                    self._num_slots = max(self._num_slots, event.slot + 1)
+            elif type(event) is LastEvent:
+                self._ended.append(event)
+            else:
+                self._take_cut(event)  # type: ignore[arg-type]
+
+    def _take_cut(self, event: CutEvent) -> None:
+        slot = event.slot
+        if slot in self._owed:
+            # The agent is about to act in it: nobody must see the slot close before.
+            self._deferred.append(event)
+            return
+        waiting = self._waiting.pop(slot, None)
+        if waiting is not None and not waiting.is_first:
+            # Its last step is complete: the state that came is the one to bootstrap from.
+            self._ended.append(
+                LastEvent(slot, waiting.state, waiting.reward, False, waiting.is_exploiting, float("nan"), 0)
+            )
+        elif waiting is None and event.has_episode:
+            self._cut.append(slot)
+        if event.is_gone:
+            self._active.discard(slot)
+            self._released.append(slot)
+
+    def _make_batch(self) -> StepBatch:
+        waiting = self._waiting
+        if len(waiting) > self._max_rows:
+            live = list(islice(waiting.values(), self._max_rows))
+            for event in live:
+                del waiting[event.slot]
+        else:
+            live = list(waiting.values())
+            waiting.clear()
+        ended, self._ended = self._ended, []
+        cut, self._cut = self._cut, []
+        batch = self._builder.build(ended, live, cut)
+        if live:
+            self._batches += 1
+            self._rows += len(live)
+            for event in live:
+                self._owed[event.slot] = event.session
+        if ended:
+            count = len(ended)
+            self._episodes.add(batch.info["episode_return"][:count], batch.info["episode_length"][:count])
+        if self._released:
+            released, self._released = self._released, []
+            self._release(released)
+        return batch
+
+
+def _nowhere(_: Sequence[Any]) -> None:
+    """Stand in for a server that is not there, or not any more."""

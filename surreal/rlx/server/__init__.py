@@ -1,0 +1,6 @@
+"""The server's side: connections and sessions, in a thread of its own. It knows `protocol` and `pool`."""
+
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import ServerSettings
+
+__all__ = ["RlxServer", "ServerSettings"]

@@ -1,0 +1,78 @@
+"""Plain HTTP on the server's port: is it alive, and the files of the demonstration; and which web pages may connect."""
+
+from __future__ import annotations
+
+import ipaddress
+import mimetypes
+from collections.abc import Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from surreal.rlx.server.settings import is_loopback
+
+_MAX_FILE_BYTES = 16 << 20
+#: Browsers run a module only under a type of JavaScript; some systems do not know `.mjs`.
+_TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".wasm": "application/wasm"}
+
+
+class Answer(NamedTuple):
+    """An HTTP response."""
+
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+    location: str | None = None  #: where the page is instead
+
+
+def answer_get(path: str, static_dir: Path | None) -> Answer | None:
+    """Answer a GET that is no WebSocket; None: there is nothing under this path."""
+    path = unquote(urlsplit(path).path)
+    if path == "/health":
+        return Answer(HTTPStatus.OK, "text/plain; charset=utf-8", b"ok\n")
+    if static_dir is None or "\0" in path:
+        return None
+    root = static_dir.resolve()
+    file = (root / path.lstrip("/")).resolve()
+    is_folder = file.is_dir()
+    if is_folder:
+        file = file / "index.html"
+    # What a path with dots or a link leads to may be anywhere.
+    if not file.is_relative_to(root) or not file.is_file() or file.stat().st_size > _MAX_FILE_BYTES:
+        return None
+    name = path.rpartition("/")[2]
+    if is_folder and name:
+        # Relative to this address: `//name/` would be another server.
+        return Answer(HTTPStatus.MOVED_PERMANENTLY, "text/plain; charset=utf-8", b"", f"./{quote(name)}/")
+    kind = _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    return Answer(HTTPStatus.OK, f"{kind}; charset=utf-8" if kind.startswith("text/") else kind, file.read_bytes())
+
+
+def may_connect(origin: str | None, host: str | None, allowed: Sequence[str]) -> bool:
+    """Whether a web page may open a WebSocket here: any page that a user visits could try to reach this machine.
+
+    Args:
+        origin: where the page came from, as the browser says; None: it is no browser.
+        host: the `Host` header, the server's name as the page knows it.
+        allowed: further origins; "*" allows all.
+    """
+    if origin is None or "*" in allowed or origin in allowed:
+        return True
+    try:
+        parts = urlsplit(origin)
+        name = parts.hostname or ""
+    except ValueError:
+        return False
+    if is_loopback(name):
+        return True
+    # The same server, by its number: a name could be made to point here by anyone.
+    return parts.netloc == host and _is_number(name)
+
+
+def _is_number(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,269 @@
+"""A WebSocket connection: JSON text frames or binary frames, several sessions told apart by `sid`. Plain HTTP as well.
+
+The protocol itself (RFC 6455) is `websockets`' sans-I/O implementation, without compression: a frame is never larger
+than what was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from surreal.rlx.protocol.codec import decode, encode
+from surreal.rlx.protocol.errors import RlxDecodeError, RlxError, RlxRequestError, brief
+from surreal.rlx.protocol.json_form import dump_json, parse_json
+from surreal.rlx.server.connections.connection import BaseConnection
+from surreal.rlx.server.connections.http import answer_get, may_connect
+from surreal.rlx.server.hub import Hub
+from surreal.rlx.server.session import Reply, Session, action_reply, error_reply
+
+Sid = str | int | None
+
+#: How long a peer may take to agree that the connection is closed, s.
+_CLOSE_TIMEOUT_S = 5.0
+
+
+class _Client:
+    """One session of a connection, and the requests that wait behind one of its own."""
+
+    __slots__ = ("has_sid", "is_binary", "requests", "session", "sid")
+
+    def __init__(self, session: Session, sid: Sid, *, has_sid: bool, is_binary: bool) -> None:
+        self.session = session
+        self.sid = sid
+        self.has_sid = has_sid
+        self.is_binary = is_binary  # the form of the request that is being answered
+        self.requests: deque[tuple[bool, dict[str, Any]]] = deque()
+
+
+class WebSocketConnection(BaseConnection):
+    """See above.
+
+    Args:
+        hub: of the server.
+        transport: of the connection.
+    """
+
+    def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
+        super().__init__(hub, transport)
+        self._limits = hub.settings.limits
+        self._keeps_images = hub.pool.reader is not None
+        self._protocol = ServerProtocol(max_size=self._limits.max_bytes)
+        self._clients: dict[Sid, _Client] = {}
+        self._by_session: dict[Session, _Client] = {}
+        self._message = bytearray()
+        self._opcode = Opcode.TEXT
+        self._abort_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return any(client.session.is_waiting for client in self._clients.values())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+        super().connection_lost(error)
+        # The protocol's parser and exception lead back to it: a cycle, with what has come of a message.
+        self._protocol.parser.close()
+        self._protocol.handshake_exc = None
+        self._protocol.reader.discard()
+
+    def end_sessions(self) -> None:
+        for client in list(self._clients.values()):
+            self._end(client)
+
+    def backlog_size(self) -> int:
+        return max((len(client.requests) for client in self._clients.values()), default=0)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closing:
+            return
+        self._protocol.receive_data(data)
+        for event in self._protocol.events_received():
+            if isinstance(event, Request):
+                self._open(event)
+            elif isinstance(event, Frame):
+                self._take_frame(event)
+        self._flush()
+        self.adjust_reading()
+
+    def eof_received(self) -> bool:
+        self._protocol.receive_eof()
+        self._flush()
+        return False
+
+    def close(self) -> None:
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(CloseCode.GOING_AWAY)
+            self._flush()
+        super().close()
+
+    # -- the connection ------------------------------------------------------------------------------------------------
+
+    def _open(self, request: Request) -> None:
+        headers = request.headers
+        if "Upgrade" not in headers:
+            self._answer_http(request)
+        elif not may_connect(headers.get("Origin"), headers.get("Host"), self.hub.settings.origins):
+            response = self._protocol.reject(
+                HTTPStatus.FORBIDDEN, "pages of this origin may not connect; see rlx.origins\n"
+            )
+            self._protocol.send_response(response)
+        else:
+            self._protocol.send_response(self._protocol.accept(request))
+
+    def _answer_http(self, request: Request) -> None:
+        answer = answer_get(request.path, self.hub.settings.static_dir)
+        if answer is None:
+            response = self._protocol.reject(
+                HTTPStatus.NOT_FOUND, "nothing here; RLX clients connect by TCP or WebSocket\n"
+            )
+        else:
+            response = self._protocol.reject(answer.status, "")
+            for name in ("Content-Type", "Content-Length"):
+                del response.headers[name]
+            response.headers["Content-Type"] = answer.content_type
+            response.headers["Content-Length"] = str(len(answer.body))
+            response.headers["Cache-Control"] = "no-cache"
+            if answer.location is not None:
+                response.headers["Location"] = answer.location
+            response.body = answer.body
+        self._protocol.send_response(response)
+
+    def _take_frame(self, frame: Frame) -> None:
+        if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
+            self._opcode = frame.opcode
+            if frame.fin:
+                self._take_message(bytes(frame.data))
+                return
+            self._message += frame.data
+        elif frame.opcode is Opcode.CONT:
+            self._message += frame.data
+            if frame.fin:
+                message, self._message = bytes(self._message), bytearray()
+                self._take_message(message)
+
+    def _flush(self) -> None:
+        """Send what the protocol wants sent; an empty piece means the end."""
+        for data in self._protocol.data_to_send():
+            if data:
+                self.transport.write(data)
+            else:
+                super().close()
+        if self._protocol.state is State.CLOSING and self._abort_timer is None:
+            self._abort_timer = asyncio.get_running_loop().call_later(_CLOSE_TIMEOUT_S, self.abort)
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    def _take_message(self, data: bytes) -> None:
+        if self._is_closing or self._protocol.state is not State.OPEN:
+            return
+        self.hear()
+        is_binary = self._opcode is Opcode.BINARY
+        try:
+            if is_binary:
+                request = decode(data, self._limits, keeps_images=self._keeps_images)
+            else:
+                request = parse_json(data, self._limits)
+        except RlxDecodeError as error:
+            self.hub.errors += 1
+            self._send(error_reply(error), None, has_sid=False, is_binary=is_binary)
+            self._protocol.send_close(CloseCode.INVALID_DATA)
+            return
+        try:
+            client = self._client_of(request, is_binary=is_binary)
+        except RlxRequestError as error:
+            self.hub.errors += 1
+            sid = request.get("sid")
+            self._send(error_reply(error), sid if _is_sid(sid) else None, has_sid="sid" in request, is_binary=is_binary)
+            return
+        if client is not None:
+            client.requests.append((is_binary, request))
+            self._work_off(client)
+
+    def _client_of(self, request: Mapping[str, Any], *, is_binary: bool) -> _Client | None:
+        """Find or open the session that a request is for; None: it was about the session itself."""
+        sid = request.get("sid")
+        if not _is_sid(sid):
+            raise RlxRequestError(f"sid must be a str or an int, got {brief(sid)}")
+        client, command = self._clients.get(sid), request.get("command")
+        if isinstance(command, str) and command == "disconnect":
+            if client is not None:
+                self._end(client)
+            return None
+        if client is None:
+            if not isinstance(command, str) or command != "init":
+                raise RlxRequestError("init comes first")
+            if self._clients:  # the first one was admitted with the connection
+                if not self.hub.admits():
+                    raise RlxRequestError("this server has no room for another session")
+                self.hub.num_sessions += 1
+            client = _Client(Session(self.hub, self._on_action), sid, has_sid="sid" in request, is_binary=is_binary)
+            self._clients[sid] = client
+            self._by_session[client.session] = client
+        return client
+
+    def _work_off(self, client: _Client) -> None:
+        session = client.session
+        while client.requests and not session.is_waiting and not session.is_closed and not self._is_closing:
+            client.is_binary, request = client.requests.popleft()
+            reply = session.handle(request)
+            if reply is None:
+                continue
+            self._reply(client, reply)
+            if session.is_refused:
+                self._protocol.send_close(CloseCode.POLICY_VIOLATION)
+                return
+            if session.has_ended:
+                session.has_ended = False
+                self._close_if_due()
+
+    def _close_if_due(self) -> None:
+        if self.hub.is_due(self) and all(client.session.is_between_episodes for client in self._clients.values()):
+            self._protocol.send_close(CloseCode.GOING_AWAY)
+
+    def _on_action(self, session: Session, action: Any) -> None:
+        client = self._by_session.get(session)
+        if client is None or self._is_closing:
+            return
+        self.heard_s = time.monotonic()  # it was our turn until now
+        self._reply(client, error_reply(action) if isinstance(action, RlxError) else action_reply(action))
+        self._work_off(client)
+        self._flush()
+        self.adjust_reading()
+
+    def _end(self, client: _Client) -> None:
+        del self._clients[client.sid]
+        if self._clients:
+            self.hub.num_sessions -= 1
+        self._by_session.pop(client.session, None)
+        client.requests.clear()
+        client.session.close()
+
+    def _reply(self, client: _Client, reply: Reply) -> None:
+        try:
+            self._send(reply, client.sid, has_sid=client.has_sid, is_binary=client.is_binary)
+        except RlxError as error:
+            self._send(error_reply(error), client.sid, has_sid=client.has_sid, is_binary=client.is_binary)
+
+    def _send(self, reply: Reply, sid: Sid, *, has_sid: bool, is_binary: bool) -> None:
+        if self._protocol.state is not State.OPEN:
+            return
+        message = {**reply, "sid": sid} if has_sid else reply
+        if is_binary:
+            self._protocol.send_binary(encode(message))
+        else:
+            self._protocol.send_text(dump_json(message).encode())
+
+
+def _is_sid(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and len(value) <= 200) or type(value) is int

@@ -1,0 +1,171 @@
+"""What all connections of one server share: slots, the way to the pool and back, admission, counters.
+
+Everything here runs on the server's thread, but for `on_actions` and `on_released`, which hand over to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from surreal.rlx.pool.events import Event
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.poller import Poller
+from surreal.rlx.server.settings import ServerSettings
+
+#: Turns of the event loop that events may wait for others: each comes with what arrived during the one before.
+_MAX_TURNS = 32
+
+_BUFFER_BYTES = 1 << 18
+
+#: Longest time from the connection to the first whole request, s.
+FIRST_REQUEST_S = 30.0
+
+
+class Connection(Protocol):
+    """What the hub needs of a connection."""
+
+    opened_s: float
+    heard_s: float  #: when the last whole request came, or was answered
+    has_spoken: bool  #: whether one has come at all
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an action is being waited for."""
+
+    def close(self) -> None:
+        """Close it after what is on its way out."""
+
+    def abort(self) -> None:
+        """Close it at once."""
+
+
+class Waiting(Protocol):
+    """A session that waits for an action."""
+
+    def answer(self, action: Any) -> None:
+        """Take the action, or the error in its place."""
+
+
+class Hub:
+    """See above.
+
+    Args:
+        pool: where sessions are driven.
+        settings: of the server.
+        loop: of the server's thread.
+
+    Attributes:
+        connections: those that were admitted.
+        buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
+            a new quarter of a MiB each time, costs more than all that is done with a small message.
+        poller: reads the sockets.
+        num_sessions: that are open; a connection counts as one before it has any.
+        num_active: sessions that ask for actions.
+        num_waiting: those of them that wait for one.
+        refused, errors, requests: counters.
+    """
+
+    def __init__(self, pool: RlxEnvPool, settings: ServerSettings, loop: asyncio.AbstractEventLoop) -> None:
+        self.pool = pool
+        self.settings = settings
+        self.connections: set[Connection] = set()
+        self.buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self.poller = Poller(loop, self.buffer)
+        self.refused = self.errors = self.requests = 0
+        self._loop = loop
+        self.num_sessions = self.num_active = self.num_waiting = 0
+        self._staged: list[Event] = []
+        self._seen = self._turns = 0
+        self._free: list[int] = []
+        self._next_slot = 0
+        pool.bind(self.on_actions, self.on_released)
+
+    # -- sessions ----------------------------------------------------------------------------------------------------
+
+    def admits(self) -> bool:
+        """Whether one more session may be opened; refusals are counted."""
+        if self.settings.admission.admits(self.num_sessions):
+            return True
+        self.refused += 1
+        return False
+
+    def take_slot(self) -> int:
+        """Give a slot to a new session, the smallest that is free: agents keep arrays of slots."""
+        if self._free:
+            return heapq.heappop(self._free)
+        self._next_slot += 1
+        return self._next_slot - 1
+
+    def put(self, event: Event) -> None:
+        """Tell the pool, soon: together with what else comes in at the moment."""
+        if not self._staged:
+            self._loop.call_soon(self._hand_over)
+        self._staged.append(event)
+
+    def _hand_over(self) -> None:
+        """Hand over when everyone waits, or when a turn of the event loop brought nothing new.
+
+        Every hand-over may wake the agent's thread, and costs a change of threads: a row is too little for that.
+        """
+        count = len(self._staged)
+        self._turns += 1
+        if count > self._seen and self.num_waiting < self.num_active and self._turns < _MAX_TURNS:
+            self._seen = count
+            self._loop.call_soon(self._hand_over)
+            return
+        staged, self._staged = self._staged, []
+        self._seen = self._turns = 0
+        self.pool.put(staged)
+
+    # -- from the agent loop's thread --------------------------------------------------------------------------------
+
+    def on_actions(self, actions: Sequence[tuple[Waiting, Any]]) -> None:
+        """Bring actions to their sessions."""
+        with suppress(RuntimeError):  # the event loop is closed: so are the sessions
+            self._loop.call_soon_threadsafe(_answer, actions)
+
+    def on_released(self, slots: Sequence[int]) -> None:
+        """Take back slots."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._take_back, slots)
+
+    def _take_back(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            heapq.heappush(self._free, slot)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def is_due(self, connection: Connection) -> bool:
+        """Whether a connection has had its time."""
+        timeout_s = self.settings.timeout_s
+        return timeout_s is not None and time.monotonic() - connection.opened_s >= timeout_s
+
+    def sweep(self) -> None:
+        """Close the connections that have been silent for too long."""
+        now, idle_s = time.monotonic(), self.settings.idle_timeout_s
+        if idle_s is None:
+            return
+        for connection in list(self.connections):
+            limit_s = idle_s if connection.has_spoken else min(idle_s, FIRST_REQUEST_S)
+            if not connection.is_busy and now - connection.heard_s > limit_s:
+                connection.abort()
+
+    def metrics(self) -> dict[str, float]:
+        """Return counts of connections and requests."""
+        return {
+            "rlx/connections_count": float(len(self.connections)),
+            "rlx/requests_count": float(self.requests),
+            "rlx/refused_count": float(self.refused),
+            "rlx/errors_count": float(self.errors),
+            "rlx/session_bytes": self.settings.admission.session_bytes,
+        }
+
+
+def _answer(actions: Sequence[tuple[Waiting, Any]]) -> None:
+    for session, action in actions:
+        session.answer(action)

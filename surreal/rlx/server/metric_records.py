@@ -1,0 +1,56 @@
+"""Reads what a client says in `update_metrics`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.rlx.protocol.errors import RlxRequestError, brief
+
+_MAX_NAME_CHARS = 200
+
+
+class MetricRecord(NamedTuple):
+    """One value of a client's."""
+
+    method: str  #: "scalar" or "histogram"
+    name: str
+    value: Any  #: a number, or an array of numbers for a histogram
+    step: int | None  #: None: the run's
+
+
+def read_metric(record: Any) -> MetricRecord:
+    """Read one record.
+
+    Raises:
+        RlxRequestError: it is none.
+    """
+    if not isinstance(record, dict):
+        raise RlxRequestError(f"a metric must be a dict with method, name, y and x, got {type(record).__name__}")
+    method, name, x = record.get("method", "scalar"), record.get("name"), record.get("x")
+    if not isinstance(method, str) or method not in ("scalar", "histogram"):
+        raise RlxRequestError(f"the method of a metric must be scalar or histogram, got {brief(method)}")
+    if not isinstance(name, str) or not 1 <= len(name) <= _MAX_NAME_CHARS:
+        raise RlxRequestError(f"the name of a metric must be 1 to {_MAX_NAME_CHARS} characters")
+    if isinstance(x, float) and x.is_integer():
+        x = int(x)
+    if x is not None and (type(x) is not int or x < 0):
+        raise RlxRequestError(f"x of metric {name} must be None or an int >= 0, got {brief(x)}")
+    value = _numbers(record.get("y"), name)
+    if method == "histogram":
+        return MetricRecord(method, name, value, x)
+    if value.size != 1:
+        raise RlxRequestError(f"y of scalar {name} must be one number, got {value.size}")
+    return MetricRecord(method, name, value.item(), x)
+
+
+def _numbers(value: Any, name: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf" or not array.size:
+        raise RlxRequestError(f"y of metric {name} must be a number or a list of numbers")
+    return array

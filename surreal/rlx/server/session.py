@@ -1,0 +1,298 @@
+"""`Session`: one client's side of the conversation with an agent. Runs on the server's thread; does no I/O.
+
+    connection --handle(request)--> session --event--> pool ... pool --answer(action)--> session --> connection
+
+A request is answered at once, or, if it is an `update` in the middle of an episode, when the agent has acted. Until
+then the connection keeps further requests back, so replies go out in order.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from surreal.rlx.pool.events import CutEvent, LastEvent, LiveEvent
+from surreal.rlx.pool.rewards import LARGEST_REWARD
+from surreal.rlx.pool.stacking import FrameStacker
+from surreal.rlx.pool.wrapping import SessionWrappers
+from surreal.rlx.protocol.errors import RlxRequestError, brief
+from surreal.rlx.server.hub import Hub
+from surreal.rlx.server.metric_records import read_metric
+
+Reply = Mapping[str, Any]
+
+READY: Reply = {"response": "ready"}
+DONE: Reply = {"response": "done"}
+#: The answer to the end of an episode.
+NO_ACTION: Reply = {"response": "action", "data": None}
+
+
+def error_reply(error: Exception) -> Reply:
+    """Say what went wrong."""
+    return {"response": "error", "message": str(error)}
+
+
+def action_reply(action: Any) -> Reply:
+    """Say what to do."""
+    return {"response": "action", "data": action}
+
+
+class Session:
+    """One environment elsewhere.
+
+    Args:
+        hub: of the server.
+        on_action: called with the action that an `update` waited for, or with the error that took its place.
+
+    Attributes:
+        is_waiting: whether the agent is to act.
+        has_ended: set when an episode ended; whoever acts on it clears it.
+        is_refused: whether the token was wrong: the connection is to be closed.
+        is_authorized: whether `init` brought the token, if one is asked for.
+    """
+
+    __slots__ = (
+        "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_is_ready", "_length", "_on_action",
+        "_return", "_slot", "_stacker", "_wrappers",
+        "has_ended", "is_authorized", "is_closed", "is_refused", "is_waiting",
+    )  # fmt: skip
+
+    def __init__(self, hub: Hub, on_action: Callable[[Session, Any], None]) -> None:
+        self._hub = hub
+        self._on_action = on_action
+        self._slot = -1
+        pool = hub.pool
+        self._stacker: FrameStacker | None = None
+        if pool.reader is not None and pool.frame_stack > 1:
+            self._stacker = FrameStacker(pool.frame_spec.leaves[0], pool.frame_stack)
+        self._wrappers: SessionWrappers | None = None
+        self._event = LiveEvent(-1, self, None, 0.0, is_first=True, is_exploiting=False)
+        self._is_ready = self._is_exploiting = self._in_episode = self._is_active = False
+        self._return, self._length = 0.0, 0
+        self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
+        self.is_authorized = hub.settings.token is None
+
+    @property
+    def is_between_episodes(self) -> bool:
+        return not self._in_episode
+
+    def handle(self, request: Mapping[str, Any]) -> Reply | None:
+        """Answer a request; None: the answer comes with the action."""
+        hub = self._hub
+        hub.requests += 1
+        command = request.get("command")
+        try:
+            # What a client sends may be anything; arrays, for one, compare element by element.
+            handler = _HANDLERS.get(command) if isinstance(command, str) else None
+            if handler is None:
+                raise RlxRequestError(f"command {brief(command)} is not one of {', '.join(_HANDLERS)}")
+            return handler(self, request)
+        except RlxRequestError as error:
+            hub.errors += 1
+            return error_reply(error)
+
+    def step(self, state: bytes, reward: float | None) -> bool:
+        """Take an update in the middle of an episode: what `handle` does, for the plainest and most frequent requests.
+
+        Args:
+            state: an observation (see `StateReader.plain`).
+            reward: as it came.
+
+        Returns:
+            Whether it was one of these; otherwise nothing has happened, and it is for `handle`.
+        """
+        if reward is None and self._is_exploiting:
+            reward = 0.0
+        if reward is None or not -LARGEST_REWARD <= reward <= LARGEST_REWARD:
+            return False
+        if not self._in_episode or self._stacker is not None or self._wrappers is not None:
+            return False
+        self._hub.requests += 1
+        self._return += reward
+        self._length += 1
+        self._event.is_first = False
+        self._wait([state], reward)
+        return True
+
+    def answer(self, action: Any) -> None:
+        """Take the action; the connection sends it."""
+        if not self.is_closed:
+            self.is_waiting = False
+            self._hub.num_waiting -= 1
+            if self._wrappers is not None:
+                try:
+                    action = self._wrappers.action(action)
+                except RlxRequestError as error:
+                    self._hub.errors += 1
+                    action = error
+            self._on_action(self, action)
+
+    def close(self) -> None:
+        """End it where it stands: what the episode lacks is not made up."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._hub.num_waiting -= self.is_waiting
+        self._hub.num_active -= self._is_active
+        self.is_waiting = False
+        if self._slot >= 0:
+            self._hub.put(CutEvent(self._slot, self._in_episode, is_gone=True))
+        del self._on_action, self._event  # both lead back here: a cycle would wait for the garbage collector
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _init(self, request: Mapping[str, Any]) -> Reply:
+        self._authorize(request)
+        exploits = _flag(request, "exploit")
+        self._cut()
+        if self._slot < 0:
+            self._slot = self._hub.take_slot()
+        self._is_exploiting = exploits or self._hub.settings.is_exploiting
+        if self._hub.pool.wrappers is not None:
+            self._wrappers = self._hub.pool.wrappers.open(training=not self._is_exploiting)
+        self._is_ready = True
+        return READY
+
+    def _reset(self, _: Mapping[str, Any]) -> Reply:
+        self._require_ready()
+        self._cut()
+        return DONE
+
+    def _update(self, request: Mapping[str, Any]) -> Reply | None:
+        if not self._is_ready:
+            self._require_ready()
+        if request.get("terminal") is not False or request.get("truncated") is not None:
+            terminal, truncated = _flag(request, "terminal"), _flag(request, "truncated")
+            if terminal or truncated:
+                return self._end(request, is_terminated=not truncated)
+        reader = self._hub.pool.reader
+        state: Any = request.get("state")
+        if reader is not None:
+            state = reader.read(state)
+        wrappers = self._wrappers
+        if wrappers is not None:
+            state = wrappers.observation(state)
+        is_first, reward = not self._in_episode, 0.0
+        if is_first:
+            self._in_episode = True
+            self._return, self._length = 0.0, 0
+        else:
+            reward = counted = self._read_reward(request.get("reward"))
+            if wrappers is not None:
+                counted, reward = wrappers.rewards(reward)
+            self._return += counted
+            self._length += 1
+        if self._stacker is not None:
+            state = self._stacker.push(state, is_first=is_first)
+        if not self._is_active:
+            self._is_active = True
+            self._hub.num_active += 1
+        event = self._event
+        event.slot, event.is_first, event.is_exploiting = self._slot, is_first, self._is_exploiting
+        self._wait(state, reward)
+        return None
+
+    def _wait(self, state: Any, reward: float) -> None:
+        """Ask for an action."""
+        event, hub = self._event, self._hub
+        event.state, event.reward = state, reward
+        self.is_waiting = True
+        hub.num_waiting += 1
+        hub.put(event)
+
+    def _end(self, request: Mapping[str, Any], *, is_terminated: bool) -> Reply:
+        if self._in_episode:
+            reward = counted = self._read_reward(request.get("reward"))
+            if self._wrappers is not None:
+                counted, reward = self._wrappers.rewards(reward)
+            final = self._read_final(request.get("state"), is_terminated=is_terminated)
+            self._in_episode = False
+            if self._stacker is not None:
+                final = self._stacker.push(final, is_first=False)
+            self._hub.put(
+                LastEvent(
+                    self._slot, final, reward, is_terminated, self._is_exploiting,
+                    self._return + counted, self._length + 1,
+                )
+            )  # fmt: skip
+        self.has_ended = True
+        return NO_ACTION
+
+    def _update_metrics(self, request: Mapping[str, Any]) -> Reply:
+        self._require_authorized()
+        data = request.get("data")
+        records = [request] if data is None else data if isinstance(data, list) else [data]
+        for record in records:
+            self._take_metric(record)
+        return DONE
+
+    # -- parts of requests -------------------------------------------------------------------------------------------
+
+    def _authorize(self, request: Mapping[str, Any]) -> None:
+        token = self._hub.settings.token
+        if token is None or self.is_authorized:
+            return
+        given = request.get("token")
+        if not isinstance(given, str) or not hmac.compare_digest(given.encode(errors="replace"), token.encode()):
+            self.is_refused = True
+            raise RlxRequestError("the token is missing or wrong")
+        self.is_authorized = True
+
+    def _require_authorized(self) -> None:
+        if not self.is_authorized:
+            self.is_refused = True
+            raise RlxRequestError("init with the token comes first")
+
+    def _require_ready(self) -> None:
+        if not self._is_ready:
+            self._require_authorized()
+            raise RlxRequestError("init comes first")
+
+    def _cut(self) -> None:
+        if self._in_episode:
+            self._in_episode = False
+            self.has_ended = True
+            self._hub.put(CutEvent(self._slot, has_episode=True, is_gone=False))
+
+    def _read_final(self, state: Any, *, is_terminated: bool) -> Any:
+        reader = self._hub.pool.reader
+        if reader is None:
+            return state
+        # Nobody bootstraps from a terminal state, so it may be left out.
+        wrappers = self._wrappers
+        if is_terminated and state is None:
+            return reader.nothing() if wrappers is None else wrappers.nothing()
+        return reader.read(state) if wrappers is None else wrappers.observation(reader.read(state))
+
+    def _read_reward(self, reward: Any) -> float:
+        if reward is None:
+            if self._is_exploiting:
+                return 0.0
+            raise RlxRequestError("the reward is None in the middle of an episode; send a number, or reset first")
+        return self._hub.settings.rewards.read(reward)
+
+    def _take_metric(self, record: Any) -> None:
+        method, name, value, step = read_metric(record)
+        if self._hub.settings.on_metric is not None:
+            try:
+                self._hub.settings.on_metric(method, name, value, step)
+            except ValueError as error:
+                raise RlxRequestError(f"metric {name}: {error}") from error
+
+
+_HANDLERS: dict[str, Callable[[Session, Mapping[str, Any]], Reply | None]] = {
+    "init": Session._init,
+    "update": Session._update,
+    "reset": Session._reset,
+    "update_metrics": Session._update_metrics,
+}
+
+
+def _flag(request: Mapping[str, Any], name: str) -> bool:
+    value = request.get(name)
+    if value is None or value is False:
+        return False
+    if value is True or (type(value) is int and value in (0, 1)):
+        return bool(value)
+    raise RlxRequestError(f"{name} must be true or false, got {brief(value)}")

@@ -1,0 +1,85 @@
+"""What an RLX server is told."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from surreal.rlx.pool.rewards import RewardReader
+from surreal.rlx.protocol.errors import RlxServerError
+from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.server.admission import Admission
+
+#: Takes a metric of a client: "scalar" or "histogram", name, value, and the step or None.
+MetricSink = Callable[[str, str, Any, int | None], None]
+
+#: RELAAX's.
+DEFAULT_PORT = 7001
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Settings of one server.
+
+    Attributes:
+        host: address to listen on; everything but loopback lets other machines in.
+        port: TCP port, of WebSockets and HTTP too; 0: a free one.
+        reuses_port: let several servers of this machine share the port; the system spreads connections over them.
+        owner: whose server this is; only servers that say the same share a port.
+        timeout_s: age at which a connection is closed at the next end of an episode, reply first, s; None: never.
+        idle_timeout_s: time without a whole request after which a connection is closed, s; None: never.
+        token: what `init` must bring; None: nothing.
+        origins: where else web pages may come from, such as "https://example.org"; "*": from anywhere. Pages of this
+            machine, and those of this server under a numeric address, always may.
+        limits: on what clients send.
+        admission: who may open a session.
+        rewards: makes scalars of rewards.
+        is_exploiting: whether all sessions exploit, whatever they ask for.
+        tls: certificate and key; None: no TLS.
+        static_dir: folder whose files are served over HTTP; None: none.
+        on_metric: takes clients' metrics; None drops them.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    reuses_port: bool = False
+    owner: str = ""
+    timeout_s: float | None = None
+    idle_timeout_s: float | None = 600.0
+    token: str | None = None
+    origins: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    admission: Admission = field(default_factory=Admission)
+    rewards: RewardReader = field(default_factory=RewardReader)
+    is_exploiting: bool = False
+    tls: ssl.SSLContext | None = None
+    static_dir: Path | None = None
+    on_metric: MetricSink | None = None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load_tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
+    """Load a server's certificate chain and its private key (None: in the same file).
+
+    Raises:
+        RlxServerError: a file is missing, or not what it should be.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise RlxServerError(f"no TLS with {certificate} and {key or certificate}: {error}") from error
+    return context

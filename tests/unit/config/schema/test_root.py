@@ -1,0 +1,171 @@
+"""Conflicts between settings, derived values, and the documentation of every setting."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from surreal.config import Config, load_config
+from surreal.config.checking.problems import all_keys
+from surreal.config.schema.fields import Section, parse_size
+from surreal.errors import ConfigError
+
+SECTIONS = {
+    *("env", "model", "agent", "learner", "replay", "sender", "broadcast", "rlx", "redis", "eval", "checkpoint", "run"),
+    *("environment", "relaax_rlx_server"),
+}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "message"),
+    [
+        (["replay.start_size=60_000", "run.max_env_steps=null"], "replay.start_size", "learning would never start"),
+        (["learner.batch_size=60_000"], "learner.batch_size", "more than replay.capacity, 50000"),
+        (["sender.chunk_steps=40_000"], "sender.chunk_steps", "is 80000 steps, more than replay.capacity"),
+        (["learner.n_step=5", "sender.lookahead=2"], "sender.lookahead", "needs 4; leave lookahead out or raise it"),
+        (["run.max_env_steps=1000"], "run.max_env_steps", "the run would end before it learns"),
+        (
+            ["replay.samples_per_insert_tolerance=2047"],
+            "replay.samples_per_insert_tolerance",
+            "is 2047; it must be >= 2048 = samples_per_insert 16 x 2 agents x sender.chunk_steps 64",
+        ),
+        (
+            ["replay.samples_per_insert_tolerance=143", "sender.chunk_steps=4", "replay.samples_per_insert=16"],
+            "replay.samples_per_insert_tolerance",
+            "it must be >= 144 = learner.batch_size 128 + samples_per_insert 16",
+        ),
+        (
+            ["replay.samples_per_insert_tolerance=2047", "sender.chunk_steps=4", "env.num_envs=50", "learner.n_step=3"],
+            "replay.samples_per_insert_tolerance",
+            "it must be >= 2448 = samples_per_insert 16 x 153, the steps of an agent's largest chunk",
+        ),
+        (
+            ["replay.samples_per_insert=null", "replay.samples_per_insert_tolerance=9"],
+            "replay.samples_per_insert_tolerance",
+            "samples_per_insert is not set",
+        ),
+        (["replay.max_bytes=220mb"], "replay.max_bytes", "what redis.maxmemory, 268435456, leaves"),
+        (["replay.observations=remote", "sender.compression=lz4"], "sender.compression", "which fetches single rows"),
+        (["sender.chunk_max_bytes=9mb"], "sender.chunk_max_bytes", "an eighth of replay.max_bytes"),
+        (["redis.appendonly=true", "redis.address=h:1"], "redis.appendonly", "does not start"),
+        (["env.num_workers=2"], "env.num_workers", "only subproc has workers"),
+        (["env.num_workers=9", "env.pool=subproc"], "env.num_workers", "it must be <= env.num_envs, 8"),
+        (["env.pool=vector", "env.wrappers=[{name: reward_clip}]"], "env.pool", "takes no env.wrappers"),
+        (["eval.enabled=false"], "run.stop_at_return", "nothing would measure the return"),
+        (
+            ["eval.enabled=false", "run.stop_at_return=null", "eval.record_video_every=1"],
+            "eval.record_video_every",
+            "nothing would record",
+        ),
+        (["env.wrappers=[{name: a, class: b.C}]"], "env.wrappers.0", "either a name or a class"),
+        (["env.wrappers=[{}]"], "env.wrappers.0", "either a name or a class"),
+    ],
+)
+def test_conflict_is_refused_with_key_and_remedy(overrides: list[str], key: str, message: str) -> None:
+    base = ["replay.capacity=50_000", "replay.samples_per_insert=16", "sender.chunk_steps=64", "learner.batch_size=128"]
+    sizes = ["redis.maxmemory=256mb", "replay.max_bytes=64mb", "replay.start_size=1000", "agent.count=2"]
+    with pytest.raises(ConfigError) as caught:
+        load_config("cartpole-dqn", [*base, *sizes, "env.num_envs=8", *overrides])
+    assert caught.value.key == key
+    assert message in str(caught.value)
+    assert "(--set)" in str(caught.value) or "(cartpole-dqn.yaml line" in str(caught.value)
+
+
+def test_memory_of_a_foreign_server_is_not_judged() -> None:
+    for key in ("redis.address", "redis.replay_address"):
+        assert load_config("cartpole-dqn", ["replay.max_bytes=999gb", f"{key}=host:6379"])
+
+
+def test_derived_values_follow_their_sources() -> None:
+    config = load_config(
+        "cartpole-dqn",
+        ["learner.n_step=3", "replay.samples_per_insert=16", "agent.count=2", "sender.chunk_steps=64"],
+    )
+    assert config.lookahead == 2
+    assert config.samples_tolerance == 2 * 16 * 2 * 64
+    assert load_config("cartpole-dqn", ["sender.lookahead=9"]).lookahead == 9
+    assert load_config("cartpole-dqn", ["replay.samples_per_insert=null"]).samples_tolerance is None
+    explicit = ["replay.samples_per_insert=16", "replay.samples_per_insert_tolerance=5000"]
+    assert load_config("cartpole-dqn", explicit).samples_tolerance == 5000
+
+
+@pytest.mark.parametrize("agents", [0, 1, 7, 64])
+@pytest.mark.parametrize("batch_size", [1, 4096])
+@pytest.mark.parametrize("ratio", [0.25, 1000])
+def test_default_tolerance_never_conflicts(agents: int, batch_size: int, ratio: float) -> None:
+    assert load_config(
+        "cartpole-dqn",
+        [f"agent.count={agents}", f"learner.batch_size={batch_size}", f"replay.samples_per_insert={ratio}"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("exploration", "settings"),
+    [
+        ("0.1", {"type": "constant", "value": 0.1}),
+        ("0", {"type": "constant", "value": 0.0}),
+        ("null", None),
+        ("{type: linear, steps: 5}", {"type": "linear", "start": 1.0, "end": 0.05, "steps": 5, "begin": 0}),
+        ("{type: ape_x}", {"type": "ape_x", "base": 0.4, "alpha": 7.0}),
+        (
+            "{type: piecewise, points: [[0, 1], [10, 0.1]]}",
+            {"type": "piecewise", "points": [[0, 1.0], [10, 0.1]]},
+        ),
+    ],
+)
+def test_exploration_becomes_plain_data(exploration: str, settings: object) -> None:
+    config = load_config("cartpole-dqn", [f"agent.exploration={exploration}"])
+    assert config.agent.exploration_settings() == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("10b", 10), ("2k", 2000), ("2kb", 2048), ("1.5 MB", 1572864), ("3g", 3 * 10**9), ("1GB", 2**30)],
+)
+def test_sizes_are_read_as_redis_reads_them(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "mb", "1xb", "-1mb", "1e3"])
+def test_text_that_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a size is"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:6060", "localhost:6379", "[::1]:6379", "redis://:pw@h:1/2", "rediss://h", "unix:///tmp/redis.sock"],
+)
+def test_every_form_of_address_is_accepted(address: str) -> None:
+    assert load_config("cartpole-dqn", [f"redis.address={address!r}"]).redis.address == address
+
+
+@pytest.mark.parametrize("address", ["host", "host:", "host:0", "http://host:1", "unix://", "a b:1", ":6379"])
+def test_other_addresses_are_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="an address is host:port"):
+        load_config("cartpole-dqn", [f"redis.address={address!r}"])
+
+
+def test_nothing_can_be_changed() -> None:
+    config = load_config("cartpole-dqn")
+    with pytest.raises(ValidationError):
+        config.learner.batch_size = 3  # type: ignore[misc]
+
+
+def test_every_setting_is_documented() -> None:
+    sections = [Section]
+    for section in sections:
+        sections += section.__subclasses__()
+    missing = [
+        f"{section.__name__}.{name}"
+        for section in sections
+        for name, field in section.model_fields.items()
+        if not field.description and name != "type" and not (section is Config and name in SECTIONS)
+    ]
+    assert not missing
+
+
+def test_keys_of_all_settings_are_known() -> None:
+    keys = set(all_keys(Config))
+    assert {"version", "env.id", "learner.class", "learner.args", "run.max_env_steps", "redis.maxmemory"} <= keys
+    assert "class_path" not in " ".join(keys)

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from surreal.distributed.telemetry.run_files import LOCK_NAME, MAX_PROCESSES, STATE_NAME, Progress, RunFiles, Seen
+
+
+def opened(folder: Path) -> RunFiles:
+    files = RunFiles(folder)
+    assert files.acquire()
+    return files
+
+
+def test_what_is_committed_is_there_and_known_to_the_next_writer(tmp_path: Path) -> None:
+    files = opened(tmp_path / "run")
+    progress = Progress("5-1", "server", {"p": Seen(4, (2,))})
+    files.commit({"logs/a.log": b"one\n", "metrics.jsonl": b"{}\n"}, progress)
+    files.commit({"logs/a.log": b"two\n"}, progress)
+    files.release()
+    again = opened(tmp_path / "run")
+    assert again.progress == progress
+    assert "logs/a.log" in again
+    assert (tmp_path / "run/logs/a.log").read_bytes() == b"one\ntwo\n"
+
+
+def test_what_a_killed_writer_left_half_done_is_cut_off(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    files.commit({"a.log": b"one\n"}, Progress("1-0"))
+    state = (tmp_path / STATE_NAME).read_bytes()
+    files.commit({"a.log": b"two\n", "b.log": b"new\n"}, Progress("2-0"))
+    files.release()
+    # As if it had been killed after it wrote the files: the last state is the one written ahead for the new file.
+    ahead = json.loads(state)
+    ahead["sizes"]["b.log"] = 0
+    (tmp_path / STATE_NAME).write_text(json.dumps(ahead))
+    again = opened(tmp_path)
+    assert again.progress.cursor == "1-0"
+    assert (tmp_path / "a.log").read_bytes() == b"one\n"
+    assert (tmp_path / "b.log").read_bytes() == b""
+
+
+def test_a_new_file_is_recorded_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = opened(tmp_path)
+
+    def die(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "_append", die)
+    with pytest.raises(KeyboardInterrupt):
+        files.commit({"a.log": b"one\n"}, Progress("1-0"))
+    state = json.loads((tmp_path / STATE_NAME).read_text())
+    assert (state["cursor"], state["sizes"]) == ("0-0", {"a.log": 0})
+
+
+def test_a_full_disk_counts_nothing_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = opened(tmp_path)
+    files.commit({"a.log": b"one\n"}, Progress("1-0"))
+    append = files._append
+
+    def append_until_full(path: str, content: bytes) -> int:
+        append(path, content[:2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "_append", append_until_full)
+    with pytest.raises(OSError, match="No space"):
+        files.commit({"a.log": b"two\n", "b.log": b"two\n"}, Progress("2-0"))
+    assert files.progress.cursor == "1-0"
+    assert (tmp_path / "a.log").read_bytes() == b"one\n"
+    monkeypatch.undo()
+    files.commit({"a.log": b"two\n", "b.log": b"two\n"}, Progress("2-0"))
+    assert (tmp_path / "a.log").read_bytes() == b"one\ntwo\n"
+    assert (tmp_path / "b.log").read_bytes() == b"two\n"
+
+
+def test_a_second_writer_waits_until_the_first_is_gone(tmp_path: Path) -> None:
+    first, second = opened(tmp_path), RunFiles(tmp_path)
+    assert not second.acquire()
+    assert not second.is_locked
+    first.commit({"a.log": b"one\n"}, Progress("1-0"))
+    first.release()
+    assert second.acquire()
+    assert second.acquire()
+    assert second.progress.cursor == "1-0"
+    assert (tmp_path / LOCK_NAME).exists()
+
+
+def test_a_shortened_or_missing_file_goes_on_where_it_is(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    files.commit({"a.log": b"one\n", "b.log": b"one\n"}, Progress("1-0"))
+    (tmp_path / "a.log").unlink()
+    files.commit({"a.log": b"two\n"}, Progress("2-0"))
+    assert (tmp_path / "a.log").read_bytes() == b"two\n"
+
+
+def test_lines_of_a_foreign_file_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(b"before\n")
+    files = opened(tmp_path)
+    files.commit({"a.log": b"one\n"}, Progress("1-0"))
+    assert (tmp_path / "a.log").read_bytes() == b"before\none\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"format": 99}', '{"format":1,"cursor":"0-0","server":"","seen":{},"sizes":{"../x":0}}'],
+)
+def test_an_unreadable_state_is_put_aside(tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / STATE_NAME).write_text(content)
+    files = opened(tmp_path)
+    assert files.progress == Progress()
+    assert len(files) == 0
+    assert (tmp_path / "collector.bad").read_text() == content
+    assert "put aside" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", ""])
+def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
+    files = opened(tmp_path / "run")
+    with pytest.raises(ValueError, match="leads out"):
+        files.commit({path: b"x"}, Progress())
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/a.log").symlink_to(tmp_path / "target")
+    files = opened(tmp_path / "run")
+    with pytest.raises(OSError, match=r"."):
+        files.commit({"a.log": b"x"}, Progress())
+    assert (tmp_path / "target").read_bytes() == b"precious"
+
+
+def test_only_so_many_processes_are_remembered(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    files.commit({}, Progress("1-0", "", {str(i): Seen(1) for i in range(MAX_PROCESSES + 5)}))
+    assert next(iter(files.progress.seen)) == "5"
+    assert len(files.progress.seen) == MAX_PROCESSES
+
+
+def test_seen_knows_late_entries_from_repeated_ones() -> None:
+    seen = Seen()
+    for sequence in (1, 2, 5):
+        assert sequence not in seen
+        seen = seen.add(sequence)
+    assert seen == Seen(5, (3, 4))
+    assert [number in seen for number in range(1, 7)] == [True, True, False, False, True, False]
+    assert seen.add(3).add(4) == Seen(5)
+    assert len(seen.add(10**18).missing) == 64

@@ -1,0 +1,118 @@
+"""`surreal play`: a policy from a file, shown, recorded, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pygame
+import pytest
+
+from surreal.checkpoint import save_checkpoint
+from surreal.cli import main
+from surreal.config import Config, load_config
+from surreal.main.build.acting import build_model, restore_model
+from surreal.main.build.environments import build_spaces
+from surreal.main.build.saved_policy import load_policy
+from surreal.main.commands.play import fresh_rng, play_policy
+from surreal.main.process.registry import plain_config
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return load_config("cartpole-dqn", ["model.args.hidden_sizes=[8]"])
+
+
+@pytest.fixture
+def policy_file(config: Config, tmp_path: Path) -> Path:
+    return write(tmp_path / "best.safetensors", config)
+
+
+def write(path: Path, config: Config, *, kind: str = "policy", plain: object = "its own") -> Path:
+    tensors = build_model(config, build_spaces(config)).tensors()
+    prefix = "model/" if kind == "learner" else ""
+    content = {"kind": kind, "version": 7, "config": plain_config(config) if plain == "its own" else plain}
+    save_checkpoint(path, {f"{prefix}{name}": tensor for name, tensor in tensors.items()}, content, step=7)
+    return path
+
+
+def test_episodes_are_played_and_repeat_with_the_seed(policy_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for _ in range(2):
+        assert main(["play", str(policy_file), "--episodes", "3", "--seed", "5"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert outputs[0].count("episode ") == 3
+    assert "mean return" in outputs[0]
+
+
+def test_learners_checkpoint_plays_the_same(config: Config, policy_file: Path, tmp_path: Path) -> None:
+    other = load_policy(write(tmp_path / "0000000007.safetensors", config, kind="learner"))
+    policy = load_policy(policy_file)
+    assert policy.version == other.version == 7
+    assert play_policy(policy, 4, rng=fresh_rng(1)) == play_policy(other, 4, rng=fresh_rng(1))
+
+
+def test_every_episode_is_recorded(policy_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    videos = tmp_path / "videos"
+    assert main(["play", str(policy_file), "--episodes", "2", "--record", str(videos)]) == 0, capsys.readouterr().err
+    assert sorted(path.name for path in videos.iterdir()) == ["play-episode-0.mp4", "play-episode-1.mp4"]
+    assert all(path.stat().st_size > 1000 for path in videos.iterdir())
+    assert f"videos in {videos}" in capsys.readouterr().out
+
+
+def test_window_is_opened(
+    policy_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    flips = []
+    flip = pygame.display.flip
+    monkeypatch.setattr(pygame.display, "flip", lambda: (flips.append(1), flip()))
+    monkeypatch.setattr(pygame.time, "Clock", type("Clock", (), {"tick": lambda self, rate: None}))
+    assert main(["play", str(policy_file), "--episodes", "1", "--show"]) == 0, capsys.readouterr().err
+    assert len(flips) > 5
+
+
+def test_showing_and_recording_at_once_is_refused(policy_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="exclude each other"):
+        play_policy(load_policy(policy_file), 1, rng=fresh_rng(0), record=tmp_path / "v", show=True)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "damaged", "neither a policy", "no configuration", "cannot read", "fit"])
+def test_file_that_cannot_be_played_is_one_sentence(
+    damage: str, config: Config, policy_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if damage == "cut off":
+        policy_file.write_bytes(policy_file.read_bytes()[:-20])
+    elif damage == "damaged":
+        data = bytearray(policy_file.read_bytes())
+        data[-5] ^= 0xFF
+        policy_file.write_bytes(data)
+    elif damage == "neither a policy":
+        write(policy_file, config, kind="recipe")
+    elif damage == "no configuration":
+        write(policy_file, config, plain=None)
+    elif damage == "cannot read":
+        write(policy_file, config, plain={"version": 1, "env": {"idd": "CartPole-v1"}})
+    else:
+        wider = load_config("cartpole-dqn", ["model.args.hidden_sizes=[9]"])
+        write(policy_file, config, plain=plain_config(wider))
+    assert main(["play", str(policy_file)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert damage in error
+
+
+def test_model_begins_with_the_checkpoint_to_restore(config: Config, tmp_path: Path) -> None:
+    spaces = build_spaces(config)
+    path = write(tmp_path / "start.safetensors", config)
+    other = config.model_copy(
+        update={"seed": 9, "checkpoint": config.checkpoint.model_copy(update={"restore": str(path)})}
+    )
+    model, wanted = build_model(other, spaces), build_model(config, spaces).tensors()
+    restore_model(other, model)
+    assert all(tensor.equal(wanted[name]) for name, tensor in model.tensors().items())
+    assert model.version == 0
+    path.unlink()
+    restore_model(other, model)
+    assert all(tensor.equal(wanted[name]) for name, tensor in model.tensors().items())

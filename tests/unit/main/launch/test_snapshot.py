@@ -1,0 +1,80 @@
+"""Heartbeats put together, and how they are shown."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from rich.console import Console
+
+from surreal.distributed.telemetry.heartbeats import Heartbeat
+from surreal.main.launch.progress import Progress, describe
+from surreal.main.launch.snapshot import Snapshot, summarize_processes
+
+
+def beat(role: str, name: str, age_s: float = 0.0, step: int = 0, **metrics: float) -> Heartbeat:
+    named = {key.replace("__", "/"): value for key, value in metrics.items()}
+    return Heartbeat(
+        f"{name}-x", role, name, 1, "host", 0.0, 0.0, version=3, global_step=step, metrics=named, age_s=age_s
+    )
+
+
+BEATS = [
+    beat("agent", "agent-0", step=90, agent__steps_per_s=10.0, agent__episode_return_recent=20.0),
+    beat("agent", "agent-1", step=100, agent__steps_per_s=30.0, agent__episode_return_recent=40.0),
+    beat("learner", "learner", learner__updates_count=7.0, learner__updates_per_s=2.0, replay__fill=0.5),
+    beat("eval", "eval", eval__mean_return=111.0, eval__best_return=222.0),
+]
+
+
+def test_agents_add_up() -> None:
+    snapshot = summarize_processes(BEATS)
+    assert (snapshot.env_steps, snapshot.steps_per_s, snapshot.episode_return) == (100, 40.0, 30.0)
+    assert (snapshot.updates, snapshot.replay_fill, snapshot.eval_return) == (7, 0.5, 111.0)
+
+
+def test_process_that_was_started_again_counts_once() -> None:
+    snapshot = summarize_processes([*BEATS, beat("agent", "agent-0", age_s=3.0, agent__steps_per_s=1000.0)])
+    assert snapshot.steps_per_s == 40.0
+    assert len(snapshot.processes) == 4
+
+
+def test_dead_process_is_listed_but_its_speed_does_not_count() -> None:
+    snapshot = summarize_processes([beat("agent", "agent-0", age_s=60.0, step=50, agent__steps_per_s=10.0)])
+    assert (snapshot.env_steps, snapshot.steps_per_s, len(snapshot.processes)) == (50, 0.0, 1)
+
+
+def test_nothing_is_known_before_the_first_heartbeat() -> None:
+    assert summarize_processes([]) == Snapshot(())
+    assert dict(describe(Snapshot(()), 1.0))["return"] == "-"
+
+
+def test_json_names_every_process() -> None:
+    plain = json.loads(json.dumps(summarize_processes(BEATS).to_json()))
+    assert plain["env_steps"] == 100
+    assert [process["name"] for process in plain["processes"]] == ["agent-0", "agent-1", "eval", "learner"]
+
+
+def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:
+    now = [0.0]
+    text = io.StringIO()
+    with Progress("run", Console(file=text), clock=lambda: now[0]) as progress:
+        for second in range(12):
+            now[0] = float(second)
+            progress.show(summarize_processes(BEATS))
+    lines = text.getvalue().splitlines()
+    assert len(lines) == 2
+    assert "env steps 100 (40/s)" in lines[0]
+    assert "eval return 111.0 (best 222.0)" in lines[0]
+
+
+def test_quiet_shows_nothing_and_a_terminal_gets_a_table() -> None:
+    text = io.StringIO()
+    with Progress("run", Console(file=text), is_quiet=True, clock=iter(range(100)).__next__) as progress:
+        for _ in range(10):
+            progress.show(summarize_processes(BEATS))
+    assert text.getvalue() == ""
+    terminal = Console(file=text, force_terminal=True, width=100)
+    with Progress("run", terminal) as progress:
+        progress.show(summarize_processes(BEATS))
+    assert "agent-0, agent-1, eval, learner" in text.getvalue()

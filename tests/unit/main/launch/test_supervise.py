@@ -1,0 +1,135 @@
+"""The launcher's children, as small programs instead of real roles."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from surreal.main.launch import supervise
+from surreal.main.launch.supervise import Child, Supervision, last_error_line
+
+WAIT = (
+    "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); "
+    "print('ready', flush=True); time.sleep(60)"
+)
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+)
+
+
+def child(code: str, name: str = "agent-0", role: str = "agent") -> Child:
+    return Child(name, role, [sys.executable, "-S", "-c", code], resume_arguments=())
+
+
+@pytest.fixture
+def supervise_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Supervision]]:
+    monkeypatch.setattr(supervise, "_FIRST_BACKOFF_S", 0.01)
+    made: list[Supervision] = []
+
+    def start(*children: Child, restart_limit: int = 5) -> Supervision:
+        supervision = Supervision(children, log_dir=tmp_path, environment={}, restart_limit=restart_limit)
+        made.append(supervision)
+        supervision.start()
+        return supervision
+
+    yield start
+    for supervision in made:
+        supervision.kill()
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 20.0) -> object:
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+    return found
+
+
+def wait_until_ready(tmp_path: Path, name: str = "agent-0", times: int = 1) -> None:
+    wait_for(lambda: (tmp_path / f"{name}.out").read_text().count("ready") >= times)
+
+
+def never() -> bool:
+    return False
+
+
+def test_killed_child_is_started_again(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
+    one = child(WAIT)
+    supervision = supervise_all(one)
+    wait_until_ready(tmp_path)
+    assert one.process is not None
+    first = one.process.pid
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: supervision.poll() is None and one.process is not None and one.process.pid != first)
+    wait_until_ready(tmp_path, times=2)
+    assert supervision.restarts == 1
+    assert one.is_running
+
+
+def test_child_that_is_killed_too_often_ends_the_run(supervise_all: Callable[..., Supervision]) -> None:
+    suicide = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    supervision = supervise_all(child(suicide), restart_limit=2)
+    reason = wait_for(supervision.poll)
+    assert reason == "agent-0 was killed by SIGKILL after 2 restarts, the limit"
+
+
+def test_child_that_fails_ends_the_run_with_its_last_error_line(supervise_all: Callable[..., Supervision]) -> None:
+    code = "import sys; print('error: the reason', file=sys.stderr); print('bye', file=sys.stderr); sys.exit(1)"
+    supervision = supervise_all(child(code))
+    assert wait_for(supervision.poll) == "agent-0 failed: the reason"
+
+
+def test_agents_that_are_done_are_not_started_again(supervise_all: Callable[..., Supervision]) -> None:
+    supervision = supervise_all(child("pass"))
+    wait_for(lambda: supervision.poll() is None and supervision.is_finished("agent"))
+    assert supervision.restarts == 0
+    assert not supervision.is_finished("eval")
+
+
+def test_learner_that_is_done_ends_the_run(supervise_all: Callable[..., Supervision]) -> None:
+    supervision = supervise_all(child("pass", "learner", "learner"))
+    assert wait_for(supervision.poll) == "the learner is done"
+
+
+def test_stop_lets_children_drain(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
+    one, other = child(WAIT), child(WAIT, "eval", "eval")
+    supervision = supervise_all(one, other)
+    wait_until_ready(tmp_path)
+    assert supervision.stop("agent", 20.0, should_abort=never)
+    assert not one.is_running
+    assert other.is_running
+
+
+def test_stop_kills_what_takes_too_long(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
+    one = child(STUBBORN)
+    supervision = supervise_all(one)
+    wait_until_ready(tmp_path)
+    assert not supervision.stop("agent", 0.1, should_abort=never)
+    assert not one.is_running
+
+
+def test_abort_kills_at_once(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
+    supervision = supervise_all(child(STUBBORN))
+    wait_until_ready(tmp_path)
+    assert not supervision.stop("agent", 600.0, should_abort=lambda: True)
+
+
+def test_restart_adds_the_resume_arguments(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
+    code = "import sys, os, signal; print('ready', sys.argv[1:], flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    one = Child("learner", "learner", [sys.executable, "-S", "-c", code], resume_arguments=("--resume",))
+    supervision = supervise_all(one, restart_limit=1)
+    wait_for(supervision.poll)
+    assert (tmp_path / "learner.out").read_text().splitlines() == ["ready []", "ready ['--resume']"]
+
+
+def test_last_error_line_without_one_is_the_last_line(tmp_path: Path) -> None:
+    console = tmp_path / "x.out"
+    assert last_error_line(console) == "it left no output"
+    console.write_text("Traceback\nValueError: no\n\n")
+    assert last_error_line(console) == "ValueError: no"

@@ -1,0 +1,151 @@
+"""Rings that wrap and grow, and transitions gathered from them, against plain lists."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surreal.distributed.experience.format.codec import Contract, decode, encode
+from surreal.replay.store.observations import MirroredRows
+from surreal.replay.store.ring import Ring
+from surreal.replay.store.storage import StoredChunk, TransitionStore
+from surreal.specs import ArraySpec, ObsSpec
+
+GAMMA = 0.5
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    size=st.integers(1, 8),
+    operations=st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=30),
+)
+def test_a_ring_holds_what_was_appended_and_not_freed(size: int, operations: list[tuple[bool, int]]) -> None:
+    ring = Ring({"scalar": ((), np.int64), "pair": ((2,), np.float32)}, size)
+    naive: list[int] = []  # by sequence number, for ever
+    tail = 0
+    for is_append, number in operations:
+        if is_append:
+            values = np.arange(len(naive), len(naive) + number) * 7
+            rows = {"scalar": values, "pair": np.stack([values, -values], axis=1).astype(np.float32)}
+            assert ring.append(rows, number) == len(naive)
+            naive += values.tolist()
+        else:
+            tail = min(tail + number, len(naive))
+            ring.free_until(tail)
+        assert (ring.tail, ring.head, len(ring)) == (tail, len(naive), len(naive) - tail)
+        live = np.arange(tail, len(naive))
+        assert ring.take("scalar", live).tolist() == naive[tail:]
+        assert ring.take("pair", live)[:, 1].tolist() == [-value for value in naive[tail:]]
+
+
+def test_a_ring_grows_only_when_what_is_alive_does_not_fit() -> None:
+    ring = Ring({"x": ((), np.int64)}, 10)
+    for begin in range(0, 100, 5):
+        ring.append({"x": np.arange(begin, begin + 5)}, 5)
+        ring.free_until(begin)
+    assert ring.size == 10
+    ring.append({"x": np.arange(6)}, 6)
+    assert ring.size > 10
+    assert ring.nbytes == 8 * ring.size
+
+
+CONTRACT = Contract(
+    ObsSpec.from_obs({"name": np.int64(0), "image": np.zeros((2, 2), np.uint8)}),
+    ArraySpec("action", (), np.dtype(np.int64)),
+    (ArraySpec("value", (2,), np.dtype(np.float32)),),
+    lookahead=2,
+)
+
+
+class NaiveStore:
+    """One dict a transition."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.transitions: list[dict[str, Any]] = []
+
+    def insert(self, segments: list[tuple[list[int], int, bool]]) -> None:
+        for names, own, terminated in segments:
+            for first in range(own):
+                last = min(first + self.n, len(names) - 1)
+                ends = last == len(names) - 1
+                self.transitions.append(
+                    {
+                        "obs": names[first],
+                        "next": names[last],
+                        "reward": sum(GAMMA**k * (names[first + k] + 0.5) for k in range(last - first)),
+                        "discount": 0.0 if ends and terminated else GAMMA ** (last - first),
+                    }
+                )
+
+
+def make_chunk(segments: list[tuple[list[int], int, bool]]) -> Any:
+    """Segments of (names of the observations, own steps, terminated); actions and rewards follow from the names."""
+    names = np.array([name for segment, _, _ in segments for name in segment])
+    acted = np.array([name for segment, _, _ in segments for name in segment[:-1]])
+    flags = [int(ends and i == len(segment) - 2) for segment, _, ends in segments for i in range(len(segment) - 1)]
+    head = np.array([[len(segment), own, slot, 0, 0] for slot, (segment, own, _) in enumerate(segments)], np.int32)
+    columns = {
+        "action": acted + 1000,
+        "reward": (acted + 0.5).astype(np.float32),
+        "flags": np.array(flags, np.uint8),
+        "version": (acted + 2000).astype(np.int32),
+        "extra.value": np.stack([acted, -acted], axis=1).astype(np.float32),
+    }
+    image = np.repeat(names % 251, 4).reshape(-1, 2, 2).astype(np.uint8)
+    leaves = CONTRACT.obs.flatten({"name": names, "image": image})
+    encoded = encode(CONTRACT, head, columns, leaves)
+    return decode(CONTRACT, encoded.head, encoded.table, encoded.block)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), n=st.integers(1, 3), capacity=st.sampled_from([1, 16]))
+def test_gathered_transitions_are_those_of_plain_lists(data: st.DataObject, n: int, capacity: int) -> None:
+    store, naive = TransitionStore(CONTRACT, capacity=capacity, n_step=n, gamma=GAMMA), NaiveStore(n)
+    store.rows = MirroredRows(CONTRACT, capacity)
+    store.transitions = Ring(
+        {name: (column.shape[1:], column.dtype) for name, column in store.transitions.columns.items()}, capacity
+    )
+    chunks: deque[StoredChunk] = deque()
+    name = 0
+    for _ in range(data.draw(st.integers(1, 8))):
+        segments = []
+        for _ in range(data.draw(st.integers(1, 3))):
+            steps = data.draw(st.integers(1, 7))
+            is_open = steps > 2 and data.draw(st.booleans())
+            terminated = data.draw(st.booleans()) and not is_open
+            segments.append((list(range(name, name + steps + 1)), steps - 2 * is_open, terminated))
+            name += steps + 1
+        numbers = store.insert(make_chunk(segments))
+        naive.insert(segments)
+        assert numbers == range(len(naive.transitions) - len(numbers), len(naive.transitions))
+        chunks.append(StoredChunk(b"", "", "", len(numbers), 0, numbers.stop, store.rows.head))
+        while len(chunks) > 1 and data.draw(st.booleans()):
+            store.evict(chunks.popleft())
+        alive = np.arange(store.transitions.tail, store.transitions.head)
+        assert len(store) == len(alive) == sum(chunk.steps for chunk in chunks)
+        compare(store, naive, alive)
+    shuffled = np.random.default_rng(0).choice(alive, 20) if len(alive) else alive
+    compare(store, naive, shuffled)
+
+
+def compare(store: TransitionStore, naive: NaiveStore, indices: np.ndarray[Any, Any]) -> None:
+    rows = store.gather(indices, np.full(len(indices), 0.25))
+    expected = [naive.transitions[i] for i in indices.tolist()]
+    obs, next_obs = (np.array([e[key] for e in expected], np.int64) for key in ("obs", "next"))
+    for leaves, names in ((rows.obs, obs), (rows.next_obs, next_obs)):
+        image, name = leaves
+        np.testing.assert_array_equal(name, names)
+        np.testing.assert_array_equal(image, np.repeat(names % 251, 4).reshape(-1, 2, 2))
+    np.testing.assert_array_equal(rows.action, obs + 1000)
+    np.testing.assert_array_equal(rows.version, obs + 2000)
+    np.testing.assert_array_equal(rows.extras["value"][:, 1], -obs)
+    np.testing.assert_allclose(rows.reward, [e["reward"] for e in expected], rtol=1e-6)
+    np.testing.assert_allclose(rows.discount, [e["discount"] for e in expected])
+    np.testing.assert_array_equal(rows.sample_info.generation, indices)
+    np.testing.assert_array_equal(rows.sample_info.age_steps, len(naive.transitions) - 1 - indices)
+    np.testing.assert_array_equal(rows.sample_info.probability, np.full(len(indices), 0.25))

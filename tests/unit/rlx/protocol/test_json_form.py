@@ -1,0 +1,53 @@
+"""Messages as JSON."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surreal.rlx.protocol.errors import RlxDecodeError, RlxEncodeError, RlxLimitError
+from surreal.rlx.protocol.json_form import dump_json, parse_json
+from surreal.rlx.protocol.limits import Limits
+
+
+def test_arrays_become_nested_lists() -> None:
+    text = dump_json({"data": np.array([[1, 2], [3, 4]]), "x": np.float32(0.5), "y": np.int64(3), "z": np.array(1)})
+    assert parse_json(text) == {"data": [[1, 2], [3, 4]], "x": 0.5, "y": 3, "z": 1}
+    assert parse_json(text.encode()) == parse_json(text)
+
+
+@pytest.mark.parametrize("value", [float("nan"), np.array([np.inf]), b"x", object(), {1, 2}, np.array([1j])])
+def test_what_json_cannot_say_is_refused(value: Any) -> None:
+    with pytest.raises(RlxEncodeError):
+        dump_json({"data": value})
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"5", b"{", b"{]", b"\xff{}", b'{"a": 1' + b"0" * 5000 + b"}", "nul"])
+def test_what_is_no_message_is_a_typed_error(text: bytes) -> None:
+    with pytest.raises(RlxDecodeError):
+        parse_json(text)
+
+
+def test_limits_hold() -> None:
+    with pytest.raises(RlxLimitError, match="bytes"):
+        parse_json(b'{"a": "' + b"x" * 100 + b'"}', Limits(max_bytes=50))
+    with pytest.raises(RlxLimitError, match="items"):
+        parse_json(b'{"a": [' + b"1," * 100 + b"1]}", Limits(max_items=100))
+    with pytest.raises(RlxLimitError, match="items"):
+        parse_json(b"[" * 70_000, Limits(max_items=100))
+    with pytest.raises(RlxLimitError, match="nested deeper"):
+        parse_json(b'{"a": ' + b"[" * 70_000 + b"]" * 70_000 + b"}")
+    with pytest.raises(RlxLimitError, match="nested deeper than the limit of 5"):
+        parse_json(b'{"a": ' + b"[" * 6 + b"]" * 6 + b"}", Limits(max_depth=5))
+    assert parse_json(b'{"a": ' + b"[" * 5 + b"]" * 5 + b"}", Limits(max_depth=5))
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_parse_or_raise_a_typed_error(data: bytes) -> None:
+    with suppress(RlxDecodeError):
+        parse_json(data)

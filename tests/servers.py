@@ -112,7 +112,7 @@ class RedisProcess:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - takes no lock
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
         )
         deadline = time.monotonic() + _START_TIMEOUT_S
         with self.client() as client:
@@ -240,7 +240,7 @@ def _answers(client: redis.Redis) -> bool:
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
-def _die_with_parent() -> None:
-    """Let the server end with the test process, even when that is killed."""
+def die_with_parent() -> None:
+    """Let a child end with the test process, even when that is killed: for `preexec_fn`."""
     if _PRCTL is not None:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -18,6 +18,7 @@ import pytest
 
 from surreal.errors import SurrealError
 from surreal.main.commands.status import find_run, run_status
+from tests.servers import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,6 +58,7 @@ class Command:
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
             )
 
     @property

@@ -133,7 +133,11 @@ class EvaluationSession:
     def _write_down(self, result: EvaluationRound) -> None:
         progress = registry.read_progress(self.listener.message)
         self.process.telemetry.global_step = progress.get("global_step", 0)
-        metadata = {"run": self.process.client.run, "config": registry.plain_config(self.config)}
+        metadata = {
+            "run": self.process.client.run,
+            "config": registry.plain_config(self.config),
+            "model": self.model.header(),
+        }
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
         self._latest = {
             "eval/mean_return": result.mean_return,

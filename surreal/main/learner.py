@@ -23,7 +23,7 @@ from surreal.learner import Learner
 from surreal.main.build.acting import build_listener, build_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
-from surreal.main.build.saved_policy import policy_tensors
+from surreal.main.build.saved_policy import policy_header, policy_tensors
 from surreal.main.offline import fill_replay, run_offline_learner
 from surreal.main.process import registry
 from surreal.main.process.arguments import parse
@@ -183,7 +183,7 @@ class LearnerSession:
         metadata = found.metadata
         if metadata.get("kind") != "learner":
             # A policy alone: a start for the network, while all that is counted begins anew.
-            self.model.load_tensors(policy_tensors(found))
+            self.model.load_tensors(policy_tensors(found), header=policy_header(found))
             logger.info("beginning with the policy in %s", found.path)
             return
         self.learner.load_state_dict({"tensors": found.tensors, "state": metadata["state"]})

@@ -134,7 +134,7 @@ def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *,
         spaces = build_spaces(config, training=False)
         model = build_model(config, spaces)
         try:
-            model.load_tensors(policy.tensors)
+            model.load_tensors(policy.tensors, header=policy.header)
         except ContractError as error:
             raise CheckpointError(f"the file's parameters do not fit its configuration: {error}") from error
         agent: Agent = build_greedy_agent(config, model, spaces, rng=role_rng(config.seed, "rlx-server"))

@@ -254,8 +254,8 @@ class TorchListener:
     def _load(self, fetched: _Fetched) -> bool:
         mark = (fetched.epoch, fetched.version)
         try:
-            tensors = decode_parameters(fetched.blob, max_bytes=self._max_bytes)
-            self.model.load_tensors(tensors, fetched.version)
+            tensors, header = decode_parameters(fetched.blob, max_bytes=self._max_bytes)
+            self.model.load_tensors(tensors, fetched.version, header)
         except CodecError:
             self._skipped = mark  # reading the same bytes again would not help
             raise

@@ -59,7 +59,7 @@ def play_policy(
     try:
         model = build_model(config, spaces)
         try:
-            model.load_tensors(policy.tensors)
+            model.load_tensors(policy.tensors, header=policy.header)
         except ContractError as error:
             raise CheckpointError(f"the file's parameters do not fit its configuration: {error}") from error
         agent = build_greedy_agent(config, model, spaces, rng=rng)

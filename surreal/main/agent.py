@@ -16,6 +16,7 @@ from surreal.agent import AgentLoop
 from surreal.main.build.acting import build_agent, build_listener, build_model, build_sender, restore_model
 from surreal.main.build.environments import Spaces, build_pool
 from surreal.main.process.role import RoleProcess, run_role
+from surreal.main.process.roles import AGENT
 from surreal.metrics import RateMeter
 
 logger = logging.getLogger("surreal.main.agent")  # __name__ is __main__ in a process of its own
@@ -64,7 +65,7 @@ def body(process: RoleProcess) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run an agent process; returns its exit code."""
-    return run_role("agent", body, argv, __doc__)
+    return run_role(AGENT, body, argv, __doc__)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from surreal.main.process import registry
 from surreal.main.process.arguments import parse
 from surreal.main.process.registry import read_progress, write_progress
 from surreal.main.process.role import RoleProcess, run_role
+from surreal.main.process.roles import LEARNER
 from surreal.main.session.priorities import PrioritiesSaver
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
@@ -275,10 +276,10 @@ def _finish_collecting(process: RoleProcess, supervisor: Supervisor, collector: 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a learner process; returns its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
-    arguments = parse("learner", given, (__doc__ or "").strip())
+    arguments = parse(LEARNER, given, (__doc__ or "").strip())
 
     def run(final: list[str]) -> int:
-        return run_role("learner", body, final, __doc__)
+        return run_role(LEARNER, body, final, __doc__)
 
     if arguments.offline is None or arguments.supervised:  # a launcher has prepared everything
         return run(given)

@@ -45,6 +45,7 @@ from surreal.main.process.interrupts import set_at_signals
 from surreal.main.process.lifeline import follow_parent
 from surreal.main.process.reports import print_error
 from surreal.main.process.role import RoleProcess, role_rng, run_role
+from surreal.main.process.roles import RLX_SERVER, RandomStream
 from surreal.metrics import RateMeter
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.server import RlxServer
@@ -137,7 +138,7 @@ def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *,
             model.load_tensors(policy.tensors)
         except ContractError as error:
             raise CheckpointError(f"the file's parameters do not fit its configuration: {error}") from error
-        agent: Agent = build_greedy_agent(config, model, spaces, rng=role_rng(config.seed, "rlx-server"))
+        agent: Agent = build_greedy_agent(config, model, spaces, rng=role_rng(config.seed, RandomStream.RLX_SERVER))
         stack.callback(agent.close)
         loop = AgentLoop(pool, agent, None)
         server = _start(config, pool, options, stack, on_metric=None)
@@ -226,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = ServerOptions(is_exploiting=own.exploit, reuses_port=own.reuse_port)
     if own.checkpoint is None:
         rest += [part for override in overrides for part in ("--set", override)]
-        return run_role("rlx-server", partial(body, options=options), rest, __doc__)
+        return run_role(RLX_SERVER, partial(body, options=options), rest, __doc__)
     return _serve_checkpoint(own, rest, overrides)
 
 

@@ -17,6 +17,7 @@ from surreal.main.build.acting import build_greedy_agent, build_model
 from surreal.main.build.environments import build_env, env_spaces
 from surreal.main.build.saved_policy import Policy
 from surreal.main.process.role import role_rng
+from surreal.main.process.roles import RandomStream
 
 
 def play_policy(
@@ -80,4 +81,4 @@ def play_policy(
 
 def fresh_rng(seed: int | None) -> np.random.Generator:
     """Seeds for `surreal play`: drawn anew, or repeatable with `--seed`."""
-    return np.random.default_rng() if seed is None else role_rng(seed, "play")
+    return np.random.default_rng() if seed is None else role_rng(seed, RandomStream.PLAY)

@@ -15,7 +15,7 @@ from surreal.main.build.saved_policy import policy_tensors
 from surreal.main.process.registry import plain_config
 from surreal.replay import Replay
 
-logger = logging.getLogger("surreal.main.learner")
+logger = logging.getLogger(__name__)
 
 
 class Checkpointing:

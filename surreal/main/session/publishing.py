@@ -17,7 +17,7 @@ from surreal.main.process.registry import read_progress, write_progress
 from surreal.model import Model
 from surreal.replay import Replay
 
-logger = logging.getLogger("surreal.main.learner")
+logger = logging.getLogger(__name__)
 
 
 class Publishing:

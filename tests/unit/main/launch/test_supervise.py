@@ -144,9 +144,13 @@ def test_restart_adds_resume_where_the_role_knows_it(supervise_all: Starter, chi
     code = "import sys, os, signal; print('ready', sys.argv[1:], flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     one, other = child(code, LEARNER), child(code, RLX_CLIENT)
     supervision = supervise_all(one, other, restart_limit=1)
-    wait_for(lambda: supervision.poll() is not None and supervision.restarts == 2)
-    assert (tmp_path / "learner.out").read_text().splitlines() == ["ready []", "ready ['--resume']"]
-    assert (tmp_path / "rlx-client-0.out").read_text().splitlines() == ["ready []", "ready []"]
+
+    def lines() -> list[list[str]]:
+        supervision.poll()
+        return [(tmp_path / f"{name}.out").read_text().splitlines() for name in ("learner", "rlx-client-0")]
+
+    wait_for(lambda: [len(each) for each in lines()] == [2, 2])
+    assert lines() == [["ready []", "ready ['--resume']"], ["ready []", "ready []"]]
 
 
 def test_children_drain_in_the_order_of_the_table(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:

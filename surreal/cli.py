@@ -22,6 +22,7 @@ from rich.console import Console
 from surreal.errors import ConfigError, SurrealError
 from surreal.main.commands.replay_files import replay_app
 from surreal.main.process.reports import print_error
+from surreal.main.process.roles import ROLES, Role
 
 app = typer.Typer(
     name="surreal",
@@ -36,7 +37,6 @@ app.add_typer(replay_app)
 
 #: Role commands hand all their arguments to the role's own parser, which `python -m surreal.main.ROLE` uses too.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-_ROLES = ("agent", "learner", "eval", "rlx-server", "rlx-client")
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.")
@@ -96,34 +96,14 @@ def run(
     raise typer.Exit(0 if is_good else 1)
 
 
-@app.command(context_settings=_PASS_ON)
-def agent(context: typer.Context) -> None:
-    """One agent process of a run; any number, on any machine."""
-    _role("agent", context)
+def _add_role(role: Role) -> None:
+    @app.command(name=role.name, help=role.summary, context_settings=_PASS_ON)
+    def command(context: typer.Context) -> None:
+        raise typer.Exit(importlib.import_module(role.module).main(context.args))
 
 
-@app.command(context_settings=_PASS_ON)
-def learner(context: typer.Context) -> None:
-    """The learner process of a run."""
-    _role("learner", context)
-
-
-@app.command(name="eval", context_settings=_PASS_ON)
-def evaluate(context: typer.Context) -> None:
-    """The evaluation process of a run."""
-    _role("eval", context)
-
-
-@app.command(name="rlx-server", context_settings=_PASS_ON)
-def rlx_server(context: typer.Context) -> None:
-    """A server that environments elsewhere connect to; of a run, or of a saved policy."""
-    _role("rlx_server", context)
-
-
-@app.command(name="rlx-client", context_settings=_PASS_ON)
-def rlx_client(context: typer.Context) -> None:
-    """Run gymnasium environments that the agent of an RLX server drives."""
-    _role("rlx_client", context)
+for _role in ROLES:
+    _add_role(_role)
 
 
 @app.command()
@@ -230,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     is_debugging = "--debug" in args
-    if is_debugging and not any(role in args for role in _ROLES):
+    if is_debugging and not any(role.name in args for role in ROLES):
         args.remove("--debug")
     try:
         app(args)
@@ -243,11 +223,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return 1
     return 0
-
-
-def _role(name: str, context: typer.Context) -> None:
-    module = importlib.import_module(f"surreal.main.{name}")
-    raise typer.Exit(module.main(context.args))
 
 
 def _say(console: Console, text: str) -> None:

@@ -17,6 +17,7 @@ from surreal.config.reference import render
 from surreal.distributed.connection import keys
 from surreal.main.build.check import check_names
 from surreal.main.process.arguments import parse
+from surreal.main.process.roles import AGENT, EVAL, LEARNER
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -77,8 +78,9 @@ def printed_commands() -> list[str]:
 def test_commands_in_the_pages_have_these_arguments(line: str) -> None:
     _, name, *arguments = shlex.split(line)
     # Parsed, not carried out; wrong ones would raise or exit.
-    if name in ("agent", "learner", "eval"):
-        assert parse(name, arguments, "").config is not None
+    role = next((role for role in (AGENT, LEARNER, EVAL) if role.name == name), None)
+    if role is not None:
+        assert parse(role, arguments, "").config is not None
     else:
         cast(Any, typer.main.get_command(app)).commands[name].make_context(name, arguments)
 

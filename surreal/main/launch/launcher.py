@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ from surreal.main.build.rlx_server import port_owner
 from surreal.main.launch.outcome import RunOutcome, result_of
 from surreal.main.launch.prepare import RunOptions, prepare
 from surreal.main.launch.progress import Progress
-from surreal.main.launch.rlx_children import rlx_children
+from surreal.main.launch.rlx_arguments import rlx_arguments
 from surreal.main.launch.run_folder import newest_checkpoint
 from surreal.main.launch.servers import RunServers
 from surreal.main.launch.snapshot import Snapshot, take_snapshot
@@ -33,6 +33,7 @@ from surreal.main.launch.supervise import Child, Supervision
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
 from surreal.main.process.interrupts import Interrupts
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_SERVER, ROLES, NormalEnd, Role
 from surreal.main.session.scores import read_best
 
 logger = logging.getLogger(__name__)
@@ -41,8 +42,6 @@ _POLL_INTERVAL_S = 0.1
 _SNAPSHOT_INTERVAL_S = 0.5
 #: Agents end by themselves at max_env_steps; how long the learner may take to say so, s.
 _ANNOUNCEMENT_S = 15.0
-#: In which order processes end, and how long each kind may drain, s.
-_DRAINS = (("rlx-client", 5.0), ("agent", 15.0), ("learner", 60.0), ("eval", 20.0))
 
 
 class Launcher:
@@ -116,13 +115,16 @@ class Launcher:
         common = ["--config", str(self.folder.config_path), "--run", self.run, "--run-dir", str(self.folder.path)]
         common += ["--supervised", *(["--resume"] if self._options.resume else [])]
         offline = [] if self._options.offline is None else ["--offline", str(self._options.offline.absolute())]
-        children = [Child("learner", "learner", _command("learner", [*common, *offline]))]
-        for index in range(self.config.agent.count):
-            children.append(Child(f"agent-{index}", "agent", _command("agent", [*common, "--index", str(index)])))
-        children += rlx_children(self.config, common, stack, self._say, owner=port_owner(servers.client))
-        if self.config.eval.enabled:
-            children.append(Child("eval", "eval", _command("eval", common)))
-        return children
+        arguments: dict[Role, Callable[[int], list[str]]] = {
+            LEARNER: lambda _: [*common, *offline],
+            AGENT: lambda number: [*common, "--index", str(number)],
+            EVAL: lambda _: common,
+        }
+        if RLX_SERVER.count(self.config):
+            arguments |= rlx_arguments(self.config, common, stack, self._say, owner=port_owner(servers.client))
+        return [
+            Child(role, number, arguments[role](number)) for role in ROLES for number in range(role.count(self.config))
+        ]
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
@@ -148,7 +150,7 @@ class Launcher:
                     return reason, False
             if failure is not None:
                 return failure, True
-            if not supervision.is_finished("agent"):
+            if not supervision.are_finished(NormalEnd.ALL_END_RUN):
                 agents_done_s = now
             elif now - agents_done_s >= _ANNOUNCEMENT_S:
                 return f"the agents are done after {self._snapshot.env_steps} env steps", False
@@ -192,8 +194,7 @@ class Launcher:
             registry.request_stop(servers.client, reason)
         except redis.RedisError as error:
             logger.warning("processes elsewhere were not told that the run ends: %s", error)
-        for role, timeout_s in _DRAINS:
-            supervision.stop(role, timeout_s, should_abort=lambda: self._interrupts.is_aborting)
+        supervision.drain(should_abort=lambda: self._interrupts.is_aborting)
         try:
             self._remember(self._take_snapshot(servers))
         except (SurrealError, redis.RedisError) as error:
@@ -221,7 +222,3 @@ class Launcher:
     @property
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._started_s
-
-
-def _command(role: str, arguments: list[str]) -> list[str]:
-    return [sys.executable, "-m", f"surreal.main.{role}", *arguments]

@@ -12,12 +12,14 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.main.process.lifeline import PARENT_VARIABLE
+from surreal.main.process.roles import NormalEnd, Role
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +31,17 @@ _TAIL_BYTES = 16_384
 class Child:
     """One role process with its history."""
 
-    name: str  #: of its console's file
-    role: str  #: learner, agent or eval: the order of the stop
-    command: Sequence[str]  #: program and arguments
+    role: Role
+    number: int  #: among those of its role
+    arguments: Sequence[str]
     process: subprocess.Popen[bytes] | None = None
     restarts: int = 0
     restart_at_s: float | None = None  #: monotonic time of the next start, if one is due
     is_finished: bool = False  #: ended by itself with exit code 0
-    resume_arguments: Sequence[str] = ("--resume",)  #: added when it is started again
+
+    @property
+    def name(self) -> str:
+        return self.role.console_name(self.number)
 
     @property
     def is_running(self) -> bool:
@@ -71,7 +76,7 @@ class Supervision:
         """Look after the children once: restart what is due.
 
         Returns:
-            Why the run cannot go on, or None: a child failed, died too often, or the learner is done.
+            Why the run cannot go on, or None: a child failed, died too often, or has ended what was to be done.
         """
         for child in self.children:
             if child.restart_at_s is not None and time.monotonic() >= child.restart_at_s:
@@ -90,27 +95,31 @@ class Supervision:
         """Restarts so far, of all children."""
         return sum(child.restarts for child in self.children)
 
-    def is_finished(self, role: str) -> bool:
-        """Whether there were children of this role and all of them have ended by themselves."""
-        found = [child for child in self.children if child.role == role]
+    def are_finished(self, meaning: NormalEnd) -> bool:
+        """Whether there were children whose normal end has this meaning, and all of them have ended so."""
+        found = [child for child in self.children if child.role.normal_end is meaning]
         return bool(found) and all(child.is_finished for child in found)
 
-    def stop(self, role: str, timeout_s: float, *, should_abort: Callable[[], bool]) -> bool:
-        """Ask the children of a role to drain, and wait for them; kills what takes longer.
+    def drain(self, *, should_abort: Callable[[], bool]) -> None:
+        """Stop all children, role by role, in the order of the table; see `stop`."""
+        for order in sorted({child.role.drain_order for child in self.children}):
+            self.stop([child for child in self.children if child.role.drain_order == order], should_abort=should_abort)
+
+    def stop(self, mine: Sequence[Child], *, should_abort: Callable[[], bool]) -> bool:
+        """Ask children to drain, and wait for them as long as their roles may take; kills what takes longer.
 
         Args:
-            role: which children.
-            timeout_s: longest wait, s.
+            mine: which children.
             should_abort: asked while waiting; true kills at once.
 
         Returns:
             Whether all of them ended by themselves with exit code 0.
         """
-        mine = [child for child in self.children if child.role == role]
         for child in mine:
             child.restart_at_s = None
             if child.process is not None and child.process.poll() is None:
                 child.process.send_signal(signal.SIGTERM)
+        timeout_s = max((child.role.drain_timeout_s for child in mine), default=0.0)
         deadline = time.monotonic() + timeout_s
         while any(child.is_running for child in mine) and time.monotonic() < deadline and not should_abort():
             time.sleep(0.02)
@@ -137,9 +146,9 @@ class Supervision:
         return self._log_dir / f"{child.name}.out"
 
     def _start(self, child: Child, *, is_restart: bool = False) -> None:
-        command = list(child.command)
-        if is_restart:
-            command += [argument for argument in child.resume_arguments if argument not in command]
+        command = [sys.executable, "-m", child.role.module, *child.arguments]
+        if is_restart and child.role.resumes and "--resume" not in command:
+            command.append("--resume")
         with self._console(child).open("ab") as console:
             child.process = subprocess.Popen(
                 command,
@@ -154,7 +163,7 @@ class Supervision:
     def _ended(self, child: Child, code: int) -> str | None:
         if code == 0:
             child.is_finished = True
-            return "the learner is done" if child.role == "learner" else None
+            return f"the {child.name} is done" if child.role.normal_end is NormalEnd.ENDS_RUN else None
         if code > 0:
             return f"{child.name} failed: {self.last_error(child)}"
         if child.restarts >= self._restart_limit:

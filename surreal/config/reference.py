@@ -9,7 +9,7 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import annotated_types
@@ -44,13 +44,13 @@ def render() -> str:
     nested: dict[type[Section], str] = {}
     for name, field in Config.model_fields.items():
         for section in _sections(field.annotation):
-            parts += [f"## {name}\n", f"{_text(section.__doc__)}\n", _table(_own_fields(section))]
+            parts += [f"## {name}\n", f"{cell(section.__doc__)}\n", _table(_own_fields(section))]
             for key, inner in _own_fields(section):
                 _collect(f"{name}.{key}", inner.annotation, nested)
     for section, key in nested.items():
         tag = _tag(section)
         title = f"{key}: `type: {tag}`" if tag else f"an entry of {key}"
-        parts += [f"### {title}\n", f"{_text(section.__doc__)}\n"]
+        parts += [f"### {title}\n", f"{cell(section.__doc__)}\n"]
         fields = [(name, field) for name, field in _own_fields(section) if not tag or name != "type"]
         parts += [_table(fields)] if fields else []
     return "\n".join(parts)
@@ -66,12 +66,11 @@ def _own_fields(section: type[Section]) -> list[tuple[str, FieldInfo]]:
 
 
 def _table(fields: Sequence[tuple[str, FieldInfo]]) -> str:
-    lines = ["| setting | kind | default | meaning |", "|---|---|---|---|"]
+    rows = []
     for name, field in fields:
         kind = _kind(field.annotation, field.metadata)
-        default = _default(field, is_size=kind == "size")
-        lines.append(f"| `{name}` | {kind} | {default} | {_text(field.description)} |")
-    return "\n".join(lines) + "\n"
+        rows.append((f"`{name}`", kind, _default(field, is_size=kind == "size"), cell(field.description)))
+    return table(("setting", "kind", "default", "meaning"), rows)
 
 
 def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
@@ -118,11 +117,9 @@ def _default(field: FieldInfo, *, is_size: bool) -> str:
     value = field.default
     if value is PydanticUndefined:
         return "required"
-    if value is None:
-        return "unset"
     if is_size and isinstance(value, int):
         return next((f"`{value // size}{unit}`" for unit, size in _UNITS if value % size == 0), f"`{value}`")
-    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
+    return default_cell(value)
 
 
 def _collect(key: str, annotation: Any, nested: dict[type[Section], str]) -> None:
@@ -146,8 +143,22 @@ def _tag(section: type[Section]) -> str:
     return str(typing.get_args(field.annotation)[0]) if field is not None else ""
 
 
-def _text(text: str | None) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table from cells; texts in them have gone through `cell`."""
+    lines = [f"| {' | '.join(line)} |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
+
+
+def cell(text: str | None) -> str:
+    """Bring a text onto one line of a table."""
     return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def default_cell(value: object) -> str:
+    """Write a default as YAML has it."""
+    if value is None:
+        return "unset"
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
 
 
 if __name__ == "__main__":

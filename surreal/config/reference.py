@@ -23,18 +23,18 @@ _INTRODUCTION = """# Settings
 
 This page is written by `make docs` from the schema in `surreal/config`; a test compares them.
 
-A configuration is a YAML file or a preset (`surreal presets`), and `--set section.setting=value` on the command line
-wins over it. Whatever is left out has its default. Unknown settings, wrong types and conflicts are refused before
-anything starts, with file, line and the nearest valid name.
+A configuration is a YAML file or a preset (`surreal presets` lists them). `--set section.setting=value` on the command
+line overrides it, and a setting that is left out has its default. Unknown settings, wrong types and conflicts are
+reported before anything starts, with the file, the line and the nearest valid name.
 
-- *unset* is written `null` in YAML. Sizes are bytes, or texts such as `64mb` and `2gb` (`mb` is 1024 x 1024).
-- `class` is the import path of a class, ours or yours: the folder of the YAML file is searched as well. `args` are
-  checked against its constructor; what ours take, `python -m pydoc surreal.learner.DQNLearner` tells.
-- All processes of a run must agree on what decides the meaning of its data: the environment, the model, the lookahead.
-  One that differs is refused with the difference. Everything else may differ from machine to machine.
+- *unset* is written `null` in YAML. Sizes are in bytes, or strings such as `64mb` and `2gb` (`mb` is 1024 x 1024).
+- `class` is the import path of a class, ours or yours; the YAML file's folder is on the import path. `args` are checked
+  against its constructor: [the options of our classes](options.md) are on a page of their own.
+- All processes of a run must agree on everything that gives its data meaning: environment, model, lookahead, shards,
+  compression. A process that disagrees is refused, and told the difference. Everything else may vary between machines.
 """
 
-_KINDS = {int: "whole number", float: "number", str: "text", bool: "`true` or `false`", Any: "anything"}
+_KINDS = {int: "integer", float: "number", str: "string", bool: "`true` or `false`", Any: "anything"}
 _UNITS = (("gb", 2**30), ("mb", 2**20), ("kb", 2**10))
 
 
@@ -89,7 +89,7 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
             return " or ".join([f"mapping, see below ({', '.join(tags)})", *map(_kind, others)])
         return " or ".join(_kind(argument, metadata) for argument in others)
     if origin in (list, tuple):
-        return "list" if origin is tuple or arguments[0] is Any else f"list of: {_kind(arguments[0])}"
+        return "list" if origin is tuple or arguments[0] is Any else f"list of {_kind(arguments[0])}"
     if origin is dict or annotation is dict:
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, Section):
@@ -97,7 +97,7 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return f"mapping, see below ({tag})" if tag else "mapping, see below"
     if any(getattr(item, "func", None) is parse_size for item in metadata):
         return "size"
-    return _KINDS.get(annotation, "text") + _limits(metadata)
+    return _KINDS.get(annotation, "string") + _limits(metadata)
 
 
 def _limits(metadata: Sequence[Any]) -> str:

@@ -26,8 +26,8 @@ class WrapperConfig(Section):
     """Whether evaluation leaves it out. Unset: as the named wrapper says; for a `class`, no."""
 
     on_client: bool = False
-    """RLX only: the clients apply this wrapper, and the server does not. Needed for wrappers that act on the environment
-    itself, such as `atari` and `time_limit`; these must come first in the list."""
+    """RLX only: the clients apply this wrapper, and the server does not. Needed for wrappers that act on the
+    environment itself, such as `atari` and `time_limit`; these must come first in the list."""
 
     @model_validator(mode="after")
     def _check_one(self) -> WrapperConfig:
@@ -58,7 +58,8 @@ class EnvConfig(Section):
     other environments none. `subproc`: in worker processes, for slow environments and those that crash."""
 
     num_envs: int = Field(8, ge=1, le=4096)
-    """Environments per agent. Raising it makes the forward pass cheaper per env step and the experience more diverse."""
+    """Environments per agent. Raising it makes the forward pass cheaper per env step and the experience more
+    diverse."""
 
     num_workers: int | None = Field(None, ge=1, le=256)
     """Worker processes per agent, with `subproc` only. Unset: one per core, at most `num_envs`."""

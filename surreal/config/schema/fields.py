@@ -83,7 +83,8 @@ class LinearExploration(Section):
     """Exploration rate until `begin`."""
 
     end: float = Field(0.05, ge=0, le=1)
-    """Exploration rate after `begin + steps`. Raising it keeps agents exploring, at the expense of their own returns."""
+    """Exploration rate after `begin + steps`. Raising it keeps agents exploring, at the expense of their own
+    returns."""
 
     steps: int = Field(ge=1)
     """Length of the decay in env steps of the whole run. Raising it explores for longer."""

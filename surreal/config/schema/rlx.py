@@ -42,11 +42,12 @@ class RlxConfig(Section):
     """Seconds without a request after which a connection is closed. Unset: never."""
 
     token_file: str | None = Field(None, min_length=1)
-    """File with the token that clients must present. Unset: `$SURREAL_RLX_TOKEN`; without that, no token is required."""
+    """File with the token that clients must present. Unset: `$SURREAL_RLX_TOKEN`; without that, no token is
+    required."""
 
     origins: list[str] = []
-    """Further origins whose web pages may connect, such as `https://example.org`; `*` allows any. Pages from this machine
-    and from the server itself are always allowed."""
+    """Further origins whose web pages may connect, such as `https://example.org`; `*` allows any. Pages from this
+    machine and from the server itself are always allowed."""
 
     tls_cert: str | None = Field(None, min_length=1)
     """File with the certificate chain (PEM). Unset: no TLS."""
@@ -58,8 +59,8 @@ class RlxConfig(Section):
     """Whether to serve the example, a small browser game, on the same port."""
 
     gather_window_s: float = Field(0.0, ge=0, le=1)
-    """How long in s a session may wait for others to join its batch. Requests that arrive together share a batch anyway,
-    and nobody waits once all sessions are waiting. Raising it makes batches larger and replies later."""
+    """How long in s a session may wait for others to join its batch. Requests that arrive together share a batch
+    anyway, and nobody waits once all sessions are waiting. Raising it makes batches larger and replies later."""
 
     gather_max: int = Field(1024, ge=1)
     """Most rows in one batch; the rest wait for the next."""
@@ -77,8 +78,8 @@ class RlxConfig(Section):
     """Weights for rewards sent as lists; the reward is the weighted sum. Unset: plain sum."""
 
     on_full: Literal["wait", "drop"] = "drop"
-    """What a server does while the replay accepts no experience: `wait`, which holds clients up, or `drop` the chunk and
-    keep acting, so that no robot stands still. Both are counted."""
+    """What a server does while the replay accepts no experience: `wait`, which holds clients up, or `drop` the chunk
+    and keep acting, so that no robot stands still. Both are counted."""
 
     @model_validator(mode="after")
     def _check_tls(self) -> RlxConfig:
@@ -90,8 +91,9 @@ class RlxConfig(Section):
 
 
 class TrainingConfig(Section):
-    """Settings for `surreal.rlx.TrainingBase`, so that a run and the environments that connect to it can share one file.
-    You may add settings of your own. The run itself ignores this section; its environment is in `env`."""
+    """Settings for `surreal.rlx.TrainingBase`, so that a run and the environments that connect to it can share one
+    file. You may add settings of your own. The run itself ignores this section; its environment is in `env`.
+    """
 
     model_config = ConfigDict(extra="allow")
 

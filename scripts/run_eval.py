@@ -1,4 +1,4 @@
-"""Run the evaluation of a run, from a configuration: `python scripts/run_eval.py cartpole-dqn --redis HOST:PORT`."""
+"""The evaluation of a run, from a configuration: `python scripts/run_eval.py cartpole-dqn --redis HOST:PORT`."""
 
 import sys
 

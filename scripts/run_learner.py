@@ -1,4 +1,4 @@
-"""Run the learner of a run, from a configuration: `python scripts/run_learner.py cartpole-dqn --redis HOST:PORT`."""
+"""The learner of a run, from a configuration: `python scripts/run_learner.py cartpole-dqn --redis HOST:PORT`."""
 
 import sys
 

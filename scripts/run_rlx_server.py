@@ -1,4 +1,4 @@
-"""Run an RLX server of a run, from a configuration: `python scripts/run_rlx_server.py cartpole-rlx --redis HOST:PORT`."""
+"""An RLX server of a run, from a configuration: `python scripts/run_rlx_server.py cartpole-rlx --redis HOST:PORT`."""
 
 import sys
 

@@ -59,6 +59,12 @@ def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     assert normal == listed
 
 
+def test_the_architecture_page_names_every_room() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = [path.parent.relative_to(ROOT / "surreal") for path in (ROOT / "surreal").glob("*/*/__init__.py")]
+    assert rooms and [str(room) for room in rooms if f"`{room}/`" not in page] == []
+
+
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 

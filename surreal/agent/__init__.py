@@ -1,4 +1,4 @@
-"""Agents: they choose actions with a model, explore, and drive environment pools. No Redis here."""
+"""Agents: they choose actions with a model, explore, and drive environment pools. They never import Redis."""
 
 from surreal.agent.base import Agent
 from surreal.agent.exploration import EpsilonGreedy

@@ -1,4 +1,4 @@
-"""Networks: they compute, and know nothing of exploration, losses or Redis."""
+"""Networks. They know nothing of exploration, losses or Redis."""
 
 from surreal.model.activations import ACTIVATIONS, get_activation
 from surreal.model.base import Model

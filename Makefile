@@ -66,8 +66,9 @@ learn: $(STAMP)
 	test $$((solved * 5)) -ge $$((total * 4))
 
 docs: $(STAMP)
-	$(BIN)/python -m surreal.config.reference > docs/configuration.md
 	@mkdir -p .cache
+	$(BIN)/python -m surreal.config.reference > .cache/page.md && mv .cache/page.md docs/configuration.md
+	$(BIN)/python -m surreal.main.commands.option_docs > .cache/page.md && mv .cache/page.md docs/options.md
 	@{ sed '/^`R` is/,$$d' docs/redis-keys.md; $(BIN)/python -c \
 		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
 	mv .cache/redis-keys.md docs/redis-keys.md

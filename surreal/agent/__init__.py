@@ -1,4 +1,4 @@
-"""Agents: they choose actions with a model, explore, and drive environment pools. No Redis here.
+"""Agents: they choose actions with a model, explore, and drive environment pools. They never import Redis.
 
 The main path: `loop.AgentLoop` calls `base.Agent.act_batch`, which calls `_act` of a subclass such as `QAgent`.
 """

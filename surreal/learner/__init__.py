@@ -1,4 +1,4 @@
-"""Learners: what improves a model from the batches of a replay.
+"""Learners: they improve a model with batches from a replay.
 
 The main path: `base.Learner.optimize` calls `learn` of a subclass such as `dqn.DQNLearner`. `gradients.GradientLearner`
 has what all learners share that step down a loss. Losses and returns are pure functions.

@@ -43,22 +43,22 @@ class Config(Section):
     """Everything that decides a run. Constructors take explicit values from it, never the whole."""
 
     version: Literal[1] = 1
-    """Version of this file's format."""
+    """Version of the file format."""
 
     name: str = Field("surreal", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-    """Name of the run: its folder and its id in Redis begin with it. Unset in a file: the file's name."""
+    """Name of the run; its folder and its id in Redis start with it. If the file does not set it: the file's name."""
 
     seed: int = Field(0, ge=0, lt=2**31)
     """Seed from which every process derives its own."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the learner's network lives; `auto` takes a GPU if there is one."""
+    """Device for the learner's network; `auto` uses a GPU if there is one."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe log records that are kept."""
+    """Lowest severity that is logged."""
 
     python_path: list[str] = []
-    """Further folders to find classes in, relative to the file; the file's own folder is always one of them."""
+    """Further folders to import classes from, relative to the file. The file's own folder is always searched."""
 
     env: EnvConfig
     model: ModelConfig = ModelConfig()

@@ -3,7 +3,7 @@
 Cheap to import: no torch, no Redis, no environments. `surreal.main.build` alone turns a `Config` into objects.
 """
 
-from surreal.config.checking.classes import accepted_names, add_python_path, check_args, import_class
+from surreal.config.checking.classes import accepted_names, add_python_path, check_args, default_values, import_class
 from surreal.config.checking.fingerprint import diff_shared, fingerprint
 from surreal.config.loading.loader import load_config, to_yaml
 from surreal.config.loading.preset_files import preset_names, preset_path
@@ -14,6 +14,7 @@ __all__ = [
     "accepted_names",
     "add_python_path",
     "check_args",
+    "default_values",
     "diff_shared",
     "fingerprint",
     "import_class",

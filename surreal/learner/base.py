@@ -21,7 +21,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from torch import Tensor
 
@@ -54,6 +54,8 @@ class Learner(ABC):
             makes a GPU faster and the metrics rarer.
     """
 
+    #: What it can learn from, of what replays say that they hand out.
+    takes: ClassVar[frozenset[str]] = frozenset({"transitions", "sequences", "trajectories"})
     optional_parts: frozenset[str] = frozenset({"optimizer"})
 
     def __init__(

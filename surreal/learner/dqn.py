@@ -6,6 +6,7 @@ The whole algorithm is `DQNLearner.learn`; n and gamma are the replay's, which h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -42,6 +43,8 @@ class DQNLearner(Learner):
         device: auto, cpu or cuda.
         metrics_interval: updates between two readings of the metrics, >= 1.
     """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"transitions"})
 
     def __init__(
         self,

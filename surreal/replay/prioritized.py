@@ -37,7 +37,7 @@ _MAX_PRIORITY = 1e100
 PRIORITY_COLUMN = "priority"
 
 
-class PrioritizedReplay(Replay):
+class PrioritizedReplay(Replay[Batch]):
     """Draws what surprised the learner more often. New transitions get the agent's priority or the largest so far.
 
     Args:
@@ -129,7 +129,7 @@ class PrioritizedReplay(Replay):
             members = list(self._members)
             leaves = self._tree.leaves if self._tree is not None else np.empty(0)
             max_leaf = self._max_leaf
-        chunks = {chunk_id: leaves[_places(owned, len(leaves))] for chunk_id, owned in members}
+        chunks = {chunk_id: leaves[_slots(owned, len(leaves))] for chunk_id, owned in members}
         write_priorities(path, SavedPriorities(self.priority_exponent, max_leaf, chunks))
         return sum(len(owned) for _, owned in members)
 
@@ -253,18 +253,18 @@ class PrioritizedReplay(Replay):
 
     def _set(self, numbers: range, leaves: NDArray[np.float64] | float) -> None:
         if self._tree is not None:
-            self._tree.set(_places(numbers, self._tree.capacity), leaves)
+            self._tree.set(_slots(numbers, self._tree.capacity), leaves)
 
     def _fit(self, before: range) -> None:
-        """Let the tree have a leaf for each place of the store, which may have grown while it held `before`."""
+        """Let the tree have a leaf for each slot of the store, which may have grown while it held `before`."""
         size = self.store.transitions.size if self.store is not None else 1
         if self._tree is None:
             self._tree = SumTree(size)
         elif self._tree.capacity != size:
-            leaves = self._tree.leaves[_places(before, self._tree.capacity)]
+            leaves = self._tree.leaves[_slots(before, self._tree.capacity)]
             self._tree = SumTree(size)
             self._set(before, leaves)
 
 
-def _places(numbers: range, size: int) -> NDArray[np.int64]:
+def _slots(numbers: range, size: int) -> NDArray[np.int64]:
     return np.arange(numbers.start, numbers.stop) % size

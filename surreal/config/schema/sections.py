@@ -56,13 +56,16 @@ class LearnerConfig(ClassSection):
 
 
 class ReplayConfig(ClassSection):
-    """The replay: what is kept, when learning may start, how much is learned from each step."""
+    """The replay: what is kept, when learning may start, how much is learned from each step.
+
+    A class that has no use for a setting refuses it.
+    """
 
     class_path: str = Field("surreal.replay.UniformReplay", alias="class", min_length=1)
     """Import path of the replay's class, a `surreal.replay.Replay`."""
 
-    capacity: int = Field(100_000, ge=1)
-    """Transitions kept; the oldest leave. More is broader and staler."""
+    capacity: int | None = Field(None, ge=1)
+    """Transitions kept; the oldest leave. More is broader and staler. Unset: what the class says, 100000 of ours."""
 
     max_bytes: Size = 256 * 2**20
     """Bytes of experience kept in Redis, "256mb" may be written; the oldest leaves when it is reached."""
@@ -71,8 +74,9 @@ class ReplayConfig(ClassSection):
     """Seconds after which experience leaves although there is room, down to `start_size` transitions; less is fresher,
     and repeats it more. Unset: it stays for as long as there is room."""
 
-    start_size: int = Field(1000, ge=1)
-    """Transitions that must be there before the first update; more starts later, from a broader replay."""
+    start_size: int | None = Field(None, ge=1)
+    """Transitions that must be there before the first update; more starts later, from a broader replay. Unset: what the
+    class says, 1000 of ours."""
 
     samples_per_insert: float | None = Field(None, gt=0)
     """How often a transition is sampled on average; agents and learner wait for each other to hold it. More learns more
@@ -80,19 +84,21 @@ class ReplayConfig(ClassSection):
 
     samples_per_insert_tolerance: float | None = Field(None, gt=0)
     """Samples that either side may be ahead. More means fewer waits and a looser ratio. Unset: enough for two chunks
-    of each agent and two batches; see `Config.samples_tolerance`."""
+    of each agent and two batches."""
 
     prefetch: int | None = Field(None, ge=1, le=1024)
     """Batches made ahead of the learner; more hides the network better, from a replay that much older. Unset: 2 to 8,
     as many as fit into 16 MiB."""
 
-    observations: Literal["mirrored", "compressed", "remote", "auto"] = "auto"
+    observations: Literal["mirrored", "compressed", "remote", "auto"] | None = None
     """Where the learner has observations: `mirrored` downloads each once and keeps it, the fastest; `compressed` keeps
     each row compressed, images in a fraction of the memory, and unpacks those of a batch; `remote` leaves them in Redis
-    and fetches those of a batch when it is drawn; `auto` mirrors what fits into `mirror_max_bytes`, else is remote."""
+    and fetches those of a batch when it is drawn; `auto` mirrors what fits into `mirror_max_bytes`, else is remote.
+    Unset: what the class says, `auto` of ours."""
 
-    mirror_max_bytes: Size = 4 * 2**30
-    """Memory of the learner that `auto` takes for observations, "4gb" may be written; more mirrors larger replays."""
+    mirror_max_bytes: Size | None = None
+    """Memory of the learner that `auto` takes for observations, "4gb" may be written; more mirrors larger replays.
+    Unset: what the class says, 4gb of ours."""
 
     shards: int | None = Field(None, ge=1, le=1024)
     """Streams that the experience is spread over; agents share them out, a learner reads all. More uses more servers,

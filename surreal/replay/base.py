@@ -51,12 +51,12 @@ class Replay(ABC, Generic[B]):
         start_size: transitions that must be there before the first batch, 1 .. capacity.
         gamma: discount factor of one step, 0..1.
         n_step: steps summed in a transition's reward, 1 .. lookahead of the stream + 1.
-        samples_per_insert: transitions drawn for each env step; None: no limiter. Agents whose senders are limited
+        samples_per_insert: transitions sampled for each env step; None: no limiter. Agents whose senders are limited
             wait for it, and so does the learner.
         samples_per_insert_tolerance: half the width of the limiter's band, samples; default: what fits 4 batches.
         prefetch: batches gathered ahead, >= 1; None: 2 to 8, as many as fit into 16 MiB.
         observations: "mirrored" downloads them once into this process; "compressed" does so too, and keeps each row of
-            256 bytes or more compressed; "remote" fetches those of a batch from Redis when it is drawn; "auto" mirrors
+            256 bytes or more compressed; "remote" fetches those of a batch from Redis when it is made; "auto" mirrors
             what fits into `mirror_max_bytes`, and is remote otherwise.
         mirror_max_bytes: bytes of this process that "auto" takes for observations; more mirrors larger replays.
         is_owner: whether to own the stream: decide what is evicted, and grant the limiter's credit. A replay that only

@@ -26,8 +26,8 @@ ON_POLICY_COLUMN = "is_on_policy"
 class MixedReplay(Replay[Batch]):
     """Samples a part of each batch from the newest steps, the rest uniformly from all.
 
-    The first round(on_policy_fraction * batch_size) rows are the on-policy part. It is drawn, without replacement, from
-    the newest `on_policy_window` transitions, as far as their parameter versions are at most `max_version_lag` behind
+    The first round(on_policy_fraction * batch_size) rows are the on-policy part: sampled, without replacement, from the
+    newest `on_policy_window` transitions, as far as their parameter versions are at most `max_version_lag` behind
     the newest of them. It never waits for further ones: where they are too few, rows repeat, which is counted.
 
     Args:

@@ -1,6 +1,6 @@
 """PrioritizedReplay: proportional prioritisation (Schaul et al. 2016, arXiv:1511.05952).
 
-Transition i is drawn with P(i) = p_i^alpha / sum_k p_k^alpha (eq. 1), stratified as in section 3.3; its priority is
+Transition i is sampled with P(i) = p_i^alpha / sum_k p_k^alpha (eq. 1), stratified as in section 3.3; its priority is
 p_i = |TD error| + epsilon. Importance weights w_i = (N P(i))^-beta / max_j w_j correct the bias of that (section 3.4).
 The paper leaves open whether j goes over the batch or the whole memory. Here it is the batch: it needs no second tree,
 and scales an update only downwards too. N cancels: w_i = (P(i) / min_j P(j))^-beta.
@@ -45,7 +45,7 @@ class PrioritizedReplay(Replay[Batch]):
         priority_exponent: alpha, 0 .. 1; 0 draws uniformly, raising it favours large errors more.
         importance_exponent: beta at the start, 0 .. 1; 1 corrects the bias of the sampling fully, 0 not at all.
         importance_exponent_end: beta at the end of the annealing, 0 .. 1.
-        importance_exponent_steps: batches drawn in the whole run (so: updates) until beta is at its end, >= 1; None
+        importance_exponent_steps: batches sampled in the whole run (so: updates) until beta is at its end, >= 1; None
             keeps it at `importance_exponent`. The count survives a restart.
         priority_epsilon: added to |TD error|, > 0; raising it draws transitions without error more often.
         options: as for `Replay`.

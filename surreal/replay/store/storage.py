@@ -131,7 +131,7 @@ class TransitionStore:
         self.observations.free_until(chunk.row_end)
 
     def gather(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Rows:
-        """Copy the transitions with these sequence numbers, drawn with these probabilities.
+        """Copy the transitions with these sequence numbers, sampled with these probabilities.
 
         Raises:
             LookupError: observations of some are gone from Redis.

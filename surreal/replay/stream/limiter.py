@@ -118,7 +118,7 @@ class SamplesPerInsert:
         return replace(self, tolerance=2 * self.ratio * chunk_steps)
 
     def may_sample(self, inserted: int, sampled: int, batch_size: int) -> bool:
-        """Whether a batch may be drawn now."""
+        """Whether a batch may be sampled now."""
         if inserted < self.start_size:
             return False
         return sampled + batch_size <= self.ratio * (inserted - self.start_size) + self.tolerance

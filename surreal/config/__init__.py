@@ -7,7 +7,7 @@ checking/    checks beyond the schema, on top of it
 loading/     files, presets and overrides, on top of both
 """
 
-from surreal.config.checking.classes import accepted_names, add_python_path, check_args, import_class
+from surreal.config.checking.classes import accepted_names, add_python_path, check_args, default_values, import_class
 from surreal.config.checking.fingerprint import diff_shared, fingerprint
 from surreal.config.loading.loader import load_config, to_yaml
 from surreal.config.loading.preset_files import preset_names, preset_path
@@ -18,6 +18,7 @@ __all__ = [
     "accepted_names",
     "add_python_path",
     "check_args",
+    "default_values",
     "diff_shared",
     "fingerprint",
     "import_class",

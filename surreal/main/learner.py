@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
@@ -54,7 +55,7 @@ class LearnerSession:
         self.process = process
         model = build_model(config, build_spaces(config))
         seed = int(process.rng().integers(2**31))
-        self.replay: Replay = build_replay(config, process.replay, seed=seed)
+        self.replay: Replay[Any] = build_replay(config, process.replay, seed=seed)
         self.learner: Learner = build_learner(config, model, self.replay)
         self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop)
         stack.callback(self.broadcaster.close)

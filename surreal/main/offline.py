@@ -13,11 +13,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from surreal.config import Config, load_config
+from surreal.config import Config, add_python_path, load_config
 from surreal.distributed.connection.contract import describe_difference
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import ConfigError, ContractError, SurrealError
 from surreal.main.build.environments import build_spaces
+from surreal.main.build.learning import replay_arguments
 from surreal.main.process.arguments import RoleArguments
 from surreal.main.process.reports import print_error
 from surreal.main.process.role import EXIT_ERROR, RoleProcess
@@ -57,16 +58,19 @@ def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
     max_bytes = max(replay.max_bytes, stored)
     while largest_replay_bytes(memory) < max_bytes:
         memory += _MEMORY_STEP
+    add_python_path(config.python_path)  # the replay's class may be the user's own
+    replayed = replay_arguments(config)
     changes: dict[str, Any] = {
         "agent.count": 0,
         "replay.samples_per_insert": "null",
         "replay.samples_per_insert_tolerance": "null",
-        "replay.capacity": max(replay.capacity, manifest.steps),
-        "replay.start_size": min(replay.start_size, manifest.steps),
         "replay.max_bytes": max_bytes,
         "redis.maxmemory": memory,
         "run.max_env_steps": "null",
     }
+    for name, fitting in (("capacity", max), ("start_size", min)):
+        if name in replayed:
+            changes[f"replay.{name}"] = fitting(replayed[name], manifest.steps)
     if config.learner.max_updates is None and config.run.max_time_s is None:
         changes["learner.max_updates"] = _usual_updates(config)
     if config.learner.args.get("use_linear_schedule"):

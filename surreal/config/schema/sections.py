@@ -57,13 +57,17 @@ class LearnerConfig(ClassSection):
 
 
 class ReplayConfig(ClassSection):
-    """The replay: what it keeps, when learning starts, and how often each transition is used."""
+    """The replay: what it keeps, when learning starts, and how often each transition is used.
+
+    A class refuses the settings that it has no use for.
+    """
 
     class_path: str = Field("surreal.replay.UniformReplay", alias="class", min_length=1)
     """Import path of the replay class, a subclass of `surreal.replay.Replay`."""
 
-    capacity: int = Field(100_000, ge=1)
-    """Transitions kept; the oldest are evicted. Raising it makes samples more diverse and older."""
+    capacity: int | None = Field(None, ge=1)
+    """Transitions kept; the oldest are evicted. Raising it makes samples more diverse and older. Unset: the default of
+    the class, 100000 for ours."""
 
     max_bytes: Size = 256 * 2**20
     """Bytes of experience kept in Redis; the oldest is evicted at the limit."""
@@ -72,8 +76,9 @@ class ReplayConfig(ClassSection):
     """Age in s at which experience is evicted even if there is room, as long as `start_size` transitions remain.
     Lowering it keeps the replay fresh, and repeats what is there more often. Unset: no limit."""
 
-    start_size: int = Field(1000, ge=1)
-    """Transitions needed before the first update. Raising it starts learning later, from more diverse experience."""
+    start_size: int | None = Field(None, ge=1)
+    """Transitions needed before the first update. Raising it starts learning later, from more diverse experience.
+    Unset: the default of the class, 1000 for ours."""
 
     samples_per_insert: float | None = Field(None, gt=0)
     """How often each transition is sampled, on average; agents and learner wait for each other to hold this ratio.
@@ -87,13 +92,15 @@ class ReplayConfig(ClassSection):
     """Batches prepared ahead of the learner. Raising it hides more network latency, with slightly older samples. Unset:
     2 to 8, as many as fit into 16 MiB."""
 
-    observations: Literal["mirrored", "compressed", "remote", "auto"] = "auto"
+    observations: Literal["mirrored", "compressed", "remote", "auto"] | None = None
     """Where the learner keeps observations. `mirrored`: downloaded once and kept in memory; the fastest. `compressed`:
     kept compressed and unpacked when sampled; images take a fraction of the memory. `remote`: left in Redis and fetched
-    when sampled. `auto`: mirrored if they fit into `mirror_max_bytes`, else remote."""
+    when sampled. `auto`: mirrored if they fit into `mirror_max_bytes`, else remote. Unset: the default of the class,
+    `auto` for ours."""
 
-    mirror_max_bytes: Size = 4 * 2**30
-    """Learner memory that `auto` may use for observations. Raising it lets larger replays be mirrored."""
+    mirror_max_bytes: Size | None = None
+    """Learner memory that `auto` may use for observations. Raising it lets larger replays be mirrored. Unset: the
+    default of the class, 4gb for ours."""
 
     shards: int | None = Field(None, ge=1, le=1024)
     """Streams that experience is spread over; each agent writes to one, a learner reads all. A multiple of the number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 from surreal.checkpoint import Checkpoint, CheckpointStore
 from surreal.config import Config
@@ -34,7 +35,7 @@ class Checkpointing:
         self,
         config: Config,
         learner: Learner,
-        replay: Replay,
+        replay: Replay[Any],
         broadcaster: TorchBroadcaster,
         store: CheckpointStore,
         *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
@@ -42,7 +43,7 @@ class Publishing:
         client: RedisClient,
         model: Model,
         learner: Learner,
-        replay: Replay,
+        replay: Replay[Any],
         broadcaster: TorchBroadcaster,
         *,
         clock: Callable[[], float] = time.monotonic,

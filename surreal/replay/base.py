@@ -166,8 +166,7 @@ class Replay(ABC, Generic[B]):
         """
 
     def _evict(self) -> int:
-        """How many of the oldest chunks shall go now: by default, what is over `capacity` or the byte bound, too
-        old, or gone.
+        """How many of the oldest chunks shall go now: by default, what is over `capacity` or `max_bytes`, old, or gone.
 
         Raises:
             ValueError: the byte bound cannot hold `start_size` transitions.
@@ -180,8 +179,7 @@ class Replay(ABC, Generic[B]):
 
     def aggregate_batch(self, rows: Any) -> B:
         """Make tensors of gathered rows, `Rows` or `TrajectoryRows`; the arrays belong to the batch."""
-        batches = self._engine.intake.batches
-        if batches is None:
+        if (batches := self._engine.intake.batches) is None:
             raise ValueError("the stream's contract is not known yet")
         return batches.to_batch(rows)
 

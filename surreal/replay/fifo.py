@@ -234,9 +234,8 @@ class FIFOReplay(TrajectoryReplay):
 
     def _settle(self) -> None:
         """Sort out what is new, take note of commits, and let go what all of that allows."""
-        is_newer = self._told_version > self._version
-        self._version = max(self._version, self._told_version)
-        if is_newer or self._new_cuts:
+        if self._told_version > self._version or self._new_cuts:
+            self._version = max(self._version, self._told_version)
             candidates = [*self._ready, *self._new_cuts]
             self._filled += sum(cut.is_filled for cut in self._new_cuts)
             self._new_cuts.clear()

@@ -30,7 +30,7 @@ class FakeLearner:
         self.loaded = state
         self.updates = state["state"]["updates"]
 
-    def _load_tensors(self, tensors: dict[str, Any]) -> None:
+    def _load_tensors(self, tensors: dict[str, Any], header: dict[str, Any]) -> None:
         self.policy = tensors
 
 

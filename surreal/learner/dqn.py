@@ -12,7 +12,7 @@ from torch import Tensor
 
 from surreal.learner.base import Learner
 from surreal.learner.losses import chosen_q, huber_loss
-from surreal.learner.optimizers import GradientStep, check_max_norm, make_optimizer
+from surreal.learner.optimizers import GradientStep, check_max_norm, check_optimizer, make_optimizer
 from surreal.learner.returns import q_target
 from surreal.learner.target import TargetNetwork
 from surreal.schedules import LinearSchedule
@@ -83,7 +83,7 @@ class DQNLearner(Learner):
         self._target_rule = (target_update_period, target_update_tau)
         self._clipping = gradients_norm_clipping
         # What is wrong with a setting is said at once, long before the first batch makes these things.
-        self._make_optimizer([torch.zeros(1)])
+        check_optimizer(optimizer, learning_rate=initial_learning_rate, decay=decay, epsilon=epsilon)
         check_max_norm(gradients_norm_clipping)
         TargetNetwork.check(*self._target_rule)
 

@@ -21,6 +21,18 @@ def check_max_norm(max_norm: float | None) -> None:
         raise ValueError(f"gradients_norm_clipping is {max_norm}; it must be > 0 or null")
 
 
+def check_optimizer(name: str, *, learning_rate: float, decay: float = 0.99, epsilon: float | None = None) -> None:
+    """Refuse settings that `make_optimizer` could not use, without making one: that imports all of torch's compiler."""
+    if name.lower() not in OPTIMIZERS:
+        raise ValueError(f"optimizer is {name!r}; it must be one of {', '.join(OPTIMIZERS)}")
+    if not learning_rate > 0.0:
+        raise ValueError(f"initial_learning_rate is {learning_rate}; it must be > 0")
+    if not 0.0 <= decay < 1.0:
+        raise ValueError(f"decay is {decay}; it must be in [0, 1)")
+    if epsilon is not None and not epsilon > 0.0:
+        raise ValueError(f"epsilon is {epsilon}; it must be > 0")
+
+
 def make_optimizer(
     name: str, parameters: list[Tensor], *, learning_rate: float, decay: float = 0.99, epsilon: float | None = None
 ) -> torch.optim.Optimizer:
@@ -34,14 +46,7 @@ def make_optimizer(
         epsilon: added to the root of that mean, > 0; raising it shortens the steps of parameters with small gradients.
             None takes 1e-8 for Adam and 0.01 for RMSProp.
     """
-    if name.lower() not in OPTIMIZERS:
-        raise ValueError(f"optimizer is {name!r}; it must be one of {', '.join(OPTIMIZERS)}")
-    if not learning_rate > 0.0:
-        raise ValueError(f"initial_learning_rate is {learning_rate}; it must be > 0")
-    if not 0.0 <= decay < 1.0:
-        raise ValueError(f"decay is {decay}; it must be in [0, 1)")
-    if epsilon is not None and not epsilon > 0.0:
-        raise ValueError(f"epsilon is {epsilon}; it must be > 0")
+    check_optimizer(name, learning_rate=learning_rate, decay=decay, epsilon=epsilon)
     if name.lower() == "adam":
         # The fused kernel is the fastest on the CPU too: a third of the per-tensor form's time on a small network.
         return torch.optim.Adam(parameters, lr=learning_rate, eps=1e-8 if epsilon is None else epsilon, fused=True)

@@ -68,7 +68,7 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
-    from surreal.main.launch.starting import ForkServer
+    from surreal.main.launch.starting.forking import ForkServer
     from surreal.main.process.interrupts import Interrupts
 
     _set_up_logging(log_level)

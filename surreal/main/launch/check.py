@@ -14,7 +14,7 @@ from pathlib import Path
 
 from surreal.config import add_python_path, load_config
 from surreal.errors import ConfigError
-from surreal.main.launch.starting import Starter
+from surreal.main.launch.starting.starter import Starter
 from surreal.main.launch.supervise import last_error_line
 from surreal.main.process.reports import print_error
 

@@ -16,18 +16,18 @@ from dataclasses import replace
 import redis
 from rich.console import Console
 
-from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.errors import SurrealError
 from surreal.main.launch.check import check_apart
+from surreal.main.launch.collecting import LastCollection
 from surreal.main.launch.outcome import RunOutcome, result_of
 from surreal.main.launch.prepare import RunOptions, prepare
 from surreal.main.launch.progress import Progress
 from surreal.main.launch.run_folder import newest_checkpoint
 from surreal.main.launch.servers import RunServers
 from surreal.main.launch.snapshot import Snapshot, take_snapshot
-from surreal.main.launch.starting import Starter
+from surreal.main.launch.starting.starter import Starter
 from surreal.main.launch.supervise import Child, Supervision
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
@@ -83,26 +83,26 @@ class Launcher:
             self.folder.write_address(servers.address, self.run)
             if not self._options.is_quiet:
                 self._say(f"run {self.run} in {self.folder.path}")
-            collector = Collector(client, self.folder.path)
-            stack.callback(collector.close)
             telemetry = Telemetry(client, "launcher", "launcher")
             telemetry.start()
             stack.callback(telemetry.stop)
+            environment = {REDIS_VARIABLE: servers.address}
             supervision = Supervision(
                 self._children(servers, stack),
                 self._starter,
                 log_dir=self.folder.path / "logs",
-                environment={REDIS_VARIABLE: servers.address},
+                environment=environment,
                 restart_limit=self.config.run.restart_limit,
             )
             stack.callback(supervision.kill)
             supervision.start()
             with Progress(self.run, self._console, is_quiet=self._options.is_quiet) as progress:
                 reason, is_failure = self._watch(servers, supervision, progress)
-            self._drain(servers, supervision, reason)
-            telemetry.stop()
-            if not self._interrupts.is_aborting:
-                collector.drain()
+            with LastCollection(self._starter, self.run, self.folder.path, environment) as collection:
+                self._drain(servers, supervision, reason)
+                telemetry.stop()
+                if not self._interrupts.is_aborting:
+                    collection.finish()
             self._clear(servers, is_failure)
             return self._finish(reason, is_failure, supervision.restarts)
 
@@ -149,12 +149,13 @@ class Launcher:
                 return f"max_time_s: {self._elapsed_s:.0f} s have passed", False
             servers.keep()
             failure = supervision.poll()
+            reason = self._stop_reason(servers)
             now = time.monotonic()
-            if failure is not None or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:
+            if reason or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:
                 snapshot_s = now
-                reason = self._look(servers, progress)
-                if reason:
-                    return reason, False
+                self._look(servers, progress)
+            if reason:
+                return reason, False
             if failure is not None:
                 return failure, True
             if not supervision.are_finished(NormalEnd.ALL_END_RUN):
@@ -163,18 +164,24 @@ class Launcher:
                 return f"the agents are done after {self._snapshot.env_steps} env steps", False
             time.sleep(_POLL_INTERVAL_S)
 
-    def _look(self, servers: RunServers, progress: Progress) -> str:
-        """Take a snapshot; returns why the run is to end, "" if it goes on. Redis may be away."""
+    def _stop_reason(self, servers: RunServers) -> str:
+        """Why the run is to end, "" if it goes on; Redis may be away."""
         client = servers.client
         try:
-            reason = client.retry(lambda: registry.stop_reason(client), what="read the run's state")
+            return client.retry(lambda: registry.stop_reason(client), what="read the run's state")
+        except (SurrealError, redis.RedisError) as error:
+            logger.debug("nobody knows whether the run is to end: %s", error)
+            return ""
+
+    def _look(self, servers: RunServers, progress: Progress) -> None:
+        """Take a snapshot, if Redis is there."""
+        try:
             snapshot = self._take_snapshot(servers)
         except (SurrealError, redis.RedisError) as error:
             logger.debug("no snapshot: %s", error)
-            return ""
+            return
         self._remember(snapshot)
         progress.show(snapshot)
-        return reason
 
     def _take_snapshot(self, servers: RunServers) -> Snapshot:
         return take_snapshot(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from surreal.main.launch.starting import Process, Starter
+from surreal.main.launch.starting.starter import Process, Starter
 from surreal.main.process.roles import NormalEnd, Role
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from surreal.main.launch.starting import ForkedProcess, ForkServer, Process
+from surreal.main.launch.starting.forking import ForkedProcess, ForkServer
+from surreal.main.launch.starting.starter import Process
 
 TELL = """
 import json, os, sys, time
@@ -50,7 +51,7 @@ def main(argv):
 LAUNCHER = """
 import sys, time
 from pathlib import Path
-from surreal.main.launch.starting import ForkServer
+from surreal.main.launch.starting.forking import ForkServer
 with ForkServer(["program_wait"]) as server:
     folder = Path(sys.argv[1])
     started = server.start("program_wait", [], console=folder / "orphan.out", environment={})

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from surreal.main.launch import supervise
-from surreal.main.launch.starting import Spawner
+from surreal.main.launch.starting.starter import Spawner
 from surreal.main.launch.supervise import Child, Supervision, last_error_line
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_CLIENT, ROLES, NormalEnd, Role
 

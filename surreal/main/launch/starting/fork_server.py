@@ -1,8 +1,8 @@
 """The fork server's own process: imports what the roles of a run need, once, and forks them off.
 
-    python -m surreal.main.launch.fork_server CHANNEL LAUNCHER_PID MODULE...
+    python -m surreal.main.launch.starting.fork_server CHANNEL LAUNCHER_PID MODULE...
 
-`starting.ForkServer` starts it and talks to it over a socket, one JSON object a line: "ready" when the modules are
+`forking.ForkServer` starts it and talks to it over a socket, one JSON object a line: "ready" when the modules are
 imported, then for each request the id of a new process. Such a process is the *launcher's* child: it is forked by a
 go-between that ends at once, and the launcher adopts the orphans below it (PR_SET_CHILD_SUBREAPER). So exit codes,
 signals and the death of the launcher are what they would be had the launcher spawned it.
@@ -13,6 +13,7 @@ computation. Linux only. See docs/adr/0006-fork-server.md.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -28,6 +29,8 @@ from surreal.utils.process import die_with_parent
 
 def main(argv: Sequence[str]) -> int:
     """Serve until the launcher hangs up; in a forked process, return what its module's `main` returns."""
+    leave = _Leave()
+    atexit.register(leave)  # first, so that it is called last
     channel = socket.socket(fileno=int(argv[0]))
     die_with_parent(signal.SIGKILL, parent_pid=int(argv[1]))
     gc.disable()  # nothing is garbage while modules are loaded
@@ -41,7 +44,23 @@ def main(argv: Sequence[str]) -> int:
     _send(channel, {"ready": True})
     request = _serve(channel)
     channel.close()
-    return 0 if request is None else _run(request)
+    leave.code = 0 if request is None else _run(request)
+    return leave.code
+
+
+class _Leave:
+    """Ends the process when all other exit handlers were called: taking torch apart would cost half a second.
+
+    Attributes:
+        code: what the process ends with; 1 if an exception ends it.
+    """
+
+    code = 1
+
+    def __call__(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(self.code)
 
 
 def _serve(channel: socket.socket) -> dict[str, Any] | None:
@@ -93,7 +112,10 @@ def _run(request: dict[str, Any]) -> int:
     sys.argv = [module, *arguments]
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()  # else all processes would share numpy's global generator
-    return int(importlib.import_module(module).main(arguments))
+    try:
+        return int(importlib.import_module(module).main(arguments))
+    except SystemExit as end:  # wrong arguments
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
 
 
 def _redirect(path: str, flags: int, descriptor: int) -> None:

@@ -1,9 +1,4 @@
-"""How a launcher starts the processes of a run: forked off a helper that has imported what they need, or one by one.
-
-Either way a process is a child of the launcher, in a session of its own so that Ctrl-C reaches the launcher alone; what
-it writes to its console lands in a file. From the main thread only: a child is told to end when the *thread* that is
-its parent ends.
-"""
+"""`ForkServer`: the launcher's side of the helper that forks the processes of a run."""
 
 from __future__ import annotations
 
@@ -17,9 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-from surreal.main.process.lifeline import PARENT_VARIABLE
+from surreal.main.launch.starting.starter import Process, Spawner, child_environment
 
 logger = logging.getLogger(__name__)
 
@@ -28,51 +23,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 _READY_TIMEOUT_S = 300.0
 #: What keeps libraries from starting threads when they are imported: OpenBLAS, and an allocator that Arrow leaves idle.
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-
-
-class Process(Protocol):
-    """A child process, as `subprocess.Popen` has it."""
-
-    pid: int
-    returncode: Any  #: None while it runs; -N if signal N ended it
-
-    def poll(self) -> int | None:
-        """Look whether it has ended; returns `returncode`."""
-
-    def wait(self) -> int:
-        """Wait for its end."""
-
-    def send_signal(self, sig: int, /) -> None:
-        """Send a signal, unless it has ended."""
-
-
-class Starter(Protocol):
-    """Starts the `main(arguments)` of a module as a process."""
-
-    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
-        """Start it.
-
-        Args:
-            module: dotted name.
-            arguments: of the program, without its name.
-            console: file that its output is appended to.
-            environment: variables added to this process's own.
-        """
-
-
-class Spawner:
-    """Starts every process as a Python of its own."""
-
-    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
-        with console.open("ab") as file:
-            return subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=_environment(environment),
-                start_new_session=True,
-            )
 
 
 class ForkedProcess:
@@ -130,11 +80,11 @@ class ForkServer:
         with theirs:
             arguments = [str(theirs.fileno()), str(os.getpid()), *self._modules]
             self._helper = subprocess.Popen(
-                [sys.executable, "-m", "surreal.main.launch.fork_server", *arguments],
+                [sys.executable, "-m", "surreal.main.launch.starting.fork_server", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_environment(_NO_THREADS),
+                env=child_environment(_NO_THREADS),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -155,12 +105,12 @@ class ForkServer:
         return None if self._helper is None or self._channel is None else self._helper.pid
 
     def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
-        """Fork a process as soon as the helper is ready; see `Starter`."""
+        """Fork a process as soon as the helper is ready; see `starter.Starter`."""
         if self._channel is not None:
             request = {
                 "module": module,
                 "arguments": list(arguments),
-                "environment": _environment(environment),
+                "environment": child_environment(environment),
                 "console": str(console.absolute()),
             }
             try:
@@ -187,11 +137,6 @@ class ForkServer:
         if self._helper is not None:
             self._helper.kill()
             self._helper.wait()
-
-
-def _environment(added: Mapping[str, str]) -> dict[str, str]:
-    # Processes of a run share the cores: more threads in each would only make them wait for each other.
-    return {"OMP_NUM_THREADS": "1", **os.environ, PARENT_VARIABLE: str(os.getpid()), **added}
 
 
 def _receive(channel: socket.socket) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from rich.console import Console
 from surreal.errors import ConfigError, SurrealError
 from surreal.main.commands.replay_files import replay_app
 from surreal.main.process.reports import print_error
-from surreal.main.process.roles import ROLES, Role
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
 
 app = typer.Typer(
     name="surreal",
@@ -68,21 +68,23 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
-    from surreal.main.launch.launcher import Launcher
-    from surreal.main.launch.prepare import RunOptions
+    from surreal.main.launch.starting.forking import ForkServer
     from surreal.main.process.interrupts import Interrupts
 
     _set_up_logging(log_level)
     given = {"seed": seed, "device": device, "log_level": log_level}
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]
-    options = RunOptions(
-        source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline, is_quiet=quiet or not progress
-    )
     console = Console(soft_wrap=True)
     interrupts = Interrupts()
-    with interrupts.installed():
-        launcher = Launcher(options, console, interrupts)
-        outcome = launcher.execute()
+    with interrupts.installed(), ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter:
+        # The processes' imports have begun; the launcher's own go on beside them.
+        from surreal.main.launch.launcher import Launcher
+        from surreal.main.launch.prepare import RunOptions
+
+        settings = (*(overrides or ()), *extra)
+        is_quiet = quiet or not progress
+        options = RunOptions(source, settings, run_name, run_dir, redis, resume, offline, is_quiet=is_quiet)
+        outcome = Launcher(options, console, interrupts, starter).execute()
     _say(console, f"ended: {outcome.reason}")
     _say(console, f"results in {outcome.folder}: {', '.join(outcome.files())}")
     if outcome.is_failure:

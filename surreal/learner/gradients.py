@@ -83,7 +83,6 @@ class GradientLearner(Learner):
             raise ValueError(f"max_global_step is {max_global_step}; use_linear_schedule needs it to be >= 1")
         check_max_norm(gradients_norm_clipping)
         self._settings = OptimizerSettings(optimizer, initial_learning_rate, decay, epsilon)
-        self._settings.make([torch.zeros(1)])
         self._schedule: LinearSchedule | None = None
         if use_linear_schedule and max_global_step is not None:
             self._schedule = LinearSchedule(initial_learning_rate, learning_rate_end, max_global_step)

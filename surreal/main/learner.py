@@ -39,7 +39,8 @@ from surreal.utils.threads import Supervisor
 logger = logging.getLogger("surreal.main.learner")  # __name__ is __main__ in a process of its own
 
 _DEQUEUE_TIMEOUT_S = 0.2
-_CHECK_INTERVAL_S = 0.5
+_CHECK_INTERVAL_S = 0.1
+_COLLECT_S = 0.1  #: of one wait for logs and metrics, and so of the end
 
 
 class LearnerSession:
@@ -145,7 +146,7 @@ def body(process: RoleProcess) -> None:
         if process.arguments.offline is not None:
             fill_replay(process, process.arguments.offline)
         session.begin()
-        collecting.spawn("collector", collector.step)
+        collecting.spawn("collector", lambda: collector.step(_COLLECT_S))
         session.replay.start_threads()
         stack.callback(session.replay.join, 5.0)
         stack.callback(session.replay.stop)

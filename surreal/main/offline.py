@@ -33,15 +33,14 @@ _SPARE_SHARE = 1.1
 _MEMORY_STEP = 64 << 20
 
 
-def load_offline_config(source: str | Path, overrides: Sequence[str], path: Path) -> Config:
-    """Load a configuration and make it one for training from an archive.
+def offline_settings(config: Config, path: Path) -> list[str]:
+    """What a run changes in its configuration when it has this archive in place of agents; see `offline_overrides`.
 
     Raises:
         CodecError: there is no whole manifest.
-        ConfigError: the configuration is wrong, or nothing would end the training.
+        ConfigError: nothing would end the training.
     """
-    manifest = ReplayArchive(path).manifest
-    return load_config(source, [*overrides, *offline_overrides(load_config(source, overrides), manifest)])
+    return offline_overrides(config, ReplayArchive(path).manifest)
 
 
 def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
@@ -106,9 +105,8 @@ def run_offline_learner(arguments: RoleArguments, argv: Sequence[str], run: Call
     try:
         if arguments.offline is None or arguments.config is None:
             raise ConfigError("offline training needs a configuration: name a preset or a file", key="--offline")
-        manifest = ReplayArchive(arguments.offline).manifest
         config = load_config(arguments.config, arguments.overrides)
-        for override in offline_overrides(config, manifest):
+        for override in offline_settings(config, arguments.offline):
             extra += ["--set", override]
         config = load_config(arguments.config, [*arguments.overrides, *extra[1::2]])
         with ExitStack() as stack:

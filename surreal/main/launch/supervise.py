@@ -1,8 +1,7 @@
 """The launcher's children: started, watched, restarted when a signal killed them, and stopped in order.
 
-Every child is a Python of its own in its own session, so that Ctrl-C reaches the launcher alone and the drain has an
-order. What a child writes to its console lands in `logs/NAME.out` of the run's folder. Called from the main thread
-only: on Linux a child is told to end when the *thread* that started it ends.
+A `Starter` makes the processes, each in a session of its own, so that the drain has an order. What a child writes to
+its console lands in `logs/NAME.out` of the run's folder. Called from the main thread only, see `starting`.
 """
 
 from __future__ import annotations
@@ -11,14 +10,12 @@ import logging
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from surreal.main.process.lifeline import PARENT_VARIABLE
+from surreal.main.launch.starting.starter import Process, Starter
 from surreal.main.process.roles import NormalEnd, Role
 
 logger = logging.getLogger(__name__)
@@ -34,7 +31,7 @@ class Child:
     role: Role
     number: int  #: among those of its role
     arguments: Sequence[str]
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     restarts: int = 0
     restart_at_s: float | None = None  #: monotonic time of the next start, if one is due
     is_finished: bool = False  #: ended by itself with exit code 0
@@ -53,17 +50,25 @@ class Supervision:
 
     Args:
         children: in the order in which they are started.
+        starter: starts their processes.
         log_dir: folder of the consoles' files.
-        environment: variables added to this process's own.
+        environment: variables of theirs, added to this process's own.
         restart_limit: restarts of each child, >= 0; one more death ends the run.
     """
 
     def __init__(
-        self, children: Sequence[Child], *, log_dir: Path, environment: Mapping[str, str], restart_limit: int
+        self,
+        children: Sequence[Child],
+        starter: Starter,
+        *,
+        log_dir: Path,
+        environment: Mapping[str, str],
+        restart_limit: int,
     ) -> None:
         self.children = list(children)
+        self._starter = starter
         self._log_dir = log_dir
-        self._environment = {**os.environ, **environment, PARENT_VARIABLE: str(os.getpid())}
+        self._environment = environment
         self._restart_limit = restart_limit
 
     def start(self) -> None:
@@ -146,18 +151,12 @@ class Supervision:
         return self._log_dir / f"{child.name}.out"
 
     def _start(self, child: Child, *, is_restart: bool = False) -> None:
-        command = [sys.executable, "-m", child.role.module, *child.arguments]
-        if is_restart and child.role.resumes and "--resume" not in command:
-            command.append("--resume")
-        with self._console(child).open("ab") as console:
-            child.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,
-            )
+        arguments = list(child.arguments)
+        if is_restart and child.role.resumes and "--resume" not in arguments:
+            arguments.append("--resume")
+        child.process = self._starter.start(
+            child.role.module, arguments, console=self._console(child), environment=self._environment
+        )
         logger.info("%s %s, process %d", child.name, "started again" if is_restart else "started", child.process.pid)
 
     def _ended(self, child: Child, code: int) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from surreal.main.launch import supervise
+from surreal.main.launch.starting.starter import Spawner
 from surreal.main.launch.supervise import Child, Supervision, last_error_line
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_CLIENT, ROLES, NormalEnd, Role
 
@@ -52,7 +53,9 @@ def supervise_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
 
     def start(*children: Child, restart_limit: int = 5) -> Supervision:
         environment = {"PYTHONPATH": str(tmp_path)}
-        supervision = Supervision(children, log_dir=tmp_path, environment=environment, restart_limit=restart_limit)
+        supervision = Supervision(
+            children, Spawner(), log_dir=tmp_path, environment=environment, restart_limit=restart_limit
+        )
         made.append(supervision)
         supervision.start()
         return supervision

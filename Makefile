@@ -2,6 +2,7 @@
 #
 #   make demo [SEED=n]   train CartPole with two agents, a learner and an evaluation process, then prove the result
 #   make test            all tests                        make check   lint, format, types, layers
+#   make quick           the unit tests, and one whole run of CartPole
 #   make bench           every performance claim          make learn   the demo with several seeds: 4 of 5 must solve it
 #   make bench-reverb    the one against Reverb, which needs Python <= 3.11 and TensorFlow
 #   make docs            write the pages that come from the code
@@ -19,7 +20,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test check bench bench-reverb learn docs clean
+.PHONY: demo test quick check bench bench-reverb learn docs clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -32,9 +33,16 @@ $(STAMP): setup.py constraints.txt
 demo: $(STAMP)
 	$(BIN)/surreal run $(PRESET) --seed $(SEED) --verify
 
+# Several processes share the tests; tests/conftest.py says how many. PYTEST_ARGS=-n0 keeps them in one.
+PYTEST := $(BIN)/python -m pytest -n auto --dist load --maxschedchunk 1 --basetemp=.cache/tmp
+
 test: $(STAMP)
 	@mkdir -p .cache
-	$(BIN)/python -m pytest --basetemp=.cache/tmp $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+quick: $(STAMP)
+	@mkdir -p .cache
+	$(PYTEST) tests/e2e/test_run.py::test_run_trains_keeps_score_and_leaves_nothing_behind tests/unit $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

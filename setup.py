@@ -51,6 +51,7 @@ DEV = [
     "mypy>=1.13",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "ruff>=0.8",
     "types-psutil",
     "types-PyYAML",

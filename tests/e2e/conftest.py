@@ -18,6 +18,7 @@ import pytest
 
 from surreal.errors import SurrealError
 from surreal.main.commands.status import find_run, run_status
+from tests.servers import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +40,7 @@ def wait_for(condition: Callable[[], T | None], what: str, timeout_s: float = 20
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s:.0f} s"
-        time.sleep(0.05)
+        time.sleep(0.1)  # each look at a run's status costs what its processes could compute in
     return found
 
 
@@ -57,6 +58,7 @@ class Command:
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
             )
 
     @property
@@ -82,6 +84,8 @@ class Workplace:
 
     #: Arguments of a run that goes on until it is told to end.
     endless = ("--set", "run.max_env_steps=null", "--set", "run.stop_at_return=null")
+    #: Arguments of a run whose agents are not what the test is about: each is a process more to start.
+    one_agent = ("--set", "agent.count=1")
     #: Arguments of an evaluation that costs little.
     fast_eval = ("--set", "eval.interval_s=0.5", "--set", "eval.episodes=4", "--set", "eval.confirm_episodes=0")
     wait_for = staticmethod(wait_for)

@@ -21,7 +21,7 @@ SHORT = {
     "replay.samples_per_insert": "1",
     "sender.chunk_steps": "64",
     "broadcast.interval_updates": "5",
-    "eval.interval_s": "0",
+    "eval.interval_s": "1",
     "eval.episodes": "2",
     "eval.num_envs": "2",
     "eval.env_kwargs": "{max_num_frames_per_episode: 1000}",

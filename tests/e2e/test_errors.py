@@ -21,7 +21,7 @@ def assert_one_sentence(command: Command, message: str, code: int = 1) -> None:
 
 def test_unreachable_redis(workplace: Workplace) -> None:
     nowhere = ["cartpole-dqn", "--redis", "127.0.0.1:9", "--connect-timeout", "0.2"]
-    commands = [workplace.start(role, *nowhere) for role in ("agent", "learner", "eval")]
+    commands = [workplace.start(role, *nowhere) for role in ("agent", "learner")]
     elsewhere = ["--set", "redis.replay_address=127.0.0.1:9"]
     commands += [workplace.start("run", "cartpole-dqn", *elsewhere), workplace.start("run", *nowhere[:3])]
     for command in commands:
@@ -42,7 +42,7 @@ def test_wrong_password_and_unknown_run(workplace: Workplace, start_redis: Any) 
 
 
 def test_process_that_fails_ends_the_run_with_its_reason(workplace: Workplace) -> None:
-    command = workplace.start("run", "cartpole-dqn", "--set", "model.args.activation=rellu")
+    command = workplace.start("run", "cartpole-dqn", *workplace.one_agent, "--set", "model.args.activation=rellu")
     assert_one_sentence(command, "model: QFunction cannot be made")
     assert "results in" in command.output
     assert "best.safetensors" not in command.output

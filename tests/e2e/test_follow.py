@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def test_a_prioritized_learner_follows_the_run_of_a_uniform_one_and_ends_without_it(workplace: Workplace) -> None:
-    alone = ["--set", "sender.lookahead=3", "--set", "eval.enabled=false", *workplace.endless]
+    alone = ["--set", "sender.lookahead=3", "--set", "eval.enabled=false", *workplace.one_agent, *workplace.endless]
     command = workplace.start("run", "cartpole-dqn", *alone)
     run_dir = workplace.run_dir()
     workplace.wait_for((run_dir / "redis.address").exists, "the address")

@@ -18,9 +18,8 @@ def test_run_goes_on_when_redis_comes_back(
     workplace: Workplace, start_redis: Callable[..., Any], appendonly: bool
 ) -> None:
     server = start_redis(appendonly=appendonly)
-    command = workplace.start(
-        "run", "cartpole-dqn", "--redis", server.address, *workplace.endless, *workplace.fast_eval
-    )
+    options = (*workplace.endless, *workplace.fast_eval, *workplace.one_agent)
+    command = workplace.start("run", "cartpole-dqn", "--redis", server.address, *options)
     run_dir = workplace.run_dir()
     workplace.wait_for((run_dir / "eval" / "best.json").exists, "the first round")
     workplace.wait_for(lambda: workplace.status()["updates"] > 100, "learning")
@@ -33,7 +32,7 @@ def test_run_goes_on_when_redis_comes_back(
         return _is_alive(now) and lines[-1]["version"] > before["version"] and now["env_steps"] > before["env_steps"]
 
     workplace.wait_for(workplace.knows, "the run's return")
-    before = workplace.wait_for(lambda: status if _is_alive(status := workplace.status()) else None, "five heartbeats")
+    before = workplace.wait_for(lambda: status if _is_alive(status := workplace.status()) else None, "four heartbeats")
     workplace.wait_for(has_gone_on, "going on")
     command.interrupt()
     assert command.wait() == 0, command.output
@@ -44,7 +43,7 @@ def test_run_goes_on_when_redis_comes_back(
 
 
 def _is_alive(status: dict[str, Any]) -> bool:
-    return len([process for process in status["processes"] if process["is_alive"]]) == 5
+    return len([process for process in status["processes"] if process["is_alive"]]) == 4
 
 
 def _assert_versions_rise(run_dir: Path) -> None:

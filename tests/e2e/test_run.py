@@ -68,7 +68,8 @@ def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) 
 
 def test_own_redis_ends_with_a_launcher_that_is_killed_and_a_run_resumes_from_its_files(workplace: Workplace) -> None:
     often = ["--set", "checkpoint.interval_updates=50"]
-    command = workplace.start("run", "cartpole-dqn", *workplace.fast_eval, *workplace.endless, *often)
+    options = (*workplace.fast_eval, *workplace.endless, *workplace.one_agent)
+    command = workplace.start("run", "cartpole-dqn", *options, *often)
     run_dir = workplace.run_dir()
     workplace.wait_for(lambda: len(list((run_dir / "checkpoints").glob("*.safetensors"))) > 1, "checkpoints")
     os.kill(command.pid, signal.SIGKILL)

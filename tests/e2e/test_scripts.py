@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,14 +75,14 @@ def test_role_scripts_join_one_run_from_several_folders(workplace: Workplace, tm
     assert list(workplace.temporary.iterdir()) == []
 
 
-def test_every_script_explains_itself() -> None:
-    commands = [
-        subprocess.Popen([sys.executable, str(path), "--help"], stdout=subprocess.PIPE, text=True)
-        for path in SCRIPTS.glob("run_*.py")
-    ]
-    for command in commands:
-        shown, _ = command.communicate()
-        assert (command.returncode, shown[:6]) == (0, "usage:")
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("run_*.py")), ids=lambda path: path.stem)
+def test_every_script_explains_itself(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(script), "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(script), run_name="__main__")
+    assert (end.value.code, capsys.readouterr().out[:6]) == (0, "usage:")
 
 
 def _keys(server: Any) -> list[str]:

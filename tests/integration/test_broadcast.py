@@ -555,11 +555,11 @@ def test_bad_settings_of_the_listener(client: RedisClient) -> None:
 
 
 @pytest.fixture
-def cluster(redis_binary: str, tmp_path: Path, cluster_port: int) -> Iterator[str]:
+def cluster(redis_binary: str, tmp_path: Path, free_port: int) -> Iterator[str]:
     """A Redis Cluster of one node: it refuses scripts whose keys lie in several slots."""
-    command = [redis_binary, "--port", str(cluster_port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
+    command = [redis_binary, "--port", str(free_port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
     process = subprocess.Popen([*command, "--save", "", "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
-    address = f"127.0.0.1:{cluster_port}"
+    address = f"127.0.0.1:{free_port}"
     try:
         with RedisClient(address) as client:
             client.check_server(timeout_s=60)

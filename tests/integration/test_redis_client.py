@@ -156,7 +156,7 @@ def test_model_contract_of_hostile_json_is_an_error_not_a_crash(client: RedisCli
 
 
 @pytest.fixture
-def tls_server(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+def tls_server(tmp_path: Path, free_port: int) -> Iterator[tuple[int, Path]]:
     """A redis-server that speaks TLS only, with a certificate signed by itself: its port and the certificate."""
     server, openssl = shutil.which("redis-server"), shutil.which("openssl")
     if server is None or openssl is None:
@@ -166,21 +166,18 @@ def tls_server(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     make += ["-days", "2"]
     make += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     subprocess.run([*make, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [server, "--port", "0", "--tls-port", str(port), "--tls-ca-cert-file", str(certificate)]
+    command = [server, "--port", "0", "--tls-port", str(free_port), "--tls-ca-cert-file", str(certificate)]
     command += ["--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-auth-clients", "no"]
     command += ["--requirepass", "tops3cret", "--dir", str(tmp_path), "--save", "", "--logfile", str(log)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
-        while not accepts(port):
+        while not accepts(free_port):
             if process.poll() is not None:
                 pytest.skip("this redis-server was built without TLS")
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.02)
-        yield port, certificate
+        yield free_port, certificate
     finally:
         process.terminate()
         process.wait()

@@ -221,7 +221,7 @@ def test_agents_are_not_held_before_a_sequence_can_begin(run: Any) -> None:
     sender = run.sender(client=run.make_client(), chunk_steps=16, is_limited=True, wait_timeout_s=DEADLINE_S)
     pool = Pool(16, 1, 0.5, is_dict=False)
     replay.start_threads()
-    for _ in range(200):
+    for _ in range(80):
         sender.send_batch(*pool.recv())
         replay.dequeue(0.0)
     assert replay.num_samples > 0

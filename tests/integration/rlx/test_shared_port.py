@@ -68,14 +68,8 @@ def start() -> Iterator[Callable[[int, str], Process]]:
         one.end()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def test_servers_of_one_run_share_a_port_and_those_of_another_are_refused(start: Any) -> None:
-    first = start(free_port(), "run a")
+def test_servers_of_one_run_share_a_port_and_those_of_another_are_refused(start: Any, free_port: int) -> None:
+    first = start(free_port, "run a")
     port = int(first.line)
     second = start(port, "run a")
     assert second.line == str(port)
@@ -106,11 +100,11 @@ def test_program_that_shares_the_port_without_a_claim_is_noticed() -> None:
 
 
 def test_nothing_is_left_and_what_a_killed_server_left_is_in_nobodys_way(
-    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    port = free_port()
+    port = free_port
     killed = start(port, "run a")
     killed.kill()
     assert len(list(tmp_path.iterdir())) == 1
@@ -123,8 +117,8 @@ def test_nothing_is_left_and_what_a_killed_server_left_is_in_nobodys_way(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_many_come_and_go_and_never_two_owners_at_once() -> None:
-    port, held, faults = free_port(), [0, 0], []
+def test_many_come_and_go_and_never_two_owners_at_once(free_port: int) -> None:
+    port, held, faults = free_port, [0, 0], []
 
     def visit(mine: int) -> None:
         for _ in range(15):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 SOURCES = ROOT / "clients" / "cpp"
+BUILT = ROOT / ".cache" / "cpp"
 VECTORS = ROOT / "tests" / "golden" / "rlx_vectors.json"
 CART = gymnasium.make("CartPole-v1").observation_space
 STRICT = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wpedantic", "-Wshadow", "-Wconversion")
@@ -19,11 +22,20 @@ STRICT = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wpedantic", "-Wshadow",
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
-def build(compiler: str, source: str, folder: Path, *flags: str) -> Path:
-    program = folder / source.removesuffix(".cpp")
-    command = [compiler, *STRICT, *flags, str(SOURCES / source), "-o", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-4000:]
+def build(compiler: str, source: str, *flags: str) -> Path:
+    """Give the program; made once, by whichever test needs it first, of the same texts by the same compiler."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    made_by = [compiler, *STRICT, *flags, source, run(compiler, "--version")]
+    texts = [path.read_bytes() for path in sorted(SOURCES.iterdir())]
+    program = BUILT / f"{Path(source).stem}-{hashlib.sha256(repr((made_by, texts)).encode()).hexdigest()[:16]}"
+    with program.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            new = program.with_suffix(".new")
+            command = [compiler, *STRICT, *flags, str(SOURCES / source), "-o", str(new)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+            assert done.returncode == 0, done.stderr[-4000:]
+            new.rename(program)
     return program
 
 
@@ -33,17 +45,10 @@ def run(*command: str | Path, stdin: str = "", timeout_s: float = 240.0) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {"folder": tmp_path_factory.mktemp("cpp")}
-
-
 @pytest.fixture
-def program(built: dict[str, Path], require_tool: Any) -> Path:
-    """The tests' program, built once."""
-    if "test" not in built:
-        built["test"] = build(require_tool("g++", "c++"), "test_surreal_rlx.cpp", built["folder"], *SANITIZED)
-    return built["test"]
+def program(require_tool: Any) -> Path:
+    """The tests' program."""
+    return build(require_tool("g++", "c++"), "test_surreal_rlx.cpp", *SANITIZED)
 
 
 def test_values_limits_frames_and_damaged_messages(program: Path) -> None:
@@ -66,8 +71,8 @@ def test_sessions_with_a_real_server(program: Path, serve: Any) -> None:
     assert [name for _, name, _, _ in served.metrics].count("game_score") == 20
 
 
-def test_the_example_balances_a_pole(built: dict[str, Path], require_tool: Any, serve: Any) -> None:
-    example = build(require_tool("g++", "c++"), "cartpole.cpp", built["folder"], "-O1")
+def test_the_example_balances_a_pole(require_tool: Any, serve: Any) -> None:
+    example = build(require_tool("g++", "c++"), "cartpole.cpp", "-O1")
     served = serve(observation_space=CART)
     for wrong in ("abc", "0", "3x", "3 --explore"):
         done = subprocess.run([example, served.address, *wrong.split()], capture_output=True, text=True, timeout=60)

@@ -261,21 +261,14 @@ def test_the_command_reads_the_token_from_a_file(serve: Any, tmp_path: Path) -> 
     assert (done.returncode, "1 episodes" in done.stdout) == (0, True), done.stderr
 
 
-def test_no_server_is_one_clear_line(unused_port: int) -> None:
-    line = [sys.executable, "scripts/run_rlx_client.py", "CartPole-v1", "--server", f"127.0.0.1:{unused_port}"]
+def test_no_server_is_one_clear_line(free_port: int) -> None:
+    line = [sys.executable, "scripts/run_rlx_client.py", "CartPole-v1", "--server", f"127.0.0.1:{free_port}"]
     done = subprocess.run([*line, "--attempts", "1"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "no connection to 127.0.0.1" in done.stderr.splitlines()[-1]
 
 
 # -- rude peers --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -367,6 +360,6 @@ def test_a_websocket_is_opened_only_with_a_websocket_server(peer: Any, answer: b
         connected(f"ws://{peer(behave)}", connect_timeout_s=1)
 
 
-def test_nobody_there(unused_port: int) -> None:
+def test_nobody_there(free_port: int) -> None:
     with pytest.raises(AgentProxyConnectionError, match="no connection"):
-        connected(f"127.0.0.1:{unused_port}")
+        connected(f"127.0.0.1:{free_port}")

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from surreal.learner.base import Learner, ReplayView

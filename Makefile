@@ -60,6 +60,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.replay_memory
 	$(BIN)/python -m benchmarks.prioritized
 	$(BIN)/python -m benchmarks.rlx
+	$(BIN)/python -m benchmarks.startup
 
 bench-reverb: $(STAMP)
 	$(BIN)/python -m benchmarks.replay --sections reverb --stored 10000 100000

@@ -50,9 +50,12 @@ class LastCollection:
         self._arguments = ["--run", run, "--run-dir", str(run_dir)]
         self._console = run_dir / "logs" / "collector.out"
         self._environment = environment
+        self._console_size = 0
         self._process: Process | None = None
 
     def __enter__(self) -> Self:
+        self._console.touch()
+        self._console_size = self._console.stat().st_size
         self._process = self._starter.start(
             "surreal.main.launch.collecting", self._arguments, console=self._console, environment=self._environment
         )
@@ -70,9 +73,12 @@ class LastCollection:
         process = self._process
         if process is None:
             return
-        process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + _DRAIN_TIMEOUT_S + _START_TIMEOUT_S
+        is_told = False
         while process.poll() is None and time.monotonic() < deadline:
+            if not is_told and self._console.stat().st_size > self._console_size:  # it listens to signals
+                is_told = True
+                process.send_signal(signal.SIGTERM)
             time.sleep(_POLL_INTERVAL_S)
         if process.returncode != 0:
             logger.warning("the run's last logs and metrics are not in its folder")
@@ -87,6 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = threading.Event()
     set_at_signals(stop)
     follow_parent()
+    sys.stdout.write("collecting the last logs and metrics\n")
+    sys.stdout.flush()
     with RedisClient(os.environ.get(REDIS_VARIABLE, DEFAULT_REDIS), run=arguments.run) as client:
         collector = Collector(client, arguments.run_dir)
         while not stop.is_set():

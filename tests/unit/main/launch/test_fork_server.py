@@ -48,6 +48,16 @@ def main(argv):
     print(random.random(), np.random.random())
     return 0
 """
+LEAVE = """
+import atexit, threading, time
+def main(argv):
+    atexit.register(print, "exit handler")
+    def work():
+        time.sleep(0.1)
+        print("thread")
+    threading.Thread(target=work).start()
+    return 3
+"""
 LAUNCHER = """
 import sys, time
 from pathlib import Path
@@ -75,7 +85,7 @@ def wait_until_ready(console: Path) -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, code in (("tell", TELL), ("wait", WAIT), ("random", RANDOM)):
+    for name, code in (("tell", TELL), ("wait", WAIT), ("random", RANDOM), ("leave", LEAVE)):
         (tmp_path / f"program_{name}.py").write_text(code)
     (tmp_path / "program_thread.py").write_text(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
@@ -147,6 +157,12 @@ def test_signal_reaches_a_process_and_its_end_says_which_it_was(
     started.process.send_signal(number)
     assert started.process.wait() == -number
     started.process.send_signal(number)  # it has ended: nobody gets it
+
+
+def test_threads_and_exit_handlers_of_a_process_that_ends_are_waited_for(server: ForkServer, programs: Path) -> None:
+    started = Started(server, programs, "leave")
+    assert started.process.wait() == 3
+    assert started.console.read_text().splitlines() == ["thread", "exit handler"]
 
 
 def test_processes_do_not_share_random_numbers(server: ForkServer, programs: Path) -> None:

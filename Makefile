@@ -60,6 +60,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.replay_memory
 	$(BIN)/python -m benchmarks.prioritized
 	$(BIN)/python -m benchmarks.rlx
+	$(BIN)/python -m benchmarks.startup
 
 bench-reverb: $(STAMP)
 	$(BIN)/python -m benchmarks.replay --sections reverb --stored 10000 100000
@@ -74,8 +75,9 @@ learn: $(STAMP)
 	test $$((solved * 5)) -ge $$((total * 4))
 
 docs: $(STAMP)
-	$(BIN)/python -m surreal.config.reference > docs/configuration.md
 	@mkdir -p .cache
+	$(BIN)/python -m surreal.config.reference > .cache/page.md && mv .cache/page.md docs/configuration.md
+	$(BIN)/python -m surreal.main.commands.option_docs > .cache/page.md && mv .cache/page.md docs/options.md
 	@{ sed '/^`R` is/,$$d' docs/redis-keys.md; $(BIN)/python -c \
 		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
 	mv .cache/redis-keys.md docs/redis-keys.md

@@ -1,4 +1,4 @@
-"""An agent of a run, from a configuration: `python scripts/run_agent.py cartpole-dqn --redis HOST:PORT`."""
+"""One agent of a run, from a configuration: `python scripts/run_agent.py cartpole-dqn --redis HOST:PORT`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""CartPole, the agent's side, in plain API. Run it beside `run_cartpole_learner.py`, in either order."""
+"""The agent side of CartPole, without a configuration. Start it and `run_cartpole_learner.py` in either order."""
 
 import argparse
 
@@ -12,7 +12,7 @@ from surreal.schedules import LinearSchedule
 
 
 def main() -> None:
-    """Act, send, and follow the learner's parameters."""
+    """Act, send experience, and follow the learner's parameters."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--redis", default="127.0.0.1:6379")
     parser.add_argument("--run", default="cartpole")

@@ -1,4 +1,4 @@
-"""CartPole, the learner's side, in plain API. Run it beside `run_cartpole_agent.py`, in either order."""
+"""The learner side of CartPole, without a configuration. Start it and `run_cartpole_agent.py` in either order."""
 
 import argparse
 
@@ -12,7 +12,7 @@ BROADCAST_FREQUENCY = 20
 
 
 def main() -> None:
-    """Sample, learn, and broadcast."""
+    """Sample, learn and broadcast."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--redis", default="127.0.0.1:6379")
     parser.add_argument("--run", default="cartpole")

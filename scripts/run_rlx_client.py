@@ -1,4 +1,4 @@
-"""Environments for an RLX server: `python scripts/run_rlx_client.py CartPole-v1 --server HOST:PORT --envs 4`."""
+"""Environments driven by an RLX server: `python scripts/run_rlx_client.py CartPole-v1 --server HOST:PORT --envs 4`."""
 
 import sys
 

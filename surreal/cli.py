@@ -22,6 +22,7 @@ from rich.console import Console
 from surreal.errors import ConfigError, SurrealError
 from surreal.main.commands.replay_files import replay_app
 from surreal.main.process.reports import print_error
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
 
 app = typer.Typer(
     name="surreal",
@@ -36,7 +37,6 @@ app.add_typer(replay_app)
 
 #: Role commands hand all their arguments to the role's own parser, which `python -m surreal.main.ROLE` uses too.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-_ROLES = ("agent", "learner", "eval", "rlx-server", "rlx-client")
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.")
@@ -68,21 +68,23 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
-    from surreal.main.launch.launcher import Launcher
-    from surreal.main.launch.prepare import RunOptions
+    from surreal.main.launch.starting.forking import ForkServer
     from surreal.main.process.interrupts import Interrupts
 
     _set_up_logging(log_level)
     given = {"seed": seed, "device": device, "log_level": log_level}
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]
-    options = RunOptions(
-        source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline, is_quiet=quiet or not progress
-    )
     console = Console(soft_wrap=True)
     interrupts = Interrupts()
-    with interrupts.installed():
-        launcher = Launcher(options, console, interrupts)
-        outcome = launcher.execute()
+    with interrupts.installed(), ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter:
+        # The processes' imports have begun; the launcher's own go on beside them.
+        from surreal.main.launch.launcher import Launcher
+        from surreal.main.launch.prepare import RunOptions
+
+        settings = (*(overrides or ()), *extra)
+        is_quiet = quiet or not progress
+        options = RunOptions(source, settings, run_name, run_dir, redis, resume, offline, is_quiet=is_quiet)
+        outcome = Launcher(options, console, interrupts, starter).execute()
     _say(console, f"ended: {outcome.reason}")
     _say(console, f"results in {outcome.folder}: {', '.join(outcome.files())}")
     if outcome.is_failure:
@@ -96,34 +98,14 @@ def run(
     raise typer.Exit(0 if is_good else 1)
 
 
-@app.command(context_settings=_PASS_ON)
-def agent(context: typer.Context) -> None:
-    """One agent process of a run; any number, on any machine."""
-    _role("agent", context)
+def _add_role(role: Role) -> None:
+    @app.command(name=role.name, help=role.summary, context_settings=_PASS_ON)
+    def command(context: typer.Context) -> None:
+        raise typer.Exit(importlib.import_module(role.module).main(context.args))
 
 
-@app.command(context_settings=_PASS_ON)
-def learner(context: typer.Context) -> None:
-    """The learner process of a run."""
-    _role("learner", context)
-
-
-@app.command(name="eval", context_settings=_PASS_ON)
-def evaluate(context: typer.Context) -> None:
-    """The evaluation process of a run."""
-    _role("eval", context)
-
-
-@app.command(name="rlx-server", context_settings=_PASS_ON)
-def rlx_server(context: typer.Context) -> None:
-    """A server that environments elsewhere connect to; of a run, or of a saved policy."""
-    _role("rlx_server", context)
-
-
-@app.command(name="rlx-client", context_settings=_PASS_ON)
-def rlx_client(context: typer.Context) -> None:
-    """Run gymnasium environments that the agent of an RLX server drives."""
-    _role("rlx_client", context)
+for _role in ROLES:
+    _add_role(_role)
 
 
 @app.command()
@@ -230,7 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     is_debugging = "--debug" in args
-    if is_debugging and not any(role in args for role in _ROLES):
+    if is_debugging and not any(role.name in args for role in ROLES):
         args.remove("--debug")
     try:
         app(args)
@@ -243,11 +225,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return 1
     return 0
-
-
-def _role(name: str, context: typer.Context) -> None:
-    module = importlib.import_module(f"surreal.main.{name}")
-    raise typer.Exit(module.main(context.args))
 
 
 def _say(console: Console, text: str) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from surreal.tree import join, with_paths
 from surreal.types import Obs
 
 #: None for a leaf, {"dict": {key: structure}}, or {"tuple": [structure, ...]}.
@@ -120,11 +121,11 @@ class ObsSpec:
         Raises:
             ValueError: the space holds something else (Text, Graph, Sequence).
         """
-        leaves: list[ArraySpec] = []
-        structure = _from_space(space, "", leaves)
+        tree = spaces_of(space)
+        leaves = tuple(_leaf_of_space(path, leaf) for path, leaf in with_paths(tree))
         if not leaves:
             raise ValueError(f"observation space {space} is empty")
-        return cls(tuple(leaves), structure)
+        return cls(leaves, _structure(tree))
 
     @classmethod
     def from_obs(cls, obs: Obs) -> ObsSpec:
@@ -133,11 +134,19 @@ class ObsSpec:
         Raises:
             ValueError: it holds something else than numbers and booleans, or nothing.
         """
-        leaves: list[ArraySpec] = []
-        structure = _from_obs(obs, "", leaves)
+        leaves = tuple(_leaf_of_obs(path, leaf) for path, leaf in with_paths(obs))
         if not leaves:
             raise ValueError("an observation holds at least one array, got an empty one")
-        return cls(tuple(leaves), structure)
+        return cls(leaves, _structure(obs))
+
+
+def spaces_of(space: gymnasium.Space[Any]) -> Obs:
+    """Give the tree of the spaces that `Dict` and `Tuple` spaces hold: what goes leaf by leaf asks its leaves."""
+    if isinstance(space, spaces.Dict):
+        return {key: spaces_of(child) for key, child in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(spaces_of(child) for child in space.spaces)
+    return space
 
 
 def action_spec(space: gymnasium.Space[Any]) -> ArraySpec:
@@ -149,10 +158,6 @@ def action_spec(space: gymnasium.Space[Any]) -> ArraySpec:
     raise ValueError(f"action space {space} is not supported; use Discrete, MultiDiscrete, MultiBinary or Box")
 
 
-def _join(path: str, key: object) -> str:
-    return f"{path}.{key}" if path else str(key)
-
-
 def _flatten(obs: Obs, structure: Structure, arrays: list[Any], path: str) -> None:
     if structure is None:
         arrays.append(obs)
@@ -162,13 +167,13 @@ def _flatten(obs: Obs, structure: Structure, arrays: list[Any], path: str) -> No
             got = sorted(obs) if isinstance(obs, Mapping) else type(obs).__name__
             raise ValueError(f"observation {path or 'root'} must be a dict with keys {list(children)}, got {got}")
         for key, child in children.items():
-            _flatten(obs[key], child, arrays, _join(path, key))
+            _flatten(obs[key], child, arrays, join(path, key))
     else:
         items = structure["tuple"]
         if not isinstance(obs, tuple | list) or len(obs) != len(items):
             raise ValueError(f"observation {path or 'root'} must be a tuple of {len(items)} items")
         for index, (item, child) in enumerate(zip(obs, items, strict=True)):
-            _flatten(item, child, arrays, _join(path, index))
+            _flatten(item, child, arrays, join(path, index))
 
 
 def _unflatten(structure: Structure, arrays: Any) -> Obs:
@@ -192,27 +197,24 @@ def _count_leaves(structure: Structure) -> int:
     raise ValueError("a structure is null, one dict of structures, or one tuple of them")
 
 
-def _from_space(space: gymnasium.Space[Any], path: str, leaves: list[ArraySpec]) -> Structure:
-    if isinstance(space, spaces.Dict):
-        return {"dict": {key: _from_space(space[key], _join(path, key), leaves) for key in sorted(space.spaces)}}
-    if isinstance(space, spaces.Tuple):
-        return {"tuple": [_from_space(child, _join(path, i), leaves) for i, child in enumerate(space.spaces)]}
+def _structure(tree: Obs) -> Structure:
+    if isinstance(tree, Mapping):
+        return {"dict": {key: _structure(tree[key]) for key in sorted(tree)}}
+    if isinstance(tree, tuple):
+        return {"tuple": [_structure(child) for child in tree]}
+    return None
+
+
+def _leaf_of_space(path: str, space: Any) -> ArraySpec:
     if isinstance(space, spaces.Discrete):
-        leaves.append(ArraySpec(path, (), np.dtype(np.int64)))
-        return None
+        return ArraySpec(path, (), np.dtype(np.int64))
     if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary) and space.shape is not None:
-        leaves.append(ArraySpec(path, tuple(space.shape), np.dtype(space.dtype)))
-        return None
+        return ArraySpec(path, tuple(space.shape), np.dtype(space.dtype))
     raise ValueError(f"observation space {space} is not supported; use Box, Discrete, Multi*, Dict or Tuple")
 
 
-def _from_obs(obs: Obs, path: str, leaves: list[ArraySpec]) -> Structure:
-    if isinstance(obs, Mapping):
-        return {"dict": {key: _from_obs(obs[key], _join(path, key), leaves) for key in sorted(obs)}}
-    if isinstance(obs, tuple):
-        return {"tuple": [_from_obs(item, _join(path, index), leaves) for index, item in enumerate(obs)]}
-    array = np.asarray(obs)
+def _leaf_of_obs(path: str, leaf: Any) -> ArraySpec:
+    array = np.asarray(leaf)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"observation {path or 'root'} has dtype {array.dtype}; use numbers or booleans")
-    leaves.append(ArraySpec(path, array.shape, array.dtype))
-    return None
+    return ArraySpec(path, array.shape, array.dtype)

@@ -1,8 +1,23 @@
-"""Agents: they choose actions with a model, explore, and drive environment pools. No Redis here."""
+"""Agents: they choose actions with a model, explore, and drive environment pools. They never import Redis.
 
-from surreal.agent.base import Agent
+The main path: `loop.AgentLoop` calls `base.Agent.act_batch`, which calls `_act` of a subclass such as `QAgent`.
+"""
+
+from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.exploration import EpsilonGreedy
 from surreal.agent.loop import AgentLoop, StepSender
+from surreal.agent.policy_agent import PolicyAgent
 from surreal.agent.q_agent import QAgent
+from surreal.agent.slots import SlotMemory
 
-__all__ = ["Agent", "AgentLoop", "EpsilonGreedy", "QAgent", "StepSender"]
+__all__ = [
+    "ActContext",
+    "Acted",
+    "Agent",
+    "AgentLoop",
+    "EpsilonGreedy",
+    "PolicyAgent",
+    "QAgent",
+    "SlotMemory",
+    "StepSender",
+]

@@ -14,15 +14,18 @@ replace parameters in the middle, and the version that is recorded is the versio
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from surreal import tree
+from surreal.agent.slots import SlotMemory
 from surreal.specs import ObsSpec
 from surreal.types import Action, Obs
 from surreal.utils.pytorch import Module, to_tensors
@@ -32,12 +35,30 @@ Mode = Literal["training", "eval"]
 _NO_EXTRAS: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
+class ActContext(NamedTuple):
+    """What an agent may want to know of its N rows beside the observations."""
+
+    slots: NDArray[np.int64]  #: [N] slot of each row: where its recurrent state and its noise are kept
+    is_first: NDArray[np.bool_]  #: [N] rows that begin an episode: what is kept for their slots is over
+    action_mask: NDArray[np.bool_] | None  #: [N, n] which discrete actions are legal; None: all
+
+
+class Acted(NamedTuple):
+    """Actions, and what is to be recorded with them."""
+
+    actions: Any  #: [N, *action_shape] array or tensor of its own memory
+    extras: Mapping[str, Any]  #: columns [N, ...]: log-probability, value, recurrent state before the step
+
+
 class Agent(ABC):
     """Base of all agents. A subclass gives `_act`; `initialize`, `close` and `metrics` are optional.
 
         class GreedyAgent(Agent):
             def _act(self, obs, explore):
                 return self.model(obs).argmax(dim=1)
+
+    A constructor that names them gets from the configuration: `action_space` (as agents see it), `index` and `count`
+    (of this agent among those of the run), `rng`, `obs_spec` and `exploration`.
 
     Args:
         model: computes what the actions are chosen by; its parameters may be replaced by another thread.
@@ -47,9 +68,6 @@ class Agent(ABC):
         mode: "training" (explore where asked to) or "eval" (never explore).
         steps: actions chosen in training mode so far.
         global_step: env steps of the whole run as last heard, None outside of a run.
-        env_ids: [N] slots of the rows `_act` was called with: where recurrent state and noise of a row are kept.
-        first: [N] which of these rows begin an episode: their recurrent state must be cleared.
-        action_mask: [N, n] which of the n discrete actions are legal in these rows; None if all are.
     """
 
     def __init__(self, model: Module, *, obs_spec: ObsSpec | None = None) -> None:
@@ -58,26 +76,43 @@ class Agent(ABC):
         self.mode: Mode = "training"
         self.steps = 0
         self.global_step: int | None = None
-        self.env_ids: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self.first: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        self.action_mask: NDArray[np.bool_] | None = None
+        self._memory: SlotMemory | None = None
         self._is_initialized = False
+        # An `_act` of (obs, explore) alone does without the context.
+        self._takes_context = len(inspect.signature(self._act).parameters) > 2
         if obs_spec is not None:
             model.materialize(obs_spec)
 
     @abstractmethod
-    def _act(self, obs: Obs, explore: NDArray[np.bool_]) -> Any:
-        """Choose one action for each row.
+    def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Any:
+        """Choose one action for each row. Leave `context` out of the signature where it is not needed.
 
         Args:
             obs: [N, *obs_shape] tensor on the model's device, or nested dicts and tuples of them. It may share memory
                 with the environment: not to be kept nor written to.
             explore: [N] rows that may explore; all others take the best action known, and update no filter.
+            context: the rows' slots, which of them begin an episode, and which actions are legal.
 
         Returns:
-            Actions [N, *action_shape], an array or tensor of its own memory; or a pair of them and of extras, columns
-            [N, ...] to be recorded with the step (log-probability, value, recurrent state before the step).
+            Actions [N, *action_shape], an array or tensor of its own memory; or `Acted(actions, extras)`.
         """
+
+    def compute(self, obs: Obs, context: ActContext) -> tuple[Any, dict[str, Any]]:
+        """Call the model; for `_act`. A recurrent one gets the state of the rows' slots, and its new one is kept.
+
+        Returns:
+            The model's output, and the columns that a learner needs to do the same: `state` before the step
+            [N, *state_shape], of a recurrent model; else none.
+        """
+        model = self.model
+        if model.state_shape is None:
+            return model(obs), {}
+        if self._memory is None:
+            self._memory = SlotMemory(model.state_shape, model.device)
+        before = self._memory.take(context.slots, context.is_first)
+        output, after = model(obs, before)
+        self._memory.put(context.slots, after)
+        return output, {"state": before}
 
     def initialize(self) -> None:
         """Prepare what acting needs; called once on the acting thread, before the first action."""
@@ -102,24 +137,24 @@ class Agent(ABC):
             For one observation its action, a Python number if the action is a scalar, else an array [*action_shape];
             for a batch an array [B, *action_shape].
         """
-        leaf = _first_leaf(obs)
+        leaf = tree.first_leaf(obs)
         if self.obs_spec is None:
             self.obs_spec = ObsSpec.from_obs(obs)
         single_ndim = len(self.obs_spec.leaves[0].shape)
-        if leaf.ndim == single_ndim:
-            action = self._act_rows(_add_batch_axis(obs), 1)[0]
+        if np.ndim(leaf) == single_ndim:
+            action = self._act_rows(tree.map_leaves(_add_batch_axis, obs), 1)[0]
             return action.item() if np.ndim(action) == 0 else action
-        if leaf.ndim != single_ndim + 1:
+        if np.ndim(leaf) != single_ndim + 1:
             shape = self.obs_spec.leaves[0].shape
-            raise ValueError(f"observation has shape {leaf.shape}; one has {shape}, a batch one axis more")
+            raise ValueError(f"observation has shape {np.shape(leaf)}; one has {shape}, a batch one axis more")
         return self._act_rows(obs, len(leaf))
 
     def act_batch(
         self,
         obs: Obs,
         explore: NDArray[np.bool_],
-        env_ids: NDArray[np.int64],
-        first: NDArray[np.bool_],
+        slots: NDArray[np.int64],
+        is_first: NDArray[np.bool_],
         action_mask: NDArray[np.bool_] | None = None,
     ) -> Action:
         """Choose the actions for N rows of a pool.
@@ -127,8 +162,8 @@ class Agent(ABC):
         Args:
             obs: [N, *obs_shape] array, or nested dicts and tuples of them.
             explore: [N] rows that may explore; nobody explores in eval mode.
-            env_ids: [N] slot of each row.
-            first: [N] rows that begin an episode.
+            slots: [N] slot of each row.
+            is_first: [N] rows that begin an episode.
             action_mask: [N, n] legal discrete actions, for agents that can choose among them.
         """
         if not self._is_initialized:
@@ -138,18 +173,18 @@ class Agent(ABC):
             explore = np.zeros(len(explore), dtype=np.bool_)
         else:
             self.steps += len(explore)
-        self.env_ids = env_ids
-        self.first = first
-        self.action_mask = action_mask
         model = self.model
         with model.lock, torch.inference_mode():
-            chosen = self._act(to_tensors(obs, None if model.is_on_cpu else model.device), explore)
+            tensors = to_tensors(obs, None if model.is_on_cpu else model.device)
+            if self._takes_context:
+                chosen = self._act(tensors, explore, ActContext(slots, is_first, action_mask))
+            else:
+                chosen = self._act(tensors, explore)  # type: ignore[call-arg]
             version = model.version
+        actions, extras = chosen, _NO_EXTRAS
         if isinstance(chosen, tuple):
-            actions, extras = chosen
-            extras = {name: _to_array(column) for name, column in extras.items()}
-        else:
-            actions, extras = chosen, _NO_EXTRAS
+            actions = chosen[0]
+            extras = {name: _to_array(column) for name, column in chosen[1].items()}
         actions = _to_array(actions)
         if len(actions) != len(explore):
             raise ValueError(f"{type(self).__name__}._act gave {len(actions)} actions for {len(explore)} rows")
@@ -168,16 +203,5 @@ def _to_array(column: Any) -> NDArray[Any]:
     return np.asarray(column)
 
 
-def _first_leaf(obs: Obs) -> Any:
-    """Give the leaf that stands first in an `ObsSpec`."""
-    while isinstance(obs, Mapping | tuple):
-        obs = obs[min(obs)] if isinstance(obs, Mapping) else obs[0]
-    return obs if isinstance(obs, np.ndarray | torch.Tensor) else np.asarray(obs)
-
-
-def _add_batch_axis(obs: Obs) -> Obs:
-    if isinstance(obs, Mapping):
-        return {key: _add_batch_axis(value) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_add_batch_axis(value) for value in obs)
-    return obs[None] if isinstance(obs, np.ndarray | torch.Tensor) else np.asarray(obs)[None]
+def _add_batch_axis(leaf: Any) -> Any:
+    return leaf[None] if isinstance(leaf, np.ndarray | torch.Tensor) else np.asarray(leaf)[None]

@@ -7,14 +7,15 @@ does nothing per row in Python except for episodes that end.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal import tree
 from surreal.agent.base import Agent
-from surreal.types import Action, Obs, StepBatch, StepKind
+from surreal.types import Action, StepBatch, StepKind
 
 #: Called with return, length and environment id of an episode that ended.
 EpisodeCallback = Callable[[float, int, int], object]
@@ -108,7 +109,7 @@ class AgentLoop:
         obs, kind, env_ids, explore, record = batch.obs, batch.kind, batch.env_ids, batch.explore, batch.record
         if num_last:
             acting = slice(num_last, None)
-            obs, kind, env_ids = _slice(obs, acting), kind[acting], env_ids[acting]
+            obs, kind, env_ids = tree.take(obs, acting), kind[acting], env_ids[acting]
             explore, record = explore[acting], record[acting]
             mask = None if mask is None else mask[acting]
         action = self._last_action = agent.act_batch(obs, explore, env_ids, kind == _FIRST, mask)
@@ -145,11 +146,3 @@ class AgentLoop:
         """Give actions for a batch without acting rows: none, but with the columns that all actions have."""
         last = self._last_action
         return Action(last.actions[:0], {name: column[:0] for name, column in last.extras.items()}, last.version)
-
-
-def _slice(obs: Obs, rows: slice) -> Obs:
-    if isinstance(obs, Mapping):
-        return {key: _slice(value, rows) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_slice(value, rows) for value in obs)
-    return obs[rows]

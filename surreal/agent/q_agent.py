@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.agent.base import Agent
+from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.exploration import EpsilonGreedy, Exploration
 from surreal.schedules import ConstantSchedule
 from surreal.specs import ObsSpec
@@ -40,22 +40,21 @@ class QAgent(Agent):
         self.rng = np.random.default_rng() if rng is None else rng
         self._chooser: EpsilonGreedy | None = None
 
-    def _act(self, obs: Obs, explore: NDArray[np.bool_]) -> NDArray[np.int64]:
-        q = self.model(obs)
+    def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
+        q, extras = self.compute(obs, context)
         values: NDArray[np.float32] = q.numpy() if self.model.is_on_cpu else q.cpu().numpy()
-        mask = self.action_mask
-        if mask is not None:
-            values = np.where(mask, values, -np.inf)
+        if context.action_mask is not None:
+            values = np.where(context.action_mask, values, -np.inf)
         greedy: NDArray[np.int64] = values.argmax(1)
         if self.exploration is None or self.mode == "eval":
-            return greedy
+            return Acted(greedy, extras)
         if self._chooser is None:
             self._chooser = EpsilonGreedy(values.shape[1], self.rng)
         epsilon = self.exploration(self._step)
         if isinstance(epsilon, np.ndarray):
             # Slots beyond the last rate (a pool that grows) share the rates of the first.
-            epsilon = epsilon.take(self.env_ids, mode="wrap")
-        return self._chooser.choose(greedy, epsilon, explore, mask)
+            epsilon = epsilon.take(context.slots, mode="wrap")
+        return Acted(self._chooser.choose(greedy, epsilon, explore, context.action_mask), extras)
 
     @property
     def _step(self) -> int:

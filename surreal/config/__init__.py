@@ -1,9 +1,13 @@
-"""Typed configuration: one YAML file or a named preset, checked in full before anything is started.
+"""Typed configuration: one YAML file or a named preset, checked completely before anything starts.
 
-Cheap to import: no torch, no Redis, no environments. `surreal.main.build` alone turns a `Config` into objects.
+Cheap to import: no torch, no Redis, no environments. Only `surreal.main.build` turns a `Config` into objects.
+
+schema/      every setting, with its meaning and limits
+checking/    checks beyond the schema, on top of it
+loading/     files, presets and overrides, on top of both
 """
 
-from surreal.config.checking.classes import accepted_names, add_python_path, check_args, import_class
+from surreal.config.checking.classes import accepted_names, add_python_path, check_args, default_values, import_class
 from surreal.config.checking.fingerprint import diff_shared, fingerprint
 from surreal.config.loading.loader import load_config, to_yaml
 from surreal.config.loading.preset_files import preset_names, preset_path
@@ -14,6 +18,7 @@ __all__ = [
     "accepted_names",
     "add_python_path",
     "check_args",
+    "default_values",
     "diff_shared",
     "fingerprint",
     "import_class",

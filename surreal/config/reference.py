@@ -9,7 +9,7 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import annotated_types
@@ -23,18 +23,18 @@ _INTRODUCTION = """# Settings
 
 This page is written by `make docs` from the schema in `surreal/config`; a test compares them.
 
-A configuration is a YAML file or a preset (`surreal presets`), and `--set section.setting=value` on the command line
-wins over it. Whatever is left out has its default. Unknown settings, wrong types and conflicts are refused before
-anything starts, with file, line and the nearest valid name.
+A configuration is a YAML file or a preset (`surreal presets` lists them). `--set section.setting=value` on the command
+line overrides it, and a setting that is left out has its default. Unknown settings, wrong types and conflicts are
+reported before anything starts, with the file, the line and the nearest valid name.
 
-- *unset* is written `null` in YAML. Sizes are bytes, or texts such as `64mb` and `2gb` (`mb` is 1024 x 1024).
-- `class` is the import path of a class, ours or yours: the folder of the YAML file is searched as well. `args` are
-  checked against its constructor; what ours take, `python -m pydoc surreal.learner.DQNLearner` tells.
-- All processes of a run must agree on what decides the meaning of its data: the environment, the model, the lookahead.
-  One that differs is refused with the difference. Everything else may differ from machine to machine.
+- *unset* is written `null` in YAML. Sizes are in bytes, or strings such as `64mb` and `2gb` (`mb` is 1024 x 1024).
+- `class` is the import path of a class, ours or yours; the YAML file's folder is on the import path. `args` are checked
+  against its constructor: [the options of our classes](options.md) are on a page of their own.
+- All processes of a run must agree on everything that gives its data meaning: environment, model, lookahead, shards,
+  compression. A process that disagrees is refused, and told the difference. Everything else may vary between machines.
 """
 
-_KINDS = {int: "whole number", float: "number", str: "text", bool: "`true` or `false`", Any: "anything"}
+_KINDS = {int: "integer", float: "number", str: "string", bool: "`true` or `false`", Any: "anything"}
 _UNITS = (("gb", 2**30), ("mb", 2**20), ("kb", 2**10))
 
 
@@ -44,13 +44,13 @@ def render() -> str:
     nested: dict[type[Section], str] = {}
     for name, field in Config.model_fields.items():
         for section in _sections(field.annotation):
-            parts += [f"## {name}\n", f"{_text(section.__doc__)}\n", _table(_own_fields(section))]
+            parts += [f"## {name}\n", f"{cell(section.__doc__)}\n", _table(_own_fields(section))]
             for key, inner in _own_fields(section):
                 _collect(f"{name}.{key}", inner.annotation, nested)
     for section, key in nested.items():
         tag = _tag(section)
         title = f"{key}: `type: {tag}`" if tag else f"an entry of {key}"
-        parts += [f"### {title}\n", f"{_text(section.__doc__)}\n"]
+        parts += [f"### {title}\n", f"{cell(section.__doc__)}\n"]
         fields = [(name, field) for name, field in _own_fields(section) if not tag or name != "type"]
         parts += [_table(fields)] if fields else []
     return "\n".join(parts)
@@ -66,12 +66,11 @@ def _own_fields(section: type[Section]) -> list[tuple[str, FieldInfo]]:
 
 
 def _table(fields: Sequence[tuple[str, FieldInfo]]) -> str:
-    lines = ["| setting | kind | default | meaning |", "|---|---|---|---|"]
+    rows = []
     for name, field in fields:
         kind = _kind(field.annotation, field.metadata)
-        default = _default(field, is_size=kind == "size")
-        lines.append(f"| `{name}` | {kind} | {default} | {_text(field.description)} |")
-    return "\n".join(lines) + "\n"
+        rows.append((f"`{name}`", kind, _default(field, is_size=kind == "size"), cell(field.description)))
+    return table(("setting", "kind", "default", "meaning"), rows)
 
 
 def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
@@ -90,7 +89,7 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
             return " or ".join([f"mapping, see below ({', '.join(tags)})", *map(_kind, others)])
         return " or ".join(_kind(argument, metadata) for argument in others)
     if origin in (list, tuple):
-        return "list" if origin is tuple or arguments[0] is Any else f"list of: {_kind(arguments[0])}"
+        return "list" if origin is tuple or arguments[0] is Any else f"list of {_kind(arguments[0])}"
     if origin is dict or annotation is dict:
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, Section):
@@ -98,7 +97,7 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return f"mapping, see below ({tag})" if tag else "mapping, see below"
     if any(getattr(item, "func", None) is parse_size for item in metadata):
         return "size"
-    return _KINDS.get(annotation, "text") + _limits(metadata)
+    return _KINDS.get(annotation, "string") + _limits(metadata)
 
 
 def _limits(metadata: Sequence[Any]) -> str:
@@ -118,11 +117,9 @@ def _default(field: FieldInfo, *, is_size: bool) -> str:
     value = field.default
     if value is PydanticUndefined:
         return "required"
-    if value is None:
-        return "unset"
     if is_size and isinstance(value, int):
         return next((f"`{value // size}{unit}`" for unit, size in _UNITS if value % size == 0), f"`{value}`")
-    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
+    return default_cell(value)
 
 
 def _collect(key: str, annotation: Any, nested: dict[type[Section], str]) -> None:
@@ -146,8 +143,22 @@ def _tag(section: type[Section]) -> str:
     return str(typing.get_args(field.annotation)[0]) if field is not None else ""
 
 
-def _text(text: str | None) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table from cells; texts in them have gone through `cell`."""
+    lines = [f"| {' | '.join(line)} |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
+
+
+def cell(text: str | None) -> str:
+    """Bring a text onto one line of a table."""
     return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def default_cell(value: object) -> str:
+    """Write a default as YAML has it."""
+    if value is None:
+        return "unset"
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
 
 
 if __name__ == "__main__":

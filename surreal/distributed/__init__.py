@@ -1,13 +1,13 @@
 """Everything that touches Redis, in five rooms.
 
-connection/    addresses, clients, clusters, retries, scripts, keys: the only room that the others know
+connection/    addresses, clients, clusters, retry policy, scripts, keys: the only room that the others know
 experience/    from an agent's steps to chunks in a stream, and from there to a replay
 parameters/    published by one learner, followed by every agent
-telemetry/     logs, metrics and heartbeats into the run's folder
-server/        an embedded redis-server
+telemetry/     logs, metrics and heartbeats, into the run folder
+server/        the embedded redis-server
 
-The public names are imported on first use (PEP 562), so that a process which needs only `RedisClient` loads no torch
-and no Arrow: `from surreal.distributed import RedisClient, ExpSender, TorchBroadcaster, TorchListener`.
+Public names are imported on first use (PEP 562), so that a process that needs only `RedisClient` loads neither torch
+nor Arrow: `from surreal.distributed import RedisClient, ExpSender, TorchBroadcaster, TorchListener`.
 """
 
 from __future__ import annotations

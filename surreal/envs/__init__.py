@@ -1,4 +1,10 @@
-"""Environments: the plain loop's classes, and the pools that an agent drives. No torch and no Redis here."""
+"""Environments: classes for a plain loop, and the pools that agents drive. Neither torch nor Redis.
+
+pools/       what the agent loop drives: environments here, in worker processes, or vectorised
+plain/       environments for a loop of your own
+wrappers/    the wrappers that a configuration names
+atari/       the preprocessing of Atari games
+"""
 
 import gymnasium
 

@@ -15,6 +15,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from surreal.errors import EnvError
+from surreal.specs import spaces_of
+from surreal.tree import map_leaves, take
 
 
 class ActionAdapter:
@@ -33,6 +35,7 @@ class ActionAdapter:
     def __init__(self, env_space: gymnasium.Space[Any]) -> None:
         self.env_space = env_space
         self._is_nested = isinstance(env_space, spaces.Dict | spaces.Tuple)
+        self._tree = spaces_of(env_space)
         self._leaves = _leaves(env_space)
         self._is_scored = not all(isinstance(leaf, _DISCRETE) for leaf in self._leaves)
         self.space = self._flat_space()
@@ -51,7 +54,7 @@ class ActionAdapter:
         """Split actions [N, *shape] into one action for each environment."""
         if self._is_nested:
             nested = self.batch(actions)
-            return [_pick(nested, index) for index in range(len(actions))]
+            return [take(nested, index) for index in range(len(actions))]
         return list(self.batch(actions))
 
     def batch(self, actions: NDArray[Any]) -> Any:
@@ -63,7 +66,8 @@ class ActionAdapter:
                 width = spaces.flatdim(leaf) if self._is_scored else int(np.prod(leaf.shape or (1,)))
                 columns.append(self._decode(leaf, actions[:, start : start + width]))
                 start += width
-            return _nest(self.env_space, iter(columns))
+            decoded = iter(columns)
+            return map_leaves(lambda _: next(decoded), self._tree)
         if self._is_shifted:
             return actions + self.env_space.start  # type: ignore[attr-defined]
         return actions
@@ -125,13 +129,12 @@ def flat_mask(mask: Any, width: int) -> NDArray[np.bool_]:
 
 
 def _leaves(space: gymnasium.Space[Any]) -> list[Any]:
-    if isinstance(space, spaces.Dict):
-        return [leaf for child in space.spaces.values() for leaf in _leaves(child)]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for child in space.spaces for leaf in _leaves(child)]
-    if isinstance(space, (*_DISCRETE, spaces.Box)):
-        return [space]
-    raise EnvError(f"action space {space} is not supported; use Discrete, Multi*, Box, or Dict and Tuple of them")
+    """List the spaces in the order of `Dict`'s own keys, which is that of gymnasium's flat form."""
+    found: list[Any] = []
+    map_leaves(found.append, spaces_of(space))
+    if not all(isinstance(leaf, (*_DISCRETE, spaces.Box)) for leaf in found):
+        raise EnvError(f"action space {space} is not supported; use Discrete, Multi*, Box, or Dict and Tuple of them")
+    return found
 
 
 def _choices(leaf: Any) -> NDArray[np.int64]:
@@ -140,19 +143,3 @@ def _choices(leaf: Any) -> NDArray[np.int64]:
     if isinstance(leaf, spaces.MultiDiscrete):
         return np.asarray(leaf.nvec, np.int64).ravel()
     return np.full(int(np.prod(leaf.shape)), 2, np.int64)
-
-
-def _nest(space: gymnasium.Space[Any], columns: Any) -> Any:
-    if isinstance(space, spaces.Dict):
-        return {key: _nest(child, columns) for key, child in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_nest(child, columns) for child in space.spaces)
-    return next(columns)
-
-
-def _pick(nested: Any, index: int) -> Any:
-    if isinstance(nested, dict):
-        return {key: _pick(child, index) for key, child in nested.items()}
-    if isinstance(nested, tuple):
-        return tuple(_pick(child, index) for child in nested)
-    return nested[index]

@@ -1,9 +1,11 @@
-"""Learners: what improves a model from the batches of a replay.
+"""Learners: they improve a model with batches from a replay.
 
-The main path: `base.Learner.optimize` calls `learn` of a subclass such as `dqn.DQNLearner`.
+The main path: `base.Learner.optimize` calls `learn` of a subclass such as `dqn.DQNLearner`. `gradients.GradientLearner`
+has what all learners share that step down a loss. Losses and returns are pure functions.
 """
 
-from surreal.learner.base import Learner
+from surreal.learner.base import Learner, ReplayView
 from surreal.learner.dqn import DQNLearner
+from surreal.learner.gradients import GradientLearner, Gradients
 
-__all__ = ["DQNLearner", "Learner"]
+__all__ = ["DQNLearner", "GradientLearner", "Gradients", "Learner", "ReplayView"]

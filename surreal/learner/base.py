@@ -10,8 +10,8 @@ Who calls it:
             broadcaster.broadcast(model)
 
 `optimize` is the public call: it counts, shapes the model by the first batch, moves tensors, times, collects metrics.
-A subclass must say in `learn` what one update does. What it needs beside the model it makes in `build`; what of that
-a checkpoint keeps, it gives in `parts` and takes in `load_part`.
+A subclass must say in `learn` what one update does. What it needs beside the model it makes in `build`, and registers
+there what checkpoints keep of that: `self.keep("target", network)`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,46 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
 
+from numpy.typing import NDArray
 from torch import Tensor
 
+from surreal import tree
 from surreal.checkpoint import check_tensors
 from surreal.errors import CheckpointError
 from surreal.learner.devices import BatchMover, resolve_device
 from surreal.specs import ObsSpec
-from surreal.types import Batch, Obs, TrajectoryBatch
+from surreal.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
+
+
+class ReplayView(Protocol):
+    """What a learner needs of the replay that its batches come from; every `surreal.replay.Replay` has it."""
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run, for schedules."""
+
+    @property
+    def wants_priorities(self) -> bool:
+        """Whether `update_priorities` does something."""
+
+    def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
+        """Take new priorities [B] for a batch that was used."""
+
+
+class Kept(Protocol):
+    """What a checkpoint can keep: a `Module`, an `Optimizer`, or anything with these two methods."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Give live tensors by name."""
+
+    def load_tensors(self, tensors: dict[str, Tensor], /) -> None:
+        """Take over tensors whose names, shapes and dtypes were checked; {} if there are none and may be none."""
 
 
 class Learner(ABC):
@@ -43,21 +70,20 @@ class Learner(ABC):
     Attributes:
         updates: done so far, restored ones included.
         is_ready: whether the model has its shape and `build` was called.
-        optional_parts: those of `parts` that a checkpoint may be without: an optimizer is empty before its first step.
+        takes: what of a replay's `hands_out` it learns from.
 
     Args:
         model: may still be without a shape; the first batch, or a checkpoint, gives it one.
-        replay: where the batches come from. Used if it has them: `global_step` (schedules by env steps),
-            `update_priorities(sample_info, priorities)` and `wants_priorities` (True unless it says otherwise).
+        replay: where the batches come from; None of a learner that is only handed batches.
         device: auto, cpu or cuda; the model is moved there.
         metrics_interval: updates between two readings of the metrics, >= 1. Reading waits for the device, so raising it
             makes a GPU faster and the metrics rarer.
     """
 
-    optional_parts: frozenset[str] = frozenset({"optimizer"})
+    takes: ClassVar[frozenset[str]] = frozenset({"transitions", "sequences", "trajectories"})
 
     def __init__(
-        self, model: Module, replay: object | None = None, *, device: str = "cpu", metrics_interval: int = 100
+        self, model: Module, replay: ReplayView | None = None, *, device: str = "cpu", metrics_interval: int = 100
     ) -> None:
         if metrics_interval < 1:
             raise ValueError(f"metrics_interval is {metrics_interval}; it must be >= 1")
@@ -72,8 +98,7 @@ class Learner(ABC):
         self._readings: dict[str, float] = {}
         self._timed = 0, 0.0  # updates, and the seconds they took
         self._told = 0, 0.0  # as the telemetry's thread saw them last
-        #: Whether `learn` should call `send_priorities`.
-        self.wants_priorities = hasattr(replay, "update_priorities") and bool(getattr(replay, "wants_priorities", True))
+        self._kept: dict[str, tuple[Kept, Callable[[], dict[str, Tensor]] | None]] = {}
 
     def optimize(self, i: int, batch: Batch | TrajectoryBatch) -> dict[str, float]:
         """Do one update.
@@ -92,7 +117,7 @@ class Learner(ABC):
             batch = self._move(batch)
         metrics = self.learn(i, batch)
         if self.is_metrics_due:
-            self._read(metrics)
+            self._read({**self.common_metrics(), **metrics})
         self.updates += 1
         self._timed = self._timed[0] + 1, self._timed[1] + time.perf_counter() - started
         return self._readings
@@ -109,19 +134,24 @@ class Learner(ABC):
         """
 
     def build(self) -> None:
-        """Make optimizer and further networks: called once, when the model has its shape and is on its device."""
+        """Make optimizers and further networks: called once, when the model has its shape and is on its device."""
 
-    def parts(self) -> dict[str, dict[str, Tensor]]:
-        """Give the tensors that a checkpoint keeps beside the model's: part -> name -> live tensor."""
+    def keep(self, name: str, part: Kept, *, expected: Callable[[], dict[str, Tensor]] | None = None) -> None:
+        """Have checkpoints keep something beside the model; for `build`.
+
+        Args:
+            name: of the part, without a slash; not "model".
+            part: whose tensors are kept.
+            expected: gives tensors of the names, shapes and dtypes that a checkpoint should have, where `part` has none
+                before the first update; a checkpoint may then be without them. None: those that `part` has.
+        """
+        if name == "model" or "/" in name or name in self._kept:
+            raise ValueError(f"a part of a checkpoint cannot be named {name!r}: there is one, or it has a slash")
+        self._kept[name] = part, expected
+
+    def common_metrics(self) -> Mapping[str, Tensor | float]:
+        """Give metrics that are read beside those of `learn`, when they are due."""
         return {}
-
-    def expected_parts(self) -> dict[str, dict[str, Tensor]]:
-        """Give `parts` as a checkpoint should have them: names, shapes and dtypes, whatever the values."""
-        return self.parts()
-
-    def load_part(self, part: str, tensors: dict[str, Tensor]) -> None:
-        """Take over the tensors of one of the `parts`, already checked; empty if it is one of `optional_parts`."""
-        raise NotImplementedError(f"{type(self).__name__} has the part {part!r}, but no load_part")
 
     @property
     def is_metrics_due(self) -> bool:
@@ -131,7 +161,8 @@ class Learner(ABC):
     @property
     def global_step(self) -> int:
         """Env steps of the whole run, as far as known here; never decreases."""
-        self._global_step = max(self._global_step, int(getattr(self.replay, "global_step", 0)))
+        if self.replay is not None:
+            self._global_step = max(self._global_step, self.replay.global_step)
         return self._global_step
 
     def on_global_step(self, step: int) -> None:
@@ -153,9 +184,9 @@ class Learner(ABC):
         return values
 
     def send_priorities(self, batch: Batch, td_error: Tensor) -> None:
-        """Give the replay |TD error| of the rows of `batch`: [B] float32, >= 0. Waits for the device."""
-        priorities = td_error.detach().abs().cpu().numpy()
-        cast(Any, self.replay).update_priorities(batch.sample_info, priorities)
+        """Give the replay |TD error| of the rows of `batch`, [B] float32, if it wants them; waits for the device."""
+        if self.replay is not None and self.replay.wants_priorities:
+            self.replay.update_priorities(batch.sample_info, td_error.detach().abs().cpu().numpy())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on bit for bit: `{"tensors": {name: Tensor}, "state": JSON-able}`.
@@ -170,13 +201,14 @@ class Learner(ABC):
                 raise CheckpointError("the model has no shape before its first batch, so there is nothing to save yet")
             self._become_ready()
         tensors = {f"model/{name}": tensor for name, tensor in self.model.tensors().items()}
-        for part, current in self.parts().items():
-            tensors.update({f"{part}/{name}": tensor for name, tensor in current.items()})
+        for part, (kept, _) in self._kept.items():
+            tensors.update({f"{part}/{name}": tensor for name, tensor in kept.tensors().items()})
         state = {
             "learner": type(self).__name__,
             "updates": self.updates,
             "global_step": self.global_step,
             "version": self.version,
+            "model": self.model.header(),
         }
         return {"tensors": tensors, "state": state}
 
@@ -202,24 +234,23 @@ class Learner(ABC):
             split.setdefault(part, {})[name] = tensor
         stored_model = split.pop("model", {})
         if not self.model.is_materialized:
-            self.model.materialize_from(stored_model)
+            self.model.materialize_from(state.get("model", {}))
         check_tensors(self.model.tensors(), stored_model, "model")
         if not self.is_ready:
             self._become_ready()
-        expected_parts = self.expected_parts()
-        for part, expected in expected_parts.items():
-            if split.get(part) or part not in self.optional_parts:
-                check_tensors(expected, split.get(part, {}), part)
+        for part, (kept, expected) in self._kept.items():
+            if expected is None or split.get(part):
+                check_tensors((expected or kept.tensors)(), split.get(part, {}), part)
         self.model.load_tensors(stored_model, version)
-        for part in expected_parts:
-            self.load_part(part, split.get(part, {}))
+        for part, (kept, _) in self._kept.items():
+            kept.load_tensors(split.get(part, {}))
         self.updates = updates
         self._global_step = global_step
 
     def _prepare(self, batch: Batch | TrajectoryBatch) -> None:
         if not self.model.is_materialized:
             first = (0, 0) if isinstance(batch, TrajectoryBatch) else (0,)
-            self.model.materialize(ObsSpec.from_obs(_row(batch.obs, first)))
+            self.model.materialize(ObsSpec.from_obs(tree.map_leaves(lambda leaf: leaf[first].cpu(), batch.obs)))
         self._become_ready()
 
     def _become_ready(self) -> None:
@@ -232,12 +263,3 @@ class Learner(ABC):
         broken = [name for name, value in self._readings.items() if not math.isfinite(value)]
         if broken:
             logger.warning("update %d: %s is not finite; the learning rate may be too high", self.updates, broken[0])
-
-
-def _row(obs: Obs, index: tuple[int, ...]) -> Obs:
-    """One observation of a batch."""
-    if isinstance(obs, Mapping):
-        return {key: _row(value, index) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_row(item, index) for item in obs)
-    return obs[index].cpu().numpy()

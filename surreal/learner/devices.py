@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 import torch
 
+from surreal import tree
 from surreal.types import Batch, TrajectoryBatch
 from surreal.utils.pytorch import tensors_of
 
@@ -62,15 +62,9 @@ class BatchMover:
 
 def batch_to(batch: B, device: torch.device) -> B:
     """Move the tensors of a batch, of transitions or of trajectories; from pinned memory without waiting."""
-    moved = {name: _tree_to(value, device) for name, value in batch._asdict().items() if name != "sample_info"}
+
+    def to(leaf: Any) -> Any:
+        return leaf.to(device, non_blocking=True) if isinstance(leaf, torch.Tensor) else leaf
+
+    moved = {name: tree.map_leaves(to, value) for name, value in batch._asdict().items() if name != "sample_info"}
     return cast(B, batch._replace(**moved))
-
-
-def _tree_to(tree: Any, device: torch.device) -> Any:
-    if isinstance(tree, torch.Tensor):
-        return tree.to(device, non_blocking=True)
-    if isinstance(tree, Mapping):
-        return {key: _tree_to(value, device) for key, value in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(_tree_to(item, device) for item in tree)
-    return tree

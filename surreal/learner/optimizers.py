@@ -1,18 +1,16 @@
-"""From a loss to changed parameters: optimizers by name, gradient clipping, and their state."""
+"""Optimizers by name, over named parameters: gradients, steps, and the state that checkpoints keep."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from surreal.utils.pytorch import Module
-
 OPTIMIZERS = ("adam", "rmsprop")
-MakeOptimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
 
 
 def check_max_norm(max_norm: float | None) -> None:
@@ -21,100 +19,104 @@ def check_max_norm(max_norm: float | None) -> None:
         raise ValueError(f"gradients_norm_clipping is {max_norm}; it must be > 0 or null")
 
 
-def make_optimizer(
-    name: str, parameters: list[Tensor], *, learning_rate: float, decay: float = 0.99, epsilon: float | None = None
-) -> torch.optim.Optimizer:
-    """Make the optimizer called `name`.
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Which optimizer to make.
 
     Args:
         name: "adam" or "rmsprop", in any case.
-        parameters: all on one device; none may be replaced afterwards.
-        learning_rate: > 0.
+        learning_rate: of the first step, > 0.
         decay: of RMSProp's running mean of squared gradients, in [0, 1); raising it averages over more updates.
         epsilon: added to the root of that mean, > 0; raising it shortens the steps of parameters with small gradients.
             None takes 1e-8 for Adam and 0.01 for RMSProp.
     """
-    if name.lower() not in OPTIMIZERS:
-        raise ValueError(f"optimizer is {name!r}; it must be one of {', '.join(OPTIMIZERS)}")
-    if not learning_rate > 0.0:
-        raise ValueError(f"initial_learning_rate is {learning_rate}; it must be > 0")
-    if not 0.0 <= decay < 1.0:
-        raise ValueError(f"decay is {decay}; it must be in [0, 1)")
-    if epsilon is not None and not epsilon > 0.0:
-        raise ValueError(f"epsilon is {epsilon}; it must be > 0")
-    if name.lower() == "adam":
-        # The fused kernel is the fastest on the CPU too: a third of the per-tensor form's time on a small network.
-        return torch.optim.Adam(parameters, lr=learning_rate, eps=1e-8 if epsilon is None else epsilon, fused=True)
-    eps = 0.01 if epsilon is None else epsilon
-    return torch.optim.RMSprop(parameters, lr=learning_rate, alpha=decay, eps=eps, foreach=True)
+
+    name: str = "adam"
+    learning_rate: float = 1e-3
+    decay: float = 0.99
+    epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name.lower() not in OPTIMIZERS:
+            raise ValueError(f"optimizer is {self.name!r}; it must be one of {', '.join(OPTIMIZERS)}")
+        if not self.learning_rate > 0.0:
+            raise ValueError(f"initial_learning_rate is {self.learning_rate}; it must be > 0")
+        if not 0.0 <= self.decay < 1.0:
+            raise ValueError(f"decay is {self.decay}; it must be in [0, 1)")
+        if self.epsilon is not None and not self.epsilon > 0.0:
+            raise ValueError(f"epsilon is {self.epsilon}; it must be > 0")
+
+    def make(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
+        """Make the optimizer of parameters that are all on one device."""
+        if self.name.lower() == "adam":
+            eps = 1e-8 if self.epsilon is None else self.epsilon
+            # The fused kernel is the fastest on the CPU too: a third of the per-tensor form's time on a small network.
+            return torch.optim.Adam(parameters, lr=self.learning_rate, eps=eps, fused=True)
+        eps = 0.01 if self.epsilon is None else self.epsilon
+        return torch.optim.RMSprop(parameters, lr=self.learning_rate, alpha=self.decay, eps=eps, foreach=True)
 
 
-class GradientStep:
-    """Owns a model's optimizer and applies gradients to it.
-
-    The lock is held only while parameters change: agents in this process, which share the model, act on meanwhile.
+class Optimizer:
+    """An optimizer over named parameters.
 
     Args:
-        model: materialized, on its final device.
-        make: makes the optimizer of a list of parameters; see `make_optimizer`.
-        max_norm: gradients whose global norm is larger are scaled down to it; None clips nothing. Raising it lets
-            rare large errors move the parameters further.
+        parameters: pairs of name and parameter, all on one device; those that need no gradient are passed over.
+        settings: which optimizer.
     """
 
-    def __init__(self, model: Module, make: MakeOptimizer, *, max_norm: float | None) -> None:
-        check_max_norm(max_norm)
-        self.max_norm = max_norm
-        self._lock: threading.RLock = model.lock
-        self._named = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
-        self._parameters: list[Tensor] = list(self._named.values())
-        self._make = make
-        self.optimizer = make(self._parameters)
+    def __init__(self, parameters: Iterable[tuple[str, Tensor]], settings: OptimizerSettings) -> None:
+        self._named = {name: tensor for name, tensor in parameters if tensor.requires_grad}
+        self._parameters = list(self._named.values())
+        self._settings = settings
+        self._optimizer = settings.make(self._parameters)
 
     @property
     def learning_rate(self) -> float:
         """Of the next step."""
-        return float(self.optimizer.param_groups[0]["lr"])
+        return float(self._optimizer.param_groups[0]["lr"])
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        for group in self.optimizer.param_groups:
+        for group in self._optimizer.param_groups:
             group["lr"] = value
 
-    def apply(self, loss: Tensor) -> Tensor | None:
-        """Do one step down the gradient of `loss`.
+    def gradients(self, loss: Tensor) -> dict[str, Tensor]:
+        """Differentiate a scalar loss; parameters that it does not depend on are left out."""
+        found = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        return {name: tensor for name, tensor in zip(self._named, found, strict=True) if tensor is not None}
+
+    def apply(self, gradients: Mapping[str, Tensor], *, max_norm: float | None, lock: threading.RLock) -> Tensor | None:
+        """Do one step down these gradients, which are scaled in place.
+
+        Args:
+            gradients: by the parameter's name; a parameter without one stays as it is.
+            max_norm: gradients whose global norm is larger are scaled down to it; None clips nothing.
+            lock: held while parameters change.
 
         Returns:
-            The global norm of the gradient before clipping, a scalar, or None without clipping.
+            The global norm of the gradients before clipping, a scalar, or None without clipping.
         """
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
+        for name, parameter in self._named.items():
+            parameter.grad = gradients.get(name)
         norm = None
-        if self.max_norm is not None:
-            norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.max_norm, foreach=True)
-        with self._lock:
-            self.optimizer.step()
+        if max_norm is not None:
+            norm = torch.nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
+        with lock:
+            self._optimizer.step()
         return norm
 
     def tensors(self) -> dict[str, Tensor]:
-        """The optimizer's state as `<parameter>/<slot>`: empty before the first step."""
-        slots: dict[str, Tensor] = {}
-        for name, parameter in self._named.items():
-            for slot, value in self.optimizer.state.get(parameter, {}).items():
-                slots[f"{name}/{slot}"] = torch.as_tensor(value)
-        return slots
+        """The optimizer's state as `<parameter>/<quantity>`: empty before the first step."""
+        return _state_of(self._optimizer, self._named)
 
     def expected_tensors(self) -> dict[str, Tensor]:
         """What `tensors` gives after a first step, with zeros: names and shapes to check a checkpoint against."""
-        scratch: list[Tensor] = [torch.zeros_like(tensor, requires_grad=True) for tensor in self._parameters]
-        twin = self._make(scratch)
-        for tensor in scratch:
+        scratch = {name: torch.zeros_like(tensor, requires_grad=True) for name, tensor in self._named.items()}
+        twin = self._settings.make(list(scratch.values()))
+        for tensor in scratch.values():
             tensor.grad = torch.zeros_like(tensor)
         twin.step()
-        return {
-            f"{name}/{slot}": torch.as_tensor(value)
-            for name, tensor in zip(self._named, scratch, strict=True)
-            for slot, value in twin.state[tensor].items()
-        }
+        return _state_of(twin, scratch)
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over a state that `tensors` gave; the caller has checked names and shapes.
@@ -124,6 +126,14 @@ class GradientStep:
         index = {name: place for place, name in enumerate(self._named)}
         state: dict[int, dict[str, Any]] = {}
         for key, tensor in tensors.items():
-            name, slot = key.rsplit("/", 1)
-            state.setdefault(index[name], {})[slot] = tensor.clone()
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+            name, quantity = key.rsplit("/", 1)
+            state.setdefault(index[name], {})[quantity] = tensor.clone()
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
+
+
+def _state_of(optimizer: torch.optim.Optimizer, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        f"{name}/{quantity}": torch.as_tensor(value)
+        for name, parameter in named.items()
+        for quantity, value in optimizer.state.get(parameter, {}).items()
+    }

@@ -35,3 +35,26 @@ def q_target(reward: Tensor, discount: Tensor, next_q: Tensor, select_q: Tensor 
         check_rank(2, select_q=select_q)
         bootstrap = next_q.gather(1, select_q.argmax(1, keepdim=True)).squeeze(1)
     return torch.addcmul(reward, discount, bootstrap)
+
+
+def bootstrapped_returns(reward: Tensor, discount: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    """Discounted returns up to the end of each trajectory, and the value of the observation there.
+
+    R_t = reward_t + discount_t * R_(t+1), with R_T = value_T. A row without a step holds the final observation of an
+    episode that was cut, so R_t = value_t there; after a terminal step the discount is 0.
+
+    Args:
+        reward: [T, B] float32.
+        discount: [T, B] float32, gamma * (1 - terminated).
+        mask: [T, B] float32, 1 for a step, 0 for a row without one.
+        value: [T + 1, B] float32; zeros give what was collected, and nothing beyond.
+
+    Returns:
+        [T, B] float32; call it under `torch.no_grad()`.
+    """
+    check_rank(2, reward=reward, discount=discount, mask=mask, value=value)
+    following, returns = value[-1], []
+    for t in reversed(range(len(reward))):
+        following = torch.where(mask[t] > 0.0, reward[t] + discount[t] * following, value[t])
+        returns.append(following)
+    return torch.stack(returns[::-1])

@@ -23,6 +23,7 @@ from surreal.main.build.acting import build_greedy_agent, build_listener, build_
 from surreal.main.build.environments import build_env, env_spaces
 from surreal.main.process import registry
 from surreal.main.process.role import RoleProcess, run_role
+from surreal.main.process.roles import EVAL
 from surreal.main.session.scores import ScoreBook
 
 logger = logging.getLogger("surreal.main.eval")  # __name__ is __main__ in a process of its own
@@ -133,7 +134,11 @@ class EvaluationSession:
     def _write_down(self, result: EvaluationRound) -> None:
         progress = registry.read_progress(self.listener.message)
         self.process.telemetry.global_step = progress.get("global_step", 0)
-        metadata = {"run": self.process.client.run, "config": registry.plain_config(self.config)}
+        metadata = {
+            "run": self.process.client.run,
+            "config": registry.plain_config(self.config),
+            "model": self.model.header(),
+        }
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
         self._latest = {
             "eval/mean_return": result.mean_return,
@@ -184,7 +189,7 @@ def body(process: RoleProcess) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run an evaluation process; returns its exit code."""
-    return run_role("eval", body, argv, __doc__)
+    return run_role(EVAL, body, argv, __doc__)
 
 
 if __name__ == "__main__":

@@ -14,22 +14,24 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
-from surreal.checkpoint import Checkpoint, CheckpointStore
 from surreal.distributed.telemetry.collector import Collector
-from surreal.distributed.telemetry.heartbeats import live_processes, newest_version
-from surreal.errors import ConfigError, StoppedError, SurrealError
+from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.errors import StoppedError
 from surreal.learner import Learner
-from surreal.main.build.acting import build_listener, build_model
+from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
-from surreal.main.build.saved_policy import policy_tensors
 from surreal.main.offline import fill_replay, run_offline_learner
 from surreal.main.process import registry
 from surreal.main.process.arguments import parse
-from surreal.main.process.registry import read_progress, write_progress
 from surreal.main.process.role import RoleProcess, run_role
+from surreal.main.process.roles import LEARNER
+from surreal.main.session.checkpointing import Checkpointing
+from surreal.main.session.limits import Limits
 from surreal.main.session.priorities import PrioritiesSaver
+from surreal.main.session.publishing import Publishing
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
 from surreal.utils.threads import Supervisor
@@ -37,11 +39,12 @@ from surreal.utils.threads import Supervisor
 logger = logging.getLogger("surreal.main.learner")  # __name__ is __main__ in a process of its own
 
 _DEQUEUE_TIMEOUT_S = 0.2
-_CHECK_INTERVAL_S = 0.5
+_CHECK_INTERVAL_S = 0.1
+_COLLECT_S = 0.1  #: of one wait for logs and metrics, and so of the end
 
 
 class LearnerSession:
-    """Everything that goes on around `Learner.optimize`: broadcasts, checkpoints, limits.
+    """Everything that goes on around `Learner.optimize`: publishing, checkpoints, limits.
 
     Args:
         process: the frame.
@@ -51,120 +54,72 @@ class LearnerSession:
     def __init__(self, process: RoleProcess, stack: ExitStack) -> None:
         config = self.config = process.config
         self.process = process
-        spaces = build_spaces(config)
-        self.model = build_model(config, spaces)
+        model = build_model(config, build_spaces(config))
         seed = int(process.rng().integers(2**31))
-        self.replay: Replay = build_replay(config, process.replay, seed=seed)
-        self.learner: Learner = build_learner(config, self.model, self.replay)
-        self.broadcaster = build_broadcaster(config, process.parameter_client, self.model, process.stop)
+        self.replay: Replay[Any] = build_replay(config, process.replay, seed=seed)
+        self.learner: Learner = build_learner(config, model, self.replay)
+        self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop)
         stack.callback(self.broadcaster.close)
-        self.store: CheckpointStore = build_checkpoints(config, process.run_dir)
-        self._started_s = self._checkpoint_s = time.monotonic()
-        self._broadcast_s = 0.0
+        store = build_checkpoints(config, process.run_dir)
+        shared = (self.learner, self.replay, self.broadcaster)
+        self.publishing = Publishing(config, process.parameter_client, model, *shared)
+        self.checkpoints = Checkpointing(config, *shared, store)
+        self.priorities = PrioritiesSaver(self.replay, process.run_dir)
+        self.limits = Limits(config, is_timed=not process.arguments.supervised)
         self._checked_s = 0.0
-        self._priorities = PrioritiesSaver(self.replay, process.run_dir)
-        self._broadcast_updates = self._checkpoint_updates = 0
         self._is_done = False
         self._rate = RateMeter("learner/updates_per_s")
 
     def begin(self) -> None:
         """Restore, take over the policy, and let everyone have the parameters."""
-        self._restore()
-        self._priorities.load()
-        beats = live_processes(self.process.client)
-        self.broadcaster.propose(newest_version(beats))
-        self._rate = RateMeter("learner/updates_per_s")
+        is_resumed = self.process.arguments.resume or self.publishing.has_parameters()
+        if not self.checkpoints.restore(is_resumed=is_resumed):
+            self.publishing.take_over()
+        self.checkpoints.begin()
+        self.priorities.load()
         self._rate.total = self.learner.updates
-        self._rate.metrics()
+        self._rate.metrics()  # its first reading sets what the rate is counted from
         telemetry = self.process.telemetry
         for source in (self.learner.metrics, self.replay.metrics, self.broadcaster.metrics, self._metrics):
             telemetry.add_source(source)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.replay.global_step)
-        self._checkpoint_updates = self.learner.updates
-        if self.model.is_materialized:
-            self.broadcast()
+        self.publishing.begin(live_processes(self.process.client))
 
     def run(self) -> None:
         """Learn until the run ends, or this learner's updates are done."""
-        limit = self.config.learner.max_updates
         i = 0
         while not self.process.should_stop() and not self._is_done:
             batch = self.replay.dequeue(_DEQUEUE_TIMEOUT_S)
             if batch is not None:
                 self.learner.optimize(i, batch)
                 i += 1
-                self._after_update()
-            elif self.replay.stream_mode == "consume":
-                # Agents may wait for room, which there is after the commit that follows a broadcast.
-                self._broadcast_if_due(1)
+                self.publishing.after_update()
+                self.checkpoints.after_update()
+            else:
+                self.publishing.while_waiting()
             self.broadcaster.maintain()
-            self._check_limits()
-            if limit is not None and self.learner.updates >= limit:
-                self._request_stop(f"max_updates: {self.learner.updates} updates were done")
+            self._check()
+            if reason := self.limits.updates_reason(self.learner.updates):
+                self._request_stop(reason)
                 return
-
-    def broadcast(self) -> None:
-        """Publish the parameters with how far the run is."""
-        self.broadcaster.broadcast(self.model, write_progress(self.learner.updates, self.replay.global_step))
-        self._broadcast_s = time.monotonic()
-        self._broadcast_updates = self.learner.updates
-        self.replay.commit(self.broadcaster.version)
-
-    def checkpoint(self) -> None:
-        """Write the whole state."""
-        state = self.learner.state_dict()
-        metadata = {
-            "kind": "learner",
-            "state": state["state"],
-            "replay": self.replay.state_dict(),
-            "version": self.broadcaster.version,
-            "config": registry.plain_config(self.config),
-        }
-        path = self.store.save(self.learner.updates, state["tensors"], metadata)
-        self._checkpoint_s = time.monotonic()
-        self._checkpoint_updates = self.learner.updates
-        logger.info("checkpoint %s at update %d", path, self.learner.updates)
 
     def end(self) -> None:
         """Hand out and keep what was learned last."""
         self.replay.stop()
-        if self.learner.updates > self._checkpoint_updates:
-            self.checkpoint()
-        self._priorities.save()
-        if self.learner.updates > self._broadcast_updates and self.process.telemetry.is_connected:
-            try:
-                self.broadcast()
-            except (SurrealError, OSError) as error:
-                logger.warning("the last parameters were not broadcast: %s", error)
+        self.checkpoints.finish()
+        self.priorities.save()
+        self.publishing.finish(is_connected=self.process.telemetry.is_connected)
 
-    def _after_update(self) -> None:
-        self._broadcast_if_due(self.config.broadcast.interval_updates)
-        by_updates = self.config.checkpoint.interval_updates
-        if by_updates is not None and self.learner.updates - self._checkpoint_updates >= by_updates:
-            self.checkpoint()
-
-    def _broadcast_if_due(self, interval_updates: int) -> None:
-        has_learned = self.learner.updates - self._broadcast_updates >= interval_updates
-        if has_learned and time.monotonic() - self._broadcast_s >= self.config.broadcast.interval_s:
-            self.broadcast()
-
-    def _check_limits(self) -> None:
+    def _check(self) -> None:
+        """See to what need not be seen to after each update."""
         now = time.monotonic()
         if now - self._checked_s < _CHECK_INTERVAL_S:
             return
         self._checked_s = now
-        if now - self._checkpoint_s >= self.config.checkpoint.checkpoint_time_interval:
-            if self.learner.updates > self._checkpoint_updates:
-                self.checkpoint()
-            self._checkpoint_s = now
-        self._priorities.save_if_due()
-        limits = self.config.run
-        if limits.max_env_steps is not None and self.replay.global_step >= limits.max_env_steps:
-            self._request_stop(f"max_env_steps: {self.replay.global_step} env steps were done")
-        # Under a launcher the clock is the launcher's: it began earlier, and survives this process.
-        seconds = now - self._started_s
-        if limits.max_time_s is not None and not self.process.arguments.supervised and seconds >= limits.max_time_s:
-            self._request_stop(f"max_time_s: {seconds:.0f} s have passed")
+        self.checkpoints.save_if_due()
+        self.priorities.save_if_due()
+        if reason := self.limits.run_reason(self.replay.global_step):
+            self._request_stop(reason)
 
     def _request_stop(self, reason: str) -> None:
         if self.config.replay.follow:  # the run is another learner's
@@ -175,60 +130,9 @@ class LearnerSession:
         if self.process.telemetry.stop_reason is None:
             client.retry(lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop)
 
-    def _restore(self) -> None:
-        found = self._find_checkpoint()
-        if found is None:
-            self._take_over_parameters()
-            return
-        metadata = found.metadata
-        if metadata.get("kind") != "learner":
-            # A policy alone: a start for the network, while all that is counted begins anew.
-            self.model.load_tensors(policy_tensors(found))
-            logger.info("beginning with the policy in %s", found.path)
-            return
-        self.learner.load_state_dict({"tensors": found.tensors, "state": metadata["state"]})
-        self.broadcaster.propose(int(metadata["version"]))
-        if found.path.startswith(self.store.folder):
-            self.replay.load_state_dict(metadata["replay"])
-        logger.info("restored %s: %d updates", found.path, self.learner.updates)
-
-    def _find_checkpoint(self) -> Checkpoint | None:
-        restore = self.config.checkpoint.restore
-        names = self.store.names()
-        if names and not self.process.arguments.resume and not self._has_parameters():
-            raise ConfigError(
-                f"{self.store.folder} holds checkpoints of an earlier run; --resume goes on with it, "
-                "--run NAME or --run-dir DIR begins another",
-                key="--run-dir",
-            )
-        if names:
-            return self.store.newest_whole()
-        if restore is None or restore == "latest":
-            return None
-        return self.store.load(restore)
-
-    def _has_parameters(self) -> bool:
-        client = self.process.parameter_client
-        return bool(client.redis.hexists(client.policy_keys(self.config.broadcast.policy).params, "version"))
-
-    def _take_over_parameters(self) -> None:
-        """Without a checkpoint, go on from what was broadcast last: better than from scratch."""
-        if not self._has_parameters():
-            return
-        listener = build_listener(self.config, self.process.parameter_client, self.model)
-        try:
-            if listener.update_once():
-                # Counts go on too: schedules and limits depend on them.
-                self.learner.updates = read_progress(listener.message).get("updates", 0)
-                logger.info("no checkpoint; going on from the parameters of version %d", listener.version)
-        finally:
-            listener.close()
-
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.learner.updates
-        newest = self.replay.metrics().get("replay/newest_version", -1.0)
-        lag = {"learner/policy_lag_versions": self.broadcaster.version - newest} if newest >= 0 else {}
-        return {**self._rate.metrics(), **lag}
+        return {**self._rate.metrics(), **self.publishing.metrics()}
 
 
 def body(process: RoleProcess) -> None:
@@ -242,7 +146,7 @@ def body(process: RoleProcess) -> None:
         if process.arguments.offline is not None:
             fill_replay(process, process.arguments.offline)
         session.begin()
-        collecting.spawn("collector", collector.step)
+        collecting.spawn("collector", lambda: collector.step(_COLLECT_S))
         session.replay.start_threads()
         stack.callback(session.replay.join, 5.0)
         stack.callback(session.replay.stop)
@@ -275,10 +179,10 @@ def _finish_collecting(process: RoleProcess, supervisor: Supervisor, collector: 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a learner process; returns its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
-    arguments = parse("learner", given, (__doc__ or "").strip())
+    arguments = parse(LEARNER, given, (__doc__ or "").strip())
 
     def run(final: list[str]) -> int:
-        return run_role("learner", body, final, __doc__)
+        return run_role(LEARNER, body, final, __doc__)
 
     if arguments.offline is None or arguments.supervised:  # a launcher has prepared everything
         return run(given)

@@ -13,11 +13,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from surreal.config import Config, load_config
+from surreal.config import Config, add_python_path, load_config
 from surreal.distributed.connection.contract import describe_difference
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import ConfigError, ContractError, SurrealError
 from surreal.main.build.environments import build_spaces
+from surreal.main.build.learning import replay_arguments
 from surreal.main.process.arguments import RoleArguments
 from surreal.main.process.reports import print_error
 from surreal.main.process.role import EXIT_ERROR, RoleProcess
@@ -32,15 +33,14 @@ _SPARE_SHARE = 1.1
 _MEMORY_STEP = 64 << 20
 
 
-def load_offline_config(source: str | Path, overrides: Sequence[str], path: Path) -> Config:
-    """Load a configuration and make it one for training from an archive.
+def offline_settings(config: Config, path: Path) -> list[str]:
+    """What a run changes in its configuration when it has this archive in place of agents; see `offline_overrides`.
 
     Raises:
         CodecError: there is no whole manifest.
-        ConfigError: the configuration is wrong, or nothing would end the training.
+        ConfigError: nothing would end the training.
     """
-    manifest = ReplayArchive(path).manifest
-    return load_config(source, [*overrides, *offline_overrides(load_config(source, overrides), manifest)])
+    return offline_overrides(config, ReplayArchive(path).manifest)
 
 
 def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
@@ -57,16 +57,19 @@ def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
     max_bytes = max(replay.max_bytes, stored)
     while largest_replay_bytes(memory) < max_bytes:
         memory += _MEMORY_STEP
+    add_python_path(config.python_path)  # the replay's class may be the user's own
+    replayed = replay_arguments(config)
     changes: dict[str, Any] = {
         "agent.count": 0,
         "replay.samples_per_insert": "null",
         "replay.samples_per_insert_tolerance": "null",
-        "replay.capacity": max(replay.capacity, manifest.steps),
-        "replay.start_size": min(replay.start_size, manifest.steps),
         "replay.max_bytes": max_bytes,
         "redis.maxmemory": memory,
         "run.max_env_steps": "null",
     }
+    for name, fitting in (("capacity", max), ("start_size", min)):
+        if name in replayed:
+            changes[f"replay.{name}"] = fitting(replayed[name], manifest.steps)
     if config.learner.max_updates is None and config.run.max_time_s is None:
         changes["learner.max_updates"] = _usual_updates(config)
     if config.learner.args.get("use_linear_schedule"):
@@ -102,9 +105,8 @@ def run_offline_learner(arguments: RoleArguments, argv: Sequence[str], run: Call
     try:
         if arguments.offline is None or arguments.config is None:
             raise ConfigError("offline training needs a configuration: name a preset or a file", key="--offline")
-        manifest = ReplayArchive(arguments.offline).manifest
         config = load_config(arguments.config, arguments.overrides)
-        for override in offline_overrides(config, manifest):
+        for override in offline_settings(config, arguments.offline):
             extra += ["--set", override]
         config = load_config(arguments.config, [*arguments.overrides, *extra[1::2]])
         with ExitStack() as stack:

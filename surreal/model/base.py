@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surreal import tree
 from surreal.errors import ContractError
-from surreal.model.inputs import count_features
 from surreal.specs import ObsSpec
 from surreal.types import Obs
 from surreal.utils.pytorch import Module
@@ -30,73 +30,81 @@ class Model(Module, ABC):
             def forward(self, obs):
                 return self.q(obs)
 
-    One that waits for the first observation extends `LazyModel`.
+    One that waits for the first observation extends `LazyModel`. One with a memory sets `state_shape`; it alone is
+    called with `state` and `is_first`, and returns its new state beside its output.
     """
 
     @abstractmethod
-    def forward(self, obs: Obs) -> Any:
-        """Compute the outputs for a batch.
+    def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
+        """Compute the outputs for a batch [B], or for sequences [T, B].
 
         In an agent this runs on the acting thread, under `lock` and in inference mode; in a learner on the learner's
         thread, with gradients.
 
         Args:
-            obs: [B, *obs_shape] tensor, or nested dicts and tuples of them, in the dtype of the environment.
+            obs: [B, *obs_shape] or [T, B, *obs_shape] tensor, or nested dicts and tuples of them, in the dtype of the
+                environment.
+            state: [B, *state_shape] recurrent state before (the first of) these observations.
+            is_first: [B] or [T, B] bool: an episode begins here, so the state is cleared before.
+
+        Returns:
+            The output; of a recurrent model the output and the state afterwards, [B, *state_shape].
         """
 
 
 class LazyModel(Model):
-    """A model whose input is the flattened observation, created when the number of features is known.
+    """A model whose layers are created when the kind of its observations is known.
 
-    It learns the number from `materialize(obs_spec)`, from the parameters that it is given, or from its first batch.
-    A subclass creates its layers in `_build`, and calls `_ensure_built` in `forward` with the flattened batch.
+    It learns that from `materialize(obs_spec)`, from the header of parameters that it is given, or from its first
+    batch, which is then [B, ...]. A subclass creates its layers in `_build`, and calls `_ensure_built` in `forward`.
+
+    Attributes:
+        obs_spec: kind of one observation, None while there are no layers.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._num_features: int | None = None
+        self.obs_spec: ObsSpec | None = None
 
     @property
     def is_materialized(self) -> bool:
         """Whether the layers exist."""
-        return self._num_features is not None
+        return self.obs_spec is not None
 
     def materialize(self, obs_spec: ObsSpec) -> None:
         """Create the layers for observations of this kind."""
-        self._ensure_built(count_features(obs_spec))
-
-    def materialize_from(self, tensors: Mapping[str, Tensor]) -> None:
-        """Create the layers that `tensors` would fill.
-
-        Raises:
-            ContractError: the first layer is not among them.
-        """
-        name = self._input_weight
-        weight = tensors.get(name)
-        if weight is None or weight.ndim == 0:
-            diff = tuple(f"{key}: {list(tensor.shape)} -> missing" for key, tensor in tensors.items())
-            raise ContractError(f"the parameters do not fit this model: they have no {name}", diff=diff)
-        self._ensure_built(weight.shape[-1])
-
-    @property
-    @abstractmethod
-    def _input_weight(self) -> str:
-        """Name of the parameter whose last axis is the number of features."""
-
-    @abstractmethod
-    def _build(self, num_features: int) -> None:
-        """Create the layers, on the CPU; called once, under `lock`."""
-
-    def _ensure_built(self, num_features: int) -> None:
-        if self._num_features is not None:
+        if self.obs_spec is not None:
             return
         with self.lock:
-            if self._num_features is None:
+            if self.obs_spec is None:
                 # The first batch often comes in inference mode, where parameters could never be trained.
                 with torch.inference_mode(False), torch.enable_grad():
-                    self._build(num_features)
+                    self._build(obs_spec)
                     self.to(self.device)
-                self._num_features = num_features
+                self.obs_spec = obs_spec
+
+    def materialize_from(self, header: Mapping[str, Any]) -> None:
+        """Create the layers for the observations that the header of parameters describes.
+
+        Raises:
+            ContractError: it describes none, or such that this model cannot read.
+        """
+        try:
+            self.materialize(ObsSpec.from_json(header["obs"]))
+        except (KeyError, TypeError, ValueError) as error:
+            problem = "say nothing of observations" if "obs" not in header else f"are for other observations: {error}"
+            raise ContractError(f"the parameters do not fit this model: they {problem}") from error
+
+    def header(self) -> dict[str, Any]:
+        return {} if self.obs_spec is None else {"obs": self.obs_spec.to_json()}
+
+    @abstractmethod
+    def _build(self, obs_spec: ObsSpec) -> None:
+        """Create the layers, on the CPU; called once, under `lock`."""
+
+    def _ensure_built(self, obs: Obs) -> None:
+        if self.obs_spec is None:
+            self.materialize(ObsSpec.from_obs(tree.map_leaves(lambda leaf: leaf[0].cpu(), obs)))
 
 
 def make_generator(seed: int | None) -> torch.Generator | None:

@@ -1,12 +1,12 @@
-"""Replays: what of the stream a learner keeps, and what it samples.
+"""Replays: what a learner keeps of the stream, and how it samples.
 
-On top stands what a user picks or subclasses. Below it, each room knowing only those after it:
+The modules here are what users pick or subclass. Below them are rooms, which import downwards only:
 
 engine/          the thread that inserts, samples and gathers
 archive/         replays in files
 stream/          leases, eviction, the limiter: a replay's side of Redis
 trajectories/    which step follows which, across chunks
-store/           transitions and observations in memory
+store/           transitions and observations, in memory or in Redis
 """
 
 from surreal.replay.base import Replay

@@ -1,9 +1,9 @@
-"""Replay: the learner's view of the streams in Redis. Subclasses say what is kept and what is drawn.
+"""Replay: the learner's view of the streams in Redis. Subclasses say what is kept and what is sampled.
 
 These threads work for it once `start_threads()` was called:
 
     enqueue (one a shard)   PointerQueue: waits for Redis, downloads and decodes chunks
-    replay                  step(), see `engine`: takes chunks in, lets old ones go, draws batches ahead
+    replay                  step(), see `engine`: takes chunks in, lets old ones go, makes batches ahead
 
 So the index has one owner and needs no lock: hooks run on the replay's thread, never two at a time. The learner's loop:
 
@@ -14,28 +14,30 @@ So the index has one owner and needs no lock: hooks run on the replay's thread, 
 
 from __future__ import annotations
 
-import sys
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
-from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format.codec import Chunk, Contract
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.replay.engine.batches import B, BatchMaker, HandsOut, TransitionMaker
+from surreal.replay.engine.conflicts import ReplayPlan, conflicts
 from surreal.replay.engine.engine import ReplayEngine
-from surreal.replay.engine.fetcher import to_batch
-from surreal.replay.engine.sampling import Drawn
-from surreal.replay.store.storage import Rows
+from surreal.replay.engine.sampling import Sampled
+from surreal.replay.store.observations import Mode, Observations
+from surreal.replay.store.place import ObservationPlace
+from surreal.replay.store.storage import TransitionStore
+from surreal.replay.stream.limiter import SamplesPerInsert
 from surreal.specs import ObsSpec
-from surreal.types import Batch, SampleInfo
-
-#: A thread that is busy in Python starves the training thread at CPython's default of 5 ms; at 0.2 ms prefetching
-#: costs the learner a few per cent.
-SWITCH_INTERVAL_S = 0.0002
+from surreal.types import SampleInfo
 
 
-class Replay(ReplayEngine):
-    """Base of all replays: follows the run's shards, owns them (or not), and hands out batches.
+class Replay(ABC, Generic[B]):
+    """Base of all replays: follows the run's shards, owns them (or not), and hands out batches of one kind, B.
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
@@ -49,12 +51,12 @@ class Replay(ReplayEngine):
         start_size: transitions that must be there before the first batch, 1 .. capacity.
         gamma: discount factor of one step, 0..1.
         n_step: steps summed in a transition's reward, 1 .. lookahead of the stream + 1.
-        samples_per_insert: transitions drawn for each env step; None: no limiter. Agents whose senders are limited
+        samples_per_insert: transitions sampled for each env step; None: no limiter. Agents whose senders are limited
             wait for it, and so does the learner.
         samples_per_insert_tolerance: half the width of the limiter's band, samples; default: what fits 4 batches.
         prefetch: batches gathered ahead, >= 1; None: 2 to 8, as many as fit into 16 MiB.
         observations: "mirrored" downloads them once into this process; "compressed" does so too, and keeps each row of
-            256 bytes or more compressed; "remote" fetches those of a batch from Redis when it is drawn; "auto" mirrors
+            256 bytes or more compressed; "remote" fetches those of a batch from Redis when it is made; "auto" mirrors
             what fits into `mirror_max_bytes`, and is remote otherwise.
         mirror_max_bytes: bytes of this process that "auto" takes for observations; more mirrors larger replays.
         is_owner: whether to own the stream: decide what is evicted, and grant the limiter's credit. A replay that only
@@ -68,8 +70,84 @@ class Replay(ReplayEngine):
         ValueError: an argument is out of range, or the settings cannot work together.
     """
 
+    #: What learners must be able to take, see `Learner.takes`.
+    hands_out: ClassVar[HandsOut] = "transitions"
+    #: Mode of the streams that this replay owns: "window" lets go what is oldest, "consume" what was used.
+    stream_mode: ClassVar[Literal["window", "consume"]] = "window"
     #: Whether `update_priorities` does something.
-    wants_priorities = False
+    wants_priorities: bool = False
+    #: Transitions that the limiter counts for each row of a batch.
+    steps_per_sample: int = 1
+
+    @classmethod
+    def count_steps_per_sample(cls, **_: Any) -> int:
+        """`steps_per_sample` of a replay that gets these arguments, for checks before there is one."""
+        return cls.steps_per_sample
+
+    @classmethod
+    def conflicts(cls, plan: ReplayPlan) -> Iterator[tuple[str, str]]:
+        """Yield what a run sets and this class cannot work with: key, and a sentence that begins with its value."""
+        yield from conflicts(plan, steps_per_sample=cls.count_steps_per_sample(**plan.arguments))
+
+    def __init__(
+        self,
+        client: RedisClient | ReplayShards,
+        *,
+        batch_size: int = 64,
+        capacity: int = 100_000,
+        max_bytes: int | None = None,
+        max_age_s: float | None = None,
+        start_size: int = 1000,
+        gamma: float = 0.99,
+        n_step: int = 1,
+        samples_per_insert: float | None = None,
+        samples_per_insert_tolerance: float | None = None,
+        prefetch: int | None = None,
+        observations: Mode = "auto",
+        mirror_max_bytes: int = 4 << 30,
+        is_owner: bool = True,
+        pin_memory: bool = False,
+        lease_s: float = 5.0,
+        seed: int | None = None,
+        shards: Sequence[int] | None = None,
+    ) -> None:
+        if batch_size < 1 or (prefetch is not None and prefetch < 1) or n_step < 1:
+            raise ValueError("batch_size, prefetch and n_step must be >= 1")
+        if not 1 <= start_size <= capacity:
+            raise ValueError(f"start_size is {start_size}; it must be 1 .. capacity = {capacity}")
+        if not 0.0 <= gamma <= 1.0:
+            raise ValueError(f"gamma is {gamma}; it must be 0 .. 1")
+        self.batch_size = batch_size
+        self.capacity = capacity
+        self.start_size = start_size
+        self.gamma = gamma
+        self.n_step = n_step
+        self.pin_memory = pin_memory
+        self.rng = np.random.default_rng(seed)
+        self.limiter = SamplesPerInsert.for_batches(
+            samples_per_insert,
+            start_size=start_size,
+            tolerance=samples_per_insert_tolerance,
+            batch_size=batch_size * self.steps_per_sample,
+        )
+        self.shards = ReplayShards.of(client)
+        self._engine: ReplayEngine[B] = ReplayEngine(
+            self,
+            self.shards,
+            max_bytes=max_bytes,
+            max_age_s=max_age_s,
+            prefetch=prefetch,
+            place=ObservationPlace(observations, capacity=capacity, mirror_max_bytes=mirror_max_bytes),
+            stream_mode=self.stream_mode,
+            is_owner=is_owner,
+            lease_s=lease_s,
+            follow=shards,
+        )
+        self.streams = self._engine.streams
+        self.owner = self._engine.owner
+        self.pointer_queue = self._engine.pointer_queue
+        self.fetcher_queue = self._engine.fetcher_queue
+        self.chunks = self._engine.intake.chunks
 
     # -- hooks: on the replay's thread ---------------------------------------------------------------------------
 
@@ -80,119 +158,114 @@ class Replay(ReplayEngine):
         return self.store.insert(table)
 
     @abstractmethod
-    def _sample(self, batch_size: int) -> Drawn:
-        """Draw transitions that are alive.
+    def _sample(self, batch_size: int) -> Sampled:
+        """Sample transitions that are alive.
 
         Returns:
             Their sequence numbers [B], all in `self.alive`; or these and the probability of each [B].
         """
 
     def _evict(self) -> int:
-        """How many of the oldest chunks shall go now: by default, what is over `capacity` or the byte bound, too
-        old, or gone.
+        """How many of the oldest chunks shall go now: by default, what is over `capacity` or `max_bytes`, old, or gone.
 
         Raises:
             ValueError: the byte bound cannot hold `start_size` transitions.
         """
-        return self._chunks.count_superfluous(
-            len(self),
-            capacity=self.capacity,
-            start_size=self.start_size,
-            is_old=self._ages.is_old,
-            gone_until=self.store.rows.gone_until if self.store is not None else 0,
-            is_over=self.owner.is_over,
-        )
+        return self._engine.intake.count_superfluous(capacity=self.capacity, start_size=self.start_size)
 
     def start_sample_condition(self) -> bool:
-        """Whether batches may be drawn: `start_size` transitions are there, and the stream was read to its end once."""
+        """Whether there may be batches: `start_size` transitions are there, and the stream was read to its end once."""
         return len(self) >= self.start_size and self.pointer_queue.has_caught_up.is_set()
 
-    def aggregate_batch(self, rows: Rows) -> Batch:
-        """Make tensors of gathered rows; the arrays belong to the batch."""
-        if self.obs_spec is None:
+    def aggregate_batch(self, rows: Any) -> B:
+        """Make tensors of gathered rows, `Rows` or `TrajectoryRows`; the arrays belong to the batch."""
+        if (batches := self._engine.intake.batches) is None:
             raise ValueError("the stream's contract is not known yet")
-        return to_batch(rows, self.obs_spec, pin_memory=self.pin_memory)
+        return batches.to_batch(rows)
+
+    def _may_take_in(self, shard: int) -> bool:
+        """Whether chunks of a shard can be inserted now."""
+        return True
+
+    def _make_batches(self, contract: Contract, observations: Observations) -> BatchMaker[Any, Any]:
+        """Make what holds the transitions, and batches of them, once the stream's contract is known."""
+        return TransitionMaker(
+            contract,
+            observations,
+            capacity=self.capacity,
+            n_step=self.n_step,
+            gamma=self.gamma,
+            pin_memory=self.pin_memory,
+        )
+
+    def _count_samples(self, rows: Any) -> int:
+        """Transitions that a batch of these rows counts for."""
+        return len(rows.sample_info.slots) * self.steps_per_sample
+
+    # -- what the learner calls ------------------------------------------------------------------------------------
 
     def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
         """Take the learner's new priorities [B] for a batch it has used; replays without priorities ignore them."""
 
     def commit(self, version: int | None = None) -> None:
-        """Take note that parameters were broadcast that came of all batches handed out so far; never waits.
+        """Take note that parameters, of this version, were broadcast that came of all batches handed out; never waits.
 
         Replays of a stream that is consumed let these batches' steps go; the others ignore it.
-
-        Args:
-            version: of these parameters, if known.
         """
-
-    # -- what the learner calls ------------------------------------------------------------------------------------
 
     def start_threads(self) -> None:
-        """Start the background threads; also makes CPython switch threads more often (`SWITCH_INTERVAL_S`)."""
-        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
-        for queue in self.pointer_queue.queues:
-            self._supervisor.spawn(f"enqueue-{queue.stream.shard}", queue.enqueue_step)
-        self._supervisor.spawn("replay", self.step)
+        """Start the background threads; also makes CPython switch threads more often, see `ReplayEngine.start`."""
+        self._engine.start(self.step)
 
-    def batch_iterator(self) -> Iterator[tuple[int, Batch]]:
-        """Yield (i, batch), waiting for each, until `stop()`.
+    def step(self, timeout_s: float = 0.05) -> bool:
+        """One turn of the replay's thread, for a loop without threads: see `ReplayEngine.step`."""
+        return self._engine.step(timeout_s)
 
-        Raises:
-            ThreadFailedError: a background thread died.
-        """
+    def batch_iterator(self) -> Iterator[tuple[int, B]]:
+        """Yield (i, batch), waiting for each, until `stop()`; raises as `check` does."""
         i = 0
-        while not self._supervisor.stop_event.is_set():
+        while not self._engine.supervisor.stop_event.is_set():
             batch = self.dequeue(timeout_s=0.5)
             if batch is not None:
                 yield i, batch
                 i += 1
         self.check()
 
-    def dequeue(self, timeout_s: float) -> Batch | None:
-        """The next batch; None if none was ready in time.
-
-        Raises:
-            ThreadFailedError: a background thread died.
-        """
-        batch = self.fetcher_queue.dequeue(timeout_s)
-        if self.fetcher_queue.is_low and not self._wake.is_set():
-            self._wake.set()  # to fill it in one go: changing threads costs more than a batch
-        if batch is None:
-            self.check()
-        return batch
+    def dequeue(self, timeout_s: float) -> B | None:
+        """The next batch, None if none was ready in time; raises as `check` does."""
+        return self._engine.dequeue(timeout_s)
 
     def check(self) -> None:
-        """Raise what killed a background thread, as `ThreadFailedError`."""
-        self._supervisor.check()
+        """Look after the background threads.
+
+        Raises:
+            ThreadFailedError: one of them died.
+        """
+        self._engine.supervisor.check()
 
     def stop(self) -> None:
         """Ask the threads to end; a batch iterator ends too."""
-        self._supervisor.stop()
-        self._wake.set()
+        self._engine.stop()
 
     def join(self, timeout_s: float = 5.0) -> bool:
-        """Wait for the threads and give the stream's lease back; returns whether all ended.
-
-        The lease of a replay with a thread that hangs runs out by itself.
-        """
-        if not self._supervisor.join(timeout_s):
-            return False
-        self.owner.release()
-        if self.store is not None:
-            self.store.rows.close()
-        return True
+        """Wait for the threads and give the lease back, which else runs out; returns whether all ended."""
+        return self._engine.join(timeout_s)
 
     # -- what it knows -----------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self.store) if self.store is not None else 0
+        return len(self._engine)
+
+    @property
+    def store(self) -> TransitionStore | None:
+        """What holds the transitions; None until the first chunk came."""
+        return self._engine.store
 
     @property
     def alive(self) -> range:
-        """Sequence numbers of the transitions that can be drawn."""
-        if self.store is None:
-            return range(0)
-        return range(self.store.transitions.tail, self.store.transitions.head)
+        """Sequence numbers of the transitions that can be sampled."""
+        store = self.store
+        return range(store.transitions.tail, store.transitions.head) if store is not None else range(0)
 
     @property
     def obs_spec(self) -> ObsSpec | None:
@@ -206,7 +279,7 @@ class Replay(ReplayEngine):
 
     @property
     def num_samples(self) -> int:
-        """Transitions drawn in the whole run."""
+        """Transitions sampled in the whole run."""
         return self.owner.samples
 
     @property
@@ -224,17 +297,4 @@ class Replay(ReplayEngine):
 
     def metrics(self) -> dict[str, float]:
         """Size, bytes and rates since the start."""
-        store = self.store
-        return {
-            "replay/transitions": len(self),
-            "replay/fill": len(self) / self.capacity,
-            "replay/mirrored_bytes": store.rows.nbytes + store.transitions.nbytes if store else 0,
-            "replay/gone_rows": store.rows.gone_rows if store else 0,
-            "replay/inserted_steps": self._inserted_steps,
-            "replay/evicted_chunks": self._evicted_chunks,
-            "replay/refused_chunks": self.pointer_queue.refused_chunks,
-            "replay/gone_chunks": self.pointer_queue.gone_chunks,
-            "replay/ready_batches": len(self.fetcher_queue),
-            "replay/newest_version": self._newest_version,
-            **self.owner.metrics(),
-        }
+        return {"replay/fill": len(self) / self.capacity, **self._engine.metrics()}

@@ -29,6 +29,7 @@ from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.trajectories.cutting import Cut, Cutter
 from surreal.replay.trajectories.ledger import Ledger, from_mark
+from surreal.replay.trajectories.unrolling import TrajectoryRows
 from surreal.replay.trajectory_replay import TrajectoryReplay
 from surreal.types import TrajectoryBatch
 
@@ -126,7 +127,7 @@ class FIFOReplay(TrajectoryReplay):
 
     # -- what the learner calls ------------------------------------------------------------------------------------
 
-    def dequeue(self, timeout_s: float) -> TrajectoryBatch | None:  # type: ignore[override]
+    def dequeue(self, timeout_s: float) -> TrajectoryBatch | None:
         """The next batch; None if none was ready in time."""
         batch = super().dequeue(timeout_s)
         if batch is not None:
@@ -142,11 +143,11 @@ class FIFOReplay(TrajectoryReplay):
         if version is not None:
             self._told_version = version
         self._committed = self._handed
-        self._wake.set()
+        self._engine.wake.set()
 
     def join(self, timeout_s: float = 5.0) -> bool:
-        """Wait for the threads, remove what was committed, and give the lease back; returns whether all ended."""
-        if self._supervisor.join(timeout_s) and self.store is not None:
+        """As in `Replay`; what was committed is removed before."""
+        if self._engine.supervisor.join(timeout_s) and self.store is not None:
             self._settle()
         return super().join(timeout_s)
 
@@ -154,7 +155,8 @@ class FIFOReplay(TrajectoryReplay):
         """One turn of the replay's thread."""
         if self.store is not None:
             self._settle()
-            self._break_off_idle()
+            if self._piece_timeout_s is not None:
+                self._break_off(time.monotonic() - self._piece_timeout_s)
             self._look_after_fullness()
         return super().step(timeout_s)
 
@@ -208,30 +210,32 @@ class FIFOReplay(TrajectoryReplay):
             self._new_cuts += self._cutter.add(run, store.has_ended(run.begin, run.end), version[part], now_s=now_s)
         return numbers
 
-    def _sample(self, batch_size: int) -> NDArray[np.int64]:
-        """First steps [B] of the trajectories that come next; they are not offered again."""
-        return np.array([self._ready.popleft().start for _ in range(batch_size)], np.int64)
-
-    def _next_batch(self) -> TrajectoryBatch | None:  # type: ignore[override]
-        unrolled = self.trajectories.unroll(self._sample(self.batch_size), self.trajectory_steps)
-        numbers = unrolled.number[unrolled.is_step]
-        self._made += 1
-        self._used.append(_Used(self._made, [numbers]))
-        self.owner.count_samples(len(numbers))
-        return self._gather(unrolled, np.ones(self.batch_size))
-
-    def _let_go(self) -> None:
-        while self._chunks:
-            self._ledger.add(self._chunks.popleft(), self._arrived.popleft())
+    def _evict(self) -> int:
+        """None by age: what was consumed goes, from among all that are there."""
+        while self.chunks:
+            self._ledger.add(self.chunks.popleft(), self._arrived.popleft())
         self._settle()
+        return 0
+
+    def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """First steps [B] of the trajectories that come next; they are not offered again."""
+        return np.array([self._ready.popleft().start for _ in range(batch_size)], np.int64), np.ones(batch_size)
+
+    def aggregate_batch(self, rows: TrajectoryRows) -> TrajectoryBatch:
+        """Make tensors of gathered rows, and note whose steps they are, to let them go when they are committed."""
+        self._made += 1
+        self._used.append(_Used(self._made, [rows.number[rows.is_step]]))
+        return super().aggregate_batch(rows)
+
+    def _count_samples(self, rows: TrajectoryRows) -> int:
+        return int(np.count_nonzero(rows.is_step))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Sort out what is new, take note of commits, and let go what all of that allows."""
-        is_newer = self._told_version > self._version
-        self._version = max(self._version, self._told_version)
-        if is_newer or self._new_cuts:
+        if self._told_version > self._version or self._new_cuts:
+            self._version = max(self._version, self._told_version)
             candidates = [*self._ready, *self._new_cuts]
             self._filled += sum(cut.is_filled for cut in self._new_cuts)
             self._new_cuts.clear()
@@ -242,8 +246,7 @@ class FIFOReplay(TrajectoryReplay):
             self._ledger.consume(np.concatenate(self._used.popleft().numbers))
         settled = self._ledger.settle()
         for chunk in settled.gone:
-            self.owner.evict(chunk)
-            self._evicted_chunks += 1
+            self._engine.intake.remove(chunk)
         for chunk, mark in settled.marks:
             self.owner.mark(chunk, mark)
         last = self._ledger.free()
@@ -263,10 +266,6 @@ class FIFOReplay(TrajectoryReplay):
             self._used[-1].numbers.append(numbers)
         else:
             self._ledger.consume(numbers)
-
-    def _break_off_idle(self) -> None:
-        if self._piece_timeout_s is not None:
-            self._break_off(time.monotonic() - self._piece_timeout_s)
 
     def _break_off(self, before_s: float) -> None:
         for lane, cut in self._cutter.break_off(before_s):

@@ -16,18 +16,18 @@ from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
-from surreal.replay.engine.sampling import draw_uniform
+from surreal.replay.engine.sampling import sample_uniform
 from surreal.replay.store.storage import Rows
 from surreal.types import Batch
 
 ON_POLICY_COLUMN = "is_on_policy"
 
 
-class MixedReplay(Replay):
-    """Draws a part of each batch from the newest steps, the rest uniformly from all.
+class MixedReplay(Replay[Batch]):
+    """Samples a part of each batch from the newest steps, the rest uniformly from all.
 
-    The first round(on_policy_fraction * batch_size) rows are the on-policy part. It is drawn, without replacement, from
-    the newest `on_policy_window` transitions, as far as their parameter versions are at most `max_version_lag` behind
+    The first round(on_policy_fraction * batch_size) rows are the on-policy part: sampled, without replacement, from the
+    newest `on_policy_window` transitions, as far as their parameter versions are at most `max_version_lag` behind
     the newest of them. It never waits for further ones: where they are too few, rows repeat, which is counted.
 
     Args:
@@ -71,7 +71,7 @@ class MixedReplay(Replay):
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         alive, number = self.alive, self.on_policy_rows
-        numbers = draw_uniform(self.rng, alive.start, alive.stop, batch_size)
+        numbers = sample_uniform(self.rng, alive.start, alive.stop, batch_size)
         probability = np.full(batch_size, 1.0 / len(alive))
         if number:
             fresh = self._find_fresh()

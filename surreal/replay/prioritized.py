@@ -1,6 +1,6 @@
 """PrioritizedReplay: proportional prioritisation (Schaul et al. 2016, arXiv:1511.05952).
 
-Transition i is drawn with P(i) = p_i^alpha / sum_k p_k^alpha (eq. 1), stratified as in section 3.3; its priority is
+Transition i is sampled with P(i) = p_i^alpha / sum_k p_k^alpha (eq. 1), stratified as in section 3.3; its priority is
 p_i = |TD error| + epsilon. Importance weights w_i = (N P(i))^-beta / max_j w_j correct the bias of that (section 3.4).
 The paper leaves open whether j goes over the batch or the whole memory. Here it is the batch: it needs no second tree,
 and scales an update only downwards too. N cancels: w_i = (P(i) / min_j P(j))^-beta.
@@ -37,7 +37,7 @@ _MAX_PRIORITY = 1e100
 PRIORITY_COLUMN = "priority"
 
 
-class PrioritizedReplay(Replay):
+class PrioritizedReplay(Replay[Batch]):
     """Draws what surprised the learner more often. New transitions get the agent's priority or the largest so far.
 
     Args:
@@ -45,7 +45,7 @@ class PrioritizedReplay(Replay):
         priority_exponent: alpha, 0 .. 1; 0 draws uniformly, raising it favours large errors more.
         importance_exponent: beta at the start, 0 .. 1; 1 corrects the bias of the sampling fully, 0 not at all.
         importance_exponent_end: beta at the end of the annealing, 0 .. 1.
-        importance_exponent_steps: batches drawn in the whole run (so: updates) until beta is at its end, >= 1; None
+        importance_exponent_steps: batches sampled in the whole run (so: updates) until beta is at its end, >= 1; None
             keeps it at `importance_exponent`. The count survives a restart.
         priority_epsilon: added to |TD error|, > 0; raising it draws transitions without error more often.
         options: as for `Replay`.
@@ -129,7 +129,7 @@ class PrioritizedReplay(Replay):
             members = list(self._members)
             leaves = self._tree.leaves if self._tree is not None else np.empty(0)
             max_leaf = self._max_leaf
-        chunks = {chunk_id: leaves[_places(owned, len(leaves))] for chunk_id, owned in members}
+        chunks = {chunk_id: leaves[_slots(owned, len(leaves))] for chunk_id, owned in members}
         write_priorities(path, SavedPriorities(self.priority_exponent, max_leaf, chunks))
         return sum(len(owned) for _, owned in members)
 
@@ -253,18 +253,18 @@ class PrioritizedReplay(Replay):
 
     def _set(self, numbers: range, leaves: NDArray[np.float64] | float) -> None:
         if self._tree is not None:
-            self._tree.set(_places(numbers, self._tree.capacity), leaves)
+            self._tree.set(_slots(numbers, self._tree.capacity), leaves)
 
     def _fit(self, before: range) -> None:
-        """Let the tree have a leaf for each place of the store, which may have grown while it held `before`."""
+        """Let the tree have a leaf for each slot of the store, which may have grown while it held `before`."""
         size = self.store.transitions.size if self.store is not None else 1
         if self._tree is None:
             self._tree = SumTree(size)
         elif self._tree.capacity != size:
-            leaves = self._tree.leaves[_places(before, self._tree.capacity)]
+            leaves = self._tree.leaves[_slots(before, self._tree.capacity)]
             self._tree = SumTree(size)
             self._set(before, leaves)
 
 
-def _places(numbers: range, size: int) -> NDArray[np.int64]:
+def _slots(numbers: range, size: int) -> NDArray[np.int64]:
     return np.arange(numbers.start, numbers.stop) % size

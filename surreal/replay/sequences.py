@@ -7,6 +7,7 @@ on over the end of an episode, marked by `is_first` and the row of the final obs
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from numpy.typing import NDArray
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.replay.engine.sampling import draw_uniform
+from surreal.replay.engine.conflicts import ReplayPlan
+from surreal.replay.engine.sampling import sample_uniform
 from surreal.replay.store.ring import Ring
 from surreal.replay.trajectories.lanes import Run
 from surreal.replay.trajectory_replay import TrajectoryReplay
-from surreal.types import TrajectoryBatch
 
-#: Draws per row before all starts are listed.
+#: Tries per sequence before all starts are listed.
 _MAX_TRIES = 8
 _LENGTH, _BURN_IN = 80, 40
 
@@ -44,6 +45,8 @@ class SequenceReplay(TrajectoryReplay):
         ValueError: an argument is out of range.
     """
 
+    hands_out = "sequences"
+
     def __init__(
         self,
         client: RedisClient | ReplayShards,
@@ -60,13 +63,28 @@ class SequenceReplay(TrajectoryReplay):
             raise ValueError("sequences hold single steps: n_step must be 1, n-step targets are the learner's")
         self.steps_per_sample = sequence_length - burn_in
         super().__init__(client, **options)
-        self.sequence_length = sequence_length
+        self.trajectory_steps = sequence_length
         self.burn_in = burn_in
         self.starts: StartIndex | None = None
 
     @classmethod
     def count_steps_per_sample(cls, *, sequence_length: int = _LENGTH, burn_in: int = _BURN_IN, **_: Any) -> int:
         return sequence_length - burn_in
+
+    @classmethod
+    def conflicts(cls, plan: ReplayPlan) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(plan)
+        n_step = plan.arguments.get("n_step", 1)
+        if n_step != 1:
+            yield (
+                "learner.n_step",
+                f"is {n_step}, but sequences hold single steps, and n-step targets are the learner's: leave it out",
+            )
+
+    @property
+    def sequence_length(self) -> int:
+        """L, rows of a sequence."""
+        return self.trajectory_steps
 
     def start_sample_condition(self) -> bool:
         """Whether `start_size` transitions are there, and a sequence can begin somewhere."""
@@ -82,25 +100,17 @@ class SequenceReplay(TrajectoryReplay):
             self.starts.add(run, store.has_ended(run.begin, run.end))
         return numbers
 
-    def _let_go(self) -> None:
-        super()._let_go()
-        if self.starts is not None:
-            self.starts.free_until(self.alive.start)
+    def _evict(self) -> int:
+        number = super()._evict()
+        if number and self.starts is not None:
+            self.starts.free_until(self.chunks[number - 1].end)
+        return number
 
-    def _sample(self, batch_size: int) -> NDArray[np.int64]:
+    def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """First steps [B] of sequences."""
         if self.starts is None:
             raise ValueError("nothing was inserted yet")
-        return self.starts.draw(batch_size, self.rng)
-
-    def _next_batch(self) -> TrajectoryBatch | None:  # type: ignore[override]
-        starts = self._sample(self.batch_size)
-        unrolled = self.trajectories.unroll(starts, self.sequence_length)
-        count = self.starts.count if self.starts is not None else 1
-        batch = self._gather(unrolled, np.full(len(starts), 1.0 / count), burn_in=self.burn_in)
-        if batch is not None:
-            self.owner.count_samples(self.batch_size * self.steps_per_sample)
-        return batch
+        return self.starts.sample(batch_size, self.rng), np.full(batch_size, 1.0 / self.starts.count)
 
     def metrics(self) -> dict[str, float]:
         return super().metrics() | {"replay/sequence_starts": self.starts.count if self.starts is not None else 0}
@@ -159,7 +169,7 @@ class StartIndex:
         for last in [last for last in self._waiting if last < oldest]:
             del self._waiting[last]
 
-    def draw(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """That many of the starts, uniformly, with replacement.
 
         Raises:
@@ -167,11 +177,11 @@ class StartIndex:
         """
         if not self.count:
             raise ValueError("no sequence can begin anywhere")
-        drawn = np.empty(0, np.int64)
+        found = np.empty(0, np.int64)
         for _ in range(_MAX_TRIES):
-            tried = draw_uniform(rng, self._ring.tail, self._ring.head, 2 * number)
-            drawn = np.concatenate([drawn, tried[self._ring.take("is_start", tried)]])
-            if len(drawn) >= number:
-                return drawn[:number]
+            tried = sample_uniform(rng, self._ring.tail, self._ring.head, 2 * number)
+            found = np.concatenate([found, tried[self._ring.take("is_start", tried)]])
+            if len(found) >= number:
+                return found[:number]
         alive = np.arange(self._ring.tail, self._ring.head)
         return rng.choice(alive[self._ring.take("is_start", alive)], number)

@@ -3,9 +3,9 @@
 protocol/    the bytes
 client/      what an environment imports
 pool/        a server's sessions as an environment pool
-server/      connections, sessions, threads
+server/      connections, sessions, admission
 
-The names here are the client's. They need neither torch nor Redis, nor gymnasium.
+The names here are those of the client, and need neither torch nor Redis nor gymnasium.
 """
 
 from surreal.rlx.client.agent_proxy import (

@@ -1,1 +1,1 @@
-"""Small helpers with no place of their own: torch modules, supervised threads."""
+"""Small helpers that several parts need: torch modules, supervised threads, queues, memory, logs."""

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from surreal import tree
 from surreal.errors import ContractError
 from surreal.specs import ObsSpec
 from surreal.types import Obs
@@ -32,9 +33,11 @@ class Module(nn.Module):
         version: of the parameters, 0 if they were never replaced; read and written under `lock`.
         device: where the parameters are, or will be.
         is_on_cpu: whether that is the CPU.
+        state_shape: shape of one environment's recurrent state; None of a module without a memory.
     """
 
     device_probe: Tensor
+    state_shape: tuple[int, ...] | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,8 +55,12 @@ class Module(nn.Module):
     def materialize(self, obs_spec: ObsSpec) -> None:
         """Create the parameters for observations of this kind; does nothing once they exist."""
 
-    def materialize_from(self, tensors: Mapping[str, Tensor]) -> None:
-        """Create the parameters that `tensors` (named as in `state_dict`) would fill; does nothing once they exist."""
+    def header(self) -> dict[str, Any]:
+        """Say what it takes to create the parameters elsewhere: plain data that travels with them."""
+        return {}
+
+    def materialize_from(self, header: Mapping[str, Any]) -> None:
+        """Create the parameters that a `header` tells of; does nothing once they exist."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Give all parameters and persistent buffers by name; they share memory with the module.
@@ -74,13 +81,15 @@ class Module(nn.Module):
         """
         return describe_tensors(self.tensors())
 
-    def load_tensors(self, tensors: Mapping[str, Tensor], version: int | None = None) -> None:
+    def load_tensors(
+        self, tensors: Mapping[str, Tensor], version: int | None = None, header: Mapping[str, Any] | None = None
+    ) -> None:
         """Replace all parameters by copies of `tensors`, under `lock`, all or none.
 
         Args:
-            tensors: by name, shaped and typed as `tensors()`; on any device. A module without parameters yet creates
-                them from these shapes.
+            tensors: by name, shaped and typed as `tensors()`; on any device.
             version: new value of `version`; None leaves it.
+            header: that came with them: a module without parameters yet creates them from it.
 
         Raises:
             ContractError: names, shapes or dtypes differ; nothing was replaced.
@@ -90,9 +99,9 @@ class Module(nn.Module):
             if not self.is_materialized:
                 # A copy is tried first: what does not fit must not decide this module's shapes.
                 trial = copy.deepcopy(self)
-                trial.materialize_from(tensors)
+                trial.materialize_from(header or {})
                 _check_same(describe_tensors(tensors), trial.parameter_contract())
-                self.materialize_from(tensors)
+                self.materialize_from(header or {})
             mine = self.tensors()
             _check_same(describe_tensors(tensors), describe_tensors(mine))
             for name, tensor in mine.items():
@@ -141,19 +150,20 @@ def to_tensors(obs: Obs, device: torch.device | None = None) -> Any:
         obs: tensors in it are passed on, and arrays of objects, for which there are no tensors.
         device: where the tensors go; None is the CPU, where they share memory with the arrays.
     """
-    if not isinstance(obs, np.ndarray):
-        if isinstance(obs, Mapping):
-            return {key: to_tensors(value, device) for key, value in obs.items()}
-        if isinstance(obs, tuple):
-            return tuple(to_tensors(value, device) for value in obs)
-        if isinstance(obs, Tensor):
-            return obs if device is None else obs.to(device)
-        obs = np.asarray(obs)
-    if obs.dtype.hasobject:
-        return obs
-    flags = obs.flags
+    if isinstance(obs, np.ndarray):  # agents come here in every step
+        return _to_tensor(obs, device)
+    return tree.map_leaves(lambda leaf: _to_tensor(leaf, device), obs)
+
+
+def _to_tensor(leaf: Any, device: torch.device | None) -> Any:
+    if isinstance(leaf, Tensor):
+        return leaf if device is None else leaf.to(device)
+    array = np.asarray(leaf)
+    if array.dtype.hasobject:
+        return array
+    flags = array.flags
     # torch can express neither read-only memory nor negative strides.
-    tensor = torch.from_numpy(obs if flags.c_contiguous and flags.writeable else np.array(obs, order="C"))
+    tensor = torch.from_numpy(array if flags.c_contiguous and flags.writeable else np.array(array, order="C"))
     return tensor if device is None else tensor.to(device)
 
 
@@ -174,10 +184,6 @@ def _describe(entry: Mapping[str, Any] | None) -> str:
     return "missing" if entry is None else f"{entry['dtype']}{entry['shape']}"
 
 
-def tensors_of(tree: Any) -> Iterator[Tensor]:
-    """All tensors of a batch, or of an observation."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, Mapping | tuple):
-        for value in tree.values() if isinstance(tree, Mapping) else tree:
-            yield from tensors_of(value)
+def tensors_of(batch: Any) -> list[Tensor]:
+    """List all tensors of a batch, or of an observation."""
+    return [leaf for leaf in tree.leaves(batch) if isinstance(leaf, Tensor)]

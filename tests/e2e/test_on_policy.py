@@ -145,7 +145,7 @@ def test_a_full_stream_does_not_wait_for_the_next_broadcast(workplace: Workplace
         "env.id": "my_on_policy:Wide-v0", "env.num_envs": 2, "agent.count": 1, "model.args.inputs": 16384,
         "model.args.width": 2, "learner.batch_size": 2, "replay.args.trajectory_steps": 16,
         "broadcast.interval_updates": 100_000, "redis.maxmemory": "32mb", "replay.max_bytes": "8mb",
-        "sender.chunk_steps": 8, "replay.start_size": 1, "run.max_env_steps": 700, "run.max_time_s": 180,
+        "sender.chunk_steps": 8, "run.max_env_steps": 700, "run.max_time_s": 180,
         "eval.enabled": "false",
     }  # fmt: skip
     overrides = [item for key, value in settings.items() for item in ("--set", f"{key}={value}")]

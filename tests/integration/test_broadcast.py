@@ -463,7 +463,7 @@ class LazyNet(Net):
     def is_materialized(self) -> bool:
         return self.is_ready
 
-    def materialize_from(self, tensors: Any) -> None:
+    def materialize_from(self, header: Any) -> None:
         self.is_ready = True
 
 

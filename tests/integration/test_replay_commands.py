@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from surreal.cli import main
-from surreal.config import load_config
+from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.errors import CodecError, ConfigError, ContractError
-from surreal.main.offline import fill_replay, load_offline_config, offline_overrides
+from surreal.main.offline import fill_replay, offline_overrides, offline_settings
 from surreal.replay import UniformReplay
 from surreal.replay.archive import ReplayArchive, export_replay
 from surreal.replay.stream.info import replay_info
@@ -116,8 +116,13 @@ def test_what_cannot_be_done_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def offline_config(overrides: list[str], archive: Path) -> Config:
+    settings = offline_settings(load_config("cartpole-dqn", overrides), archive)
+    return load_config("cartpole-dqn", [*overrides, *settings])
+
+
 def test_offline_settings_hold_the_archive_and_have_an_end(archive: Path) -> None:
-    config = load_offline_config("cartpole-dqn", [], archive)
+    config = offline_config([], archive)
     assert (config.agent.count, config.replay.samples_per_insert, config.run.max_env_steps) == (0, None, None)
     assert config.replay.start_size == STEPS
     assert config.learner.max_updates == 60_000 * 32 // 128  # as many as with agents
@@ -126,10 +131,10 @@ def test_offline_settings_hold_the_archive_and_have_an_end(archive: Path) -> Non
     config = load_config("cartpole-dqn", overrides)
     assert (config.replay.capacity, config.replay.start_size) == (10**6, 1000)
     assert config.replay.max_bytes >= 1 << 30
-    given = load_offline_config("cartpole-dqn", ["learner.max_updates=7"], archive)
+    given = offline_config(["learner.max_updates=7"], archive)
     assert given.learner.max_updates == 7
     with pytest.raises(ConfigError, match="no end"):
-        load_offline_config("cartpole-dqn", ["run.max_env_steps=null"], archive)
+        offline_config(["run.max_env_steps=null"], archive)
 
 
 def test_an_archive_of_another_environment_or_not_whole_is_refused(

@@ -12,6 +12,7 @@ import pytest
 from surreal.errors import RedisUnavailableError
 from surreal.main.process.arguments import RoleArguments
 from surreal.main.process.role import RoleProcess, registry
+from surreal.main.process.roles import AGENT
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def join(redis_server: Any, run_id: str, tmp_path: Path) -> Callable[..., RolePr
             config="cartpole-dqn", overrides=overrides, run=run_id, redis=redis_server.address, run_dir=tmp_path,
             connect_timeout_s=0.1, **options,
         )  # fmt: skip
-        return RoleProcess("agent", arguments, threading.Event())
+        return RoleProcess(AGENT, arguments, threading.Event())
 
     return make
 

@@ -12,11 +12,12 @@ import pytest
 import typer
 
 from surreal.cli import app
-from surreal.config import add_python_path, load_config
-from surreal.config.reference import render
+from surreal.config import add_python_path, load_config, reference
 from surreal.distributed.connection import keys
 from surreal.main.build.check import check_names
+from surreal.main.commands import option_docs
 from surreal.main.process.arguments import parse
+from surreal.main.process.roles import AGENT, EVAL, LEARNER
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -31,8 +32,13 @@ def test_the_page_of_redis_keys_is_the_table_in_keys_py() -> None:
 
 def test_the_page_of_settings_is_what_the_schema_says() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
-    assert page == render(), "docs/configuration.md is not what the schema says; run: make docs"
-    assert "| `batch_size` | whole number >= 1, <= 1000000 | `64` | Transitions of one update" in page
+    assert page == reference.render(), "docs/configuration.md is not what the schema says; run: make docs"
+    assert "| `batch_size` | integer >= 1, <= 1000000 | `64` | Transitions per update" in page
+
+
+def test_the_page_of_options_is_what_the_constructors_say() -> None:
+    page = (ROOT / "docs" / "options.md").read_text()
+    assert page == option_docs.render(), "docs/options.md is not what the constructors say; run: make docs"
 
 
 def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
@@ -52,6 +58,12 @@ def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     normal = {name.replace(":s0}", ":sS}").replace(":pP}", ":pP}") for name in made}
     normal = {re.sub(r":part:ID:1$", ":part:ID:I", name) for name in normal}
     assert normal == listed
+
+
+def test_the_architecture_page_names_every_room() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = [path.parent.relative_to(ROOT / "surreal") for path in (ROOT / "surreal").glob("*/*/__init__.py")]
+    assert rooms and [str(room) for room in rooms if f"`{room}/`" not in page] == []
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -77,8 +89,9 @@ def printed_commands() -> list[str]:
 def test_commands_in_the_pages_have_these_arguments(line: str) -> None:
     _, name, *arguments = shlex.split(line)
     # Parsed, not carried out; wrong ones would raise or exit.
-    if name in ("agent", "learner", "eval"):
-        assert parse(name, arguments, "").config is not None
+    role = next((role for role in (AGENT, LEARNER, EVAL) if role.name == name), None)
+    if role is not None:
+        assert parse(role, arguments, "").config is not None
     else:
         cast(Any, typer.main.get_command(app)).commands[name].make_context(name, arguments)
 

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "surreal"
 
 #: From the bottom to the top. Parts of one layer do not import each other, except in the lowest.
 LAYERS: list[set[str]] = [
-    {"types", "errors", "specs", "metrics", "checkpoint", "schedules", "utils", "config"},
+    {"types", "tree", "errors", "specs", "metrics", "checkpoint", "schedules", "utils", "config"},
     {"model", "envs", "distributed"},
     {"agent", "replay", "rlx"},
     {"learner", "evaluation"},
@@ -35,7 +35,7 @@ ROOMS: dict[str, list[set[str]]] = {
 #: A folder shows at most so many files and folders at one sight, its docstring not counted.
 MAX_ENTRIES = 12
 #: Inside the lowest layer: the bare vocabulary imports nothing but itself.
-VOCABULARY = {"types", "errors", "specs"}
+VOCABULARY = {"types", "tree", "errors", "specs"}
 #: What a part must never import although its layer would allow it: other packages, and parts that would bring them in.
 FORBIDDEN: dict[str, set[str]] = {
     "agent": {"redis", "surreal.distributed"},
@@ -44,6 +44,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "model": {"redis"},
     "config": {"torch", "redis", "gymnasium"},
     "types": {"torch", "redis", "gymnasium"},
+    "tree": {"torch", "redis", "gymnasium"},
     "specs": {"torch", "redis"},
     "errors": {"torch", "redis", "gymnasium"},
 }

@@ -1,1 +1,4 @@
-"""Checks beyond the schema: messages, the classes that are named, and what processes must agree on."""
+"""Checks beyond the schema: error messages, named classes and their arguments, and what processes must agree on.
+
+It knows `schema`.
+"""

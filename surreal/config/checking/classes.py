@@ -147,6 +147,15 @@ def accepted_names(cls: type[object]) -> dict[str, bool]:
     return names
 
 
+def default_values(cls: type[object]) -> dict[str, Any]:
+    """Defaults of a constructor's parameters, by name, with those of its base's behind `**kwargs`."""
+    named: dict[str, inspect.Parameter] = {}
+    for _, parameters, _ in _constructors(cls):
+        named = parameters | named
+    empty = inspect.Parameter.empty
+    return {name: parameter.default for name, parameter in named.items() if parameter.default is not empty}
+
+
 def _constructors(cls: type[object]) -> Iterator[tuple[type[object], dict[str, inspect.Parameter], bool]]:
     """Classes whose constructors get arguments, from a class to its bases: parameters, and if there are `**kwargs`."""
     for owner in cls.__mro__:

@@ -1,1 +1,1 @@
-"""From a file, a preset and overrides to a checked `Config`, and back to YAML."""
+"""From a file or preset and overrides to a checked `Config`, and back to YAML. It knows `schema` and `checking`."""

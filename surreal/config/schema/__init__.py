@@ -1,1 +1,1 @@
-"""What a configuration may say: one class a section, every setting with its meaning, unit, range and default."""
+"""What a configuration may contain: one class per section; each setting with its meaning, unit, range and default."""

@@ -1,4 +1,4 @@
-"""The environment's section of a configuration, and its wrappers'."""
+"""The `env` section of a configuration, and the entries of `env.wrappers`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from surreal.config.schema.spaces import Space
 
 
 class WrapperConfig(Section):
-    """One environment wrapper: one of ours by `name`, or any by `class`."""
+    """One environment wrapper: one of ours by `name`, or any other by `class`."""
 
     name: str | None = None
-    """Name of a wrapper of `surreal.envs`, such as `reward_clip`."""
+    """Name of one of our wrappers, such as `reward_clip`."""
 
     class_path: str | None = Field(None, alias="class")
     """Import path of a wrapper class that takes the environment and `args`."""
@@ -23,11 +23,11 @@ class WrapperConfig(Section):
     """Keyword arguments of the wrapper."""
 
     training_only: bool | None = None
-    """Whether evaluation goes without it; unset means what the named wrapper says of itself, else no."""
+    """Whether evaluation leaves it out. Unset: as the named wrapper says; for a `class`, no."""
 
     on_client: bool = False
-    """With RLX: whether clients apply it, so that the server does not. For what acts in the environment itself, such as
-    `atari` and `time_limit`; the innermost ones. Elsewhere it makes no difference."""
+    """RLX only: the clients apply this wrapper, and the server does not. Needed for wrappers that act on the
+    environment itself, such as `atari` and `time_limit`; these must come first in the list."""
 
     @model_validator(mode="after")
     def _check_one(self) -> WrapperConfig:
@@ -37,38 +37,40 @@ class WrapperConfig(Section):
 
 
 class EnvConfig(Section):
-    """The environment, and how an agent runs several of it."""
+    """The environment, and how each agent runs several copies of it."""
 
     id: str = Field(min_length=1)
-    """Gymnasium id, `module:Name-v0` included; every process must name the same."""
+    """Gymnasium id; `module:Name-v0` imports the module first. The same in every process."""
 
     kwargs: dict[str, Any] = {}
     """Keyword arguments of `gymnasium.make`."""
 
     wrappers: list[WrapperConfig] = []
-    """Wrappers from the inside to the outside. An RLX server applies them to what its clients send and get."""
+    """Wrappers, innermost first. With RLX, the server applies them to what clients send and receive."""
 
     frame_stack: int = Field(1, ge=1, le=64)
-    """Observations that the agent sees at once, oldest first; each is stored once all the same. More looks further
-    back, for a larger network. 1: no stack."""
+    """Number of consecutive observations that the agent sees at once, oldest first; each is still stored only once.
+    Raising it shows more of the past and makes the network larger. 1: no stacking."""
 
     pool: Literal["local", "vector", "subproc"] = "local"
-    """`local`: all in the agent's process; `vector`: the environment's own vectorised form, if it has one, the fastest
-    (ALE's games take the wrappers `atari`, `life_loss` and those of rewards there, others none); `subproc`: in worker
-    processes, for environments that are slow or crash."""
+    """`local`: all environments in the agent's process. `vector`: the environment's own vectorised version, if there is
+    one; the fastest, but ALE games accept only the wrappers `atari`, `life_loss` and the reward wrappers there, and
+    other environments none. `subproc`: in worker processes, for slow environments and those that crash."""
 
     num_envs: int = Field(8, ge=1, le=4096)
-    """Environments of one agent; more makes the network's calls cheaper per step, and the experience broader."""
+    """Environments per agent. Raising it makes the forward pass cheaper per env step and the experience more
+    diverse."""
 
     num_workers: int | None = Field(None, ge=1, le=256)
-    """Worker processes of one agent, `subproc` only; unset: as many as there are cores, at most `num_envs`."""
+    """Worker processes per agent, with `subproc` only. Unset: one per core, at most `num_envs`."""
 
     observation_space: Space | Literal["raw"] | None = None
-    """What clients send, for an environment that exists only elsewhere (see `rlx`): wrappers and `frame_stack` come on
-    top. Unset: as `env.id` says. `raw`: the agent gets states as clients send them, and nothing is recorded."""
+    """What RLX clients send, for an environment that cannot be created here; wrappers and `frame_stack` are applied on
+    top. `raw`: the agent receives states exactly as clients send them, and nothing is recorded. Unset: the space of
+    `env.id`."""
 
     action_space: Space | None = None
-    """What it can do, given together with `observation_space`."""
+    """What such an environment accepts; given together with `observation_space`."""
 
     @model_validator(mode="after")
     def _check_spaces(self) -> EnvConfig:

@@ -18,10 +18,10 @@ class ClassSection(Section):
     """A section that names a class, ours or a user's, and the arguments its constructor gets."""
 
     class_path: str = Field(alias="class", min_length=1)
-    """Import path of the class, `package.module.Class`; the folder of the YAML file is searched as well."""
+    """Import path of the class, `package.module.Class`; the YAML file's folder is on the import path."""
 
     args: dict[str, Any] = {}
-    """Keyword arguments of the constructor, by the names it gives them; what other settings decide is not repeated."""
+    """Keyword arguments of the constructor, under its parameter names; leave out what other settings decide."""
 
 
 #: Redis writes sizes so: `k` is 1000, `kb` is 1024.
@@ -68,7 +68,7 @@ Address = Annotated[str, AfterValidator(check_address)]
 
 
 class ConstantExploration(Section):
-    """The same exploration rate for ever."""
+    """The same exploration rate throughout the run."""
 
     type: Literal["constant"]
     value: float = Field(ge=0, le=1)
@@ -76,28 +76,29 @@ class ConstantExploration(Section):
 
 
 class LinearExploration(Section):
-    """A straight line from `start` to `end`, which then stays at `end`."""
+    """Linear decay from `start` to `end`, then constant."""
 
     type: Literal["linear"]
     start: float = Field(1.0, ge=0, le=1)
     """Exploration rate until `begin`."""
 
     end: float = Field(0.05, ge=0, le=1)
-    """Exploration rate after `begin + steps`; more keeps agents trying, and spoils their own return."""
+    """Exploration rate after `begin + steps`. Raising it keeps agents exploring, at the expense of their own
+    returns."""
 
     steps: int = Field(ge=1)
-    """Length of the way from `start` to `end`, env steps of the whole run; more explores for longer."""
+    """Length of the decay in env steps of the whole run. Raising it explores for longer."""
 
     begin: int = Field(0, ge=0)
-    """Env steps of the whole run at which the way begins."""
+    """Env step of the whole run at which the decay begins."""
 
 
 class PiecewiseExploration(Section):
-    """Straight lines between the given points; constant before the first and after the last."""
+    """Linear interpolation between points; constant before the first and after the last."""
 
     type: Literal["piecewise"]
     points: list[Annotated[tuple[int, float], Strict(False)]] = Field(min_length=1)
-    """Pairs of env step (of the whole run, rising) and exploration rate."""
+    """Pairs `[env step, rate]`; env steps count the whole run and must increase."""
 
     @model_validator(mode="after")
     def _check_points(self) -> PiecewiseExploration:
@@ -110,17 +111,17 @@ class PiecewiseExploration(Section):
 
 
 class ApeXExploration(Section):
-    """A constant rate of its own for each environment (Horgan et al. 2018, arXiv:1803.00933, section 4).
+    """A different constant rate for each environment (Horgan et al. 2018, arXiv:1803.00933, section 4).
 
-    Environment i of N, counted over all agents, explores at base^(1 + alpha * i / (N - 1)).
+    Environment i of N, counted across all agents, explores at base^(1 + alpha * i / (N - 1)).
     """
 
     type: Literal["ape_x"]
     base: float = Field(0.4, gt=0, le=1)
-    """Rate of the first environment; more explores more everywhere."""
+    """Rate of the first environment. Raising it explores more everywhere."""
 
     alpha: float = Field(7.0, ge=0)
-    """How fast the rate falls from one environment to the next; 0 gives all of them `base`."""
+    """How fast the rate falls from one environment to the next; 0 gives every environment `base`."""
 
 
 Exploration = Annotated[

@@ -1,4 +1,4 @@
-"""Servers to which environments elsewhere connect, clients that a run starts itself, and what others read here."""
+"""RLX servers, the clients that a run starts itself, and two sections that only clients read."""
 
 from __future__ import annotations
 
@@ -10,75 +10,76 @@ from surreal.config.schema.fields import Section, Size
 
 
 class RlxConfig(Section):
-    """Servers of the RLX protocol, and how they treat their clients."""
+    """RLX servers and how they treat their clients."""
 
     servers: int = Field(0, ge=0, le=256)
-    """Server processes that `surreal run` starts, all on the same port; more use more cores. Others may join from
-    elsewhere at any time."""
+    """Server processes that `surreal run` starts, all on one port. Raising it uses more cores. More can join from other
+    machines at any time."""
 
     clients: int = Field(0, ge=0, le=1024)
-    """`rlx-client` processes that `surreal run` starts, which play `env.id`; 0 if clients come from elsewhere."""
+    """`rlx-client` processes that `surreal run` starts to play `env.id`; 0 if all clients come from elsewhere."""
 
     client_envs: int = Field(1, ge=1, le=1024)
-    """Environments of each of these client processes, each with a connection of its own."""
+    """Environments per client process, each with its own connection."""
 
     host: str = Field("127.0.0.1", min_length=1)
-    """Address to listen on; 0.0.0.0 or :: lets other machines in, for which there should be a token and TLS."""
+    """Address to listen on. 0.0.0.0 or :: accepts other machines; use a token and TLS then."""
 
     port: int = Field(7001, ge=0, le=65535)
-    """Port for TCP, WebSocket and HTTP alike; 0: a free one."""
+    """Port for TCP, WebSocket and HTTP; 0 picks a free one."""
 
     max_sessions: int | None = Field(1024, ge=1)
-    """Sessions of one server open at the same time; unset: as many as the memory allows."""
+    """Most sessions open at once on one server. Unset: as many as memory allows."""
 
     memory_reserve: Size = 64 * 2**20
-    """Memory that stays free, "64mb" may be written: a new session is refused when it would not."""
+    """Memory to keep free: a session that would take it is refused."""
 
     timeout_s: float | None = Field(None, gt=0)
-    """Age in s at which a connection is closed at its next episode's end, so that clients spread again behind a
-    balancer; unset: never."""
+    """Age in s after which a connection is closed at the end of its episode, so that a load balancer can spread clients
+    again. Unset: never."""
 
     idle_timeout_s: float | None = Field(600.0, gt=0)
-    """Time in s without a request after which a connection is closed; unset: never."""
+    """Seconds without a request after which a connection is closed. Unset: never."""
 
     token_file: str | None = Field(None, min_length=1)
-    """File with the token that clients must show; unset: the variable SURREAL_RLX_TOKEN, else none is asked for."""
+    """File with the token that clients must present. Unset: `$SURREAL_RLX_TOKEN`; without that, no token is
+    required."""
 
     origins: list[str] = []
-    """Where else web pages that connect may come from, such as `https://example.org`; `*`: from anywhere. Pages of this
-    machine and of the server itself always may."""
+    """Further origins whose web pages may connect, such as `https://example.org`; `*` allows any. Pages from this
+    machine and from the server itself are always allowed."""
 
     tls_cert: str | None = Field(None, min_length=1)
-    """File with the certificate chain (PEM); unset: no TLS."""
+    """File with the certificate chain (PEM). Unset: no TLS."""
 
     tls_key: str | None = Field(None, min_length=1)
-    """File with the private key; unset: in `tls_cert`."""
+    """File with the private key. Unset: the key is in `tls_cert`."""
 
     demo: bool = False
-    """Whether a small game in a web page, trained by this server, is served on the same port."""
+    """Whether to serve the example, a small browser game, on the same port."""
 
     gather_window_s: float = Field(0.0, ge=0, le=1)
-    """How long in s an action may wait for further sessions, to be computed with theirs; none waits when all do, and
-    what arrives at the same moment goes together anyway. More makes larger batches and later answers."""
+    """How long in s a session may wait for others to join its batch. Requests that arrive together share a batch
+    anyway, and nobody waits once all sessions are waiting. Raising it makes batches larger and replies later."""
 
     gather_max: int = Field(1024, ge=1)
-    """Rows of a batch, at most; more wait for the next."""
+    """Most rows in one batch; the rest wait for the next."""
 
     max_message: Size = 16 * 2**20
-    """Bytes of one message, "16mb" may be written; a client that sends more is cut off."""
+    """Largest message; a client that sends a larger one is disconnected."""
 
     max_items: int = Field(1_000_000, ge=1)
-    """Entries of all lists and dictionaries of one message."""
+    """Most entries in one message, over all its lists and dictionaries."""
 
     max_depth: int = Field(32, ge=1, le=200)
-    """How deep lists and dictionaries may be nested."""
+    """Deepest nesting of lists and dictionaries in a message."""
 
     reward_weights: list[float] | None = Field(None, min_length=1)
-    """For rewards that are lists: the weight of each number in the sum that is learned from; unset: 1 each."""
+    """Weights for rewards sent as lists; the reward is the weighted sum. Unset: plain sum."""
 
     on_full: Literal["wait", "drop"] = "drop"
-    """What a server does while the replay takes no more: wait, which holds its clients up, or drop the chunk and act
-    on, so that no robot stands still. Both are counted."""
+    """What a server does while the replay accepts no experience: `wait`, which holds clients up, or `drop` the chunk
+    and keep acting, so that no robot stands still. Both are counted."""
 
     @model_validator(mode="after")
     def _check_tls(self) -> RlxConfig:
@@ -90,21 +91,21 @@ class RlxConfig(Section):
 
 
 class TrainingConfig(Section):
-    """What `surreal.rlx.TrainingBase` reads, so that one file serves a run and the environments that connect to it.
-    Further settings in it are your environment's own. A run does not look at it: its environment is the section `env`.
+    """Settings for `surreal.rlx.TrainingBase`, so that a run and the environments that connect to it can share one
+    file. You may add settings of your own. The run itself ignores this section; its environment is in `env`.
     """
 
     model_config = ConfigDict(extra="allow")
 
     max_episodes: int | None = Field(None, ge=0)
-    """Episodes that are played; unset: 1."""
+    """Episodes to play. Unset: 1."""
 
     infinite_run: bool = False
-    """Whether playing goes on after them."""
+    """Whether to keep playing after them."""
 
 
 class TrainingServerConfig(Section):
-    """Where `surreal.rlx.TrainingBase` finds the server; a run itself listens where the section `rlx` says."""
+    """Where `surreal.rlx.TrainingBase` finds the server. The server itself listens where `rlx` says."""
 
     bind: str | None = Field(None, min_length=1)
-    """`host:port`, or `rlx://`, `rlxs://`, `ws://` or `wss://`; unset: `rlx.host` and `rlx.port`."""
+    """`host:port`, or a URL with `rlx://`, `rlxs://`, `ws://` or `wss://`. Unset: `rlx.host` and `rlx.port`."""

@@ -43,22 +43,22 @@ class Config(Section):
     """Everything that decides a run. Constructors take explicit values from it, never the whole."""
 
     version: Literal[1] = 1
-    """Version of this file's format."""
+    """Version of the file format."""
 
     name: str = Field("surreal", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-    """Name of the run: its folder and its id in Redis begin with it. Unset in a file: the file's name."""
+    """Name of the run; its folder and its id in Redis start with it. If the file does not set it: the file's name."""
 
     seed: int = Field(0, ge=0, lt=2**31)
     """Seed from which every process derives its own."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the learner's network lives; `auto` takes a GPU if there is one."""
+    """Device for the learner's network; `auto` uses a GPU if there is one."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe log records that are kept."""
+    """Lowest severity that is logged."""
 
     python_path: list[str] = []
-    """Further folders to find classes in, relative to the file; the file's own folder is always one of them."""
+    """Further folders to import classes from, relative to the file. The file's own folder is always searched."""
 
     env: EnvConfig
     model: ModelConfig = ModelConfig()
@@ -99,12 +99,12 @@ class Config(Section):
         return self.replay.shards or len(self.replay_addresses)
 
     @property
-    def samples_tolerance(self) -> float | None:
-        """Samples that agents or learner may be ahead; None without `replay.samples_per_insert`."""
-        if self.replay.samples_per_insert is None or self.replay.samples_per_insert_tolerance is not None:
-            return self.replay.samples_per_insert_tolerance
-        largest = self.replay.samples_per_insert * _largest_chunk_steps(self)
-        return 2 * max(_samples_in_flight(self), largest, float(self.learner.batch_size))
+    def largest_chunk_steps(self) -> int:
+        """Env steps that one chunk may hold: to one that is almost full, each environment adds a step, and with the
+        end of its episode those that were held back for their lookahead.
+        """
+        environments = max(self.env.num_envs, self.rlx.servers and self.rlx.clients * self.rlx.client_envs)
+        return self.sender.chunk_steps - 1 + environments * (1 + self.lookahead)
 
     def shared(self) -> dict[str, Any]:
         """Give the part that all processes of a run must agree on, as plain data.
@@ -141,48 +141,18 @@ class Config(Section):
         return copy
 
 
-def _samples_in_flight(config: Config) -> float:
-    """Samples that one chunk of every agent entitles the learner to."""
-    per_insert = config.replay.samples_per_insert or 0.0
-    return per_insert * config.num_senders * config.sender.chunk_steps
-
-
-def _largest_chunk_steps(config: Config) -> int:
-    """Steps that one chunk may hold: to one that is almost full, each environment adds a step, and with the end of its
-    episode those that were held back for their lookahead.
-    """
-    environments = max(config.env.num_envs, config.rlx.servers and config.rlx.clients * config.rlx.client_envs)
-    return config.sender.chunk_steps - 1 + environments * (1 + config.lookahead)
-
-
 def conflicts(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield the settings that cannot stand together: the key to blame, and a sentence that begins with its value."""
-    yield from _replay_conflicts(config)
-    yield from _limiter_conflicts(config)
+    """Yield the settings that cannot stand together: the key to blame, and a sentence that begins with its value.
+
+    What a replay of some class cannot work with, the class says: `surreal.replay.Replay.conflicts`.
+    """
+    yield from _experience_conflicts(config)
     yield from _memory_conflicts(config)
     yield from _process_conflicts(config)
 
 
-def _replay_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     replay, learner = config.replay, config.learner
-    if replay.start_size > replay.capacity:
-        yield (
-            "replay.start_size",
-            f"is {replay.start_size}, but replay.capacity is {replay.capacity}: learning would never start; "
-            "lower start_size or raise capacity",
-        )
-    if learner.batch_size > replay.capacity:
-        yield (
-            "learner.batch_size",
-            f"is {learner.batch_size}, more than replay.capacity, {replay.capacity}; lower it or raise capacity",
-        )
-    in_flight = config.num_senders * config.sender.chunk_steps
-    if in_flight > replay.capacity:
-        yield (
-            "sender.chunk_steps",
-            f"is {config.sender.chunk_steps}: one chunk of each of {config.num_senders} agents is {in_flight} steps, "
-            f"more than replay.capacity, {replay.capacity}; lower chunk_steps or raise capacity",
-        )
     if config.num_shards < len(config.replay_addresses):
         yield (
             "replay.shards",
@@ -195,52 +165,11 @@ def _replay_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {config.lookahead}, but learner.n_step is {learner.n_step} and needs {learner.n_step - 1}; "
             "leave lookahead out or raise it",
         )
-    if config.sender.compression is not None and replay.observations == "remote":
+    tolerance = replay.samples_per_insert_tolerance
+    if tolerance is not None and replay.samples_per_insert is None:
         yield (
-            "sender.compression",
-            f"is {config.sender.compression}, but replay.observations is remote, which fetches single rows; "
-            "leave compression out, or set observations to mirrored, compressed or auto",
-        )
-    limit = config.run.max_env_steps
-    if limit is not None and limit <= replay.start_size:
-        yield (
-            "run.max_env_steps",
-            f"is {limit}, not more than replay.start_size, {replay.start_size}: the run would end before it learns; "
-            "raise max_env_steps or lower start_size",
-        )
-
-
-def _limiter_conflicts(config: Config) -> Iterator[tuple[str, str]]:
-    key = "replay.samples_per_insert_tolerance"
-    tolerance, replay = config.samples_tolerance, config.replay
-    if tolerance is None:
-        return
-    if replay.samples_per_insert is None:
-        yield key, f"is {tolerance:g}, but replay.samples_per_insert is not set; set it, or leave the tolerance out"
-        return
-    least = _samples_in_flight(config)
-    if tolerance < least:
-        yield (
-            key,
-            f"is {tolerance:g}; it must be >= {least:g} = samples_per_insert {replay.samples_per_insert:g} x "
-            f"{config.num_senders} agents x sender.chunk_steps {config.sender.chunk_steps}, or agents and "
-            "learner wait for each other for ever; raise it, leave it out, or lower sender.chunk_steps",
-        )
-    batch = config.learner.batch_size + replay.samples_per_insert
-    if tolerance < batch:
-        yield (
-            key,
-            f"is {tolerance:g}; it must be >= {batch:g} = learner.batch_size {config.learner.batch_size} + "
-            f"samples_per_insert {replay.samples_per_insert:g}, or no batch fits; raise it or leave it out",
-        )
-    largest = _largest_chunk_steps(config)
-    if tolerance < replay.samples_per_insert * largest:
-        yield (
-            key,
-            f"is {tolerance:g}; it must be >= {replay.samples_per_insert * largest:g} = samples_per_insert "
-            f"{replay.samples_per_insert:g} x {largest}, the steps of an agent's largest chunk (sender.chunk_steps - 1 "
-            f"+ env.num_envs x (1 + lookahead {config.lookahead})), or agents and learner wait for each other for "
-            "ever; raise it, leave it out, or lower env.num_envs",
+            "replay.samples_per_insert_tolerance",
+            f"is {tolerance:g}, but replay.samples_per_insert is not set; set it, or leave the tolerance out",
         )
 
 

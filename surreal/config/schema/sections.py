@@ -1,4 +1,4 @@
-"""The sections of a configuration, one class each: every setting's meaning, unit, range and default, said once."""
+"""The sections of a configuration, one class each: the one place for meaning, unit, range and default."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from surreal.config.schema.fields import Address, ClassSection, Exploration, Sec
 
 
 class ModelConfig(ClassSection):
-    """The network. Agents, learner and evaluation must name the same."""
+    """The network. Agents, learner and evaluation must use the same one."""
 
     class_path: str = Field("surreal.model.QFunction", alias="class", min_length=1)
-    """Import path of the model's class, a `surreal.model.Model`."""
+    """Import path of the model class, a subclass of `surreal.model.Model`."""
 
 
 class AgentConfig(ClassSection):
-    """The processes that act."""
+    """The processes that act in environments."""
 
     class_path: str = Field("surreal.agent.QAgent", alias="class", min_length=1)
-    """Import path of the agent's class, a `surreal.agent.Agent`."""
+    """Import path of the agent class, a subclass of `surreal.agent.Agent`."""
 
     count: int = Field(2, ge=0, le=4096)
-    """Agents that `surreal run` starts on this machine; others may join from elsewhere at any time."""
+    """Agent processes that `surreal run` starts on this machine. More can join from other machines at any time."""
 
     exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None
-    """Exploration rate: a number, or a schedule over the env steps of the whole run; unset leaves it to the agent."""
+    """Exploration rate: a number, or a schedule over the env steps of the whole run. Unset: up to the agent."""
 
     show_ui: bool = False
-    """Whether the first environment of each agent shows itself in a window; slows the agent to what eyes can follow."""
+    """Whether to show each agent's first environment in a window; this slows the agent to a watchable speed."""
 
     def exploration_settings(self) -> dict[str, Any] | None:
         """Give the exploration as plain data, `{"type": "linear", "start": ...}`."""
@@ -40,200 +40,210 @@ class LearnerConfig(ClassSection):
     """The process that learns."""
 
     class_path: str = Field("surreal.learner.DQNLearner", alias="class", min_length=1)
-    """Import path of the learner's class, a `surreal.learner.Learner`."""
+    """Import path of the learner class, a subclass of `surreal.learner.Learner`."""
 
     batch_size: int = Field(64, ge=1, le=1_000_000)
-    """Transitions of one update; more gives steadier gradients and fewer updates for the same number of samples."""
+    """Transitions per update. Raising it gives less noisy gradients, and fewer updates from the same samples."""
 
     gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per env step; nearer to 1 looks further ahead, and learns more slowly."""
+    """Discount factor per env step. Closer to 1 looks further ahead and learns more slowly."""
 
     n_step: int = Field(1, ge=1, le=1000)
-    """Rewards summed before the bootstrap; more carries reward back faster, with more variance and off-policy bias."""
+    """Rewards summed before bootstrapping. Raising it propagates rewards faster, with more variance and off-policy
+    bias."""
 
     max_updates: int | None = Field(None, ge=1)
-    """Updates after which the learner ends the run; unset: no limit."""
+    """Updates after which the learner ends the run. Unset: no limit."""
 
 
 class ReplayConfig(ClassSection):
-    """The replay: what is kept, when learning may start, how much is learned from each step."""
+    """The replay: what it keeps, when learning starts, and how often each transition is used.
+
+    A class refuses the settings that it has no use for.
+    """
 
     class_path: str = Field("surreal.replay.UniformReplay", alias="class", min_length=1)
-    """Import path of the replay's class, a `surreal.replay.Replay`."""
+    """Import path of the replay class, a subclass of `surreal.replay.Replay`."""
 
-    capacity: int = Field(100_000, ge=1)
-    """Transitions kept; the oldest leave. More is broader and staler."""
+    capacity: int | None = Field(None, ge=1)
+    """Transitions kept; the oldest are evicted. Raising it makes samples more diverse and older. Unset: the default of
+    the class, 100000 for ours."""
 
     max_bytes: Size = 256 * 2**20
-    """Bytes of experience kept in Redis, "256mb" may be written; the oldest leaves when it is reached."""
+    """Bytes of experience kept in Redis; the oldest is evicted at the limit."""
 
     max_age_s: float | None = Field(None, gt=0)
-    """Seconds after which experience leaves although there is room, down to `start_size` transitions; less is fresher,
-    and repeats it more. Unset: it stays for as long as there is room."""
+    """Age in s at which experience is evicted even if there is room, as long as `start_size` transitions remain.
+    Lowering it keeps the replay fresh, and repeats what is there more often. Unset: no limit."""
 
-    start_size: int = Field(1000, ge=1)
-    """Transitions that must be there before the first update; more starts later, from a broader replay."""
+    start_size: int | None = Field(None, ge=1)
+    """Transitions needed before the first update. Raising it starts learning later, from more diverse experience.
+    Unset: the default of the class, 1000 for ours."""
 
     samples_per_insert: float | None = Field(None, gt=0)
-    """How often a transition is sampled on average; agents and learner wait for each other to hold it. More learns more
-    from each env step, at the cost of time and of overfitting. Unset: both run as fast as they can."""
+    """How often each transition is sampled, on average; agents and learner wait for each other to hold this ratio.
+    Raising it learns more from each env step, but takes longer and may overfit. Unset: both run at full speed."""
 
     samples_per_insert_tolerance: float | None = Field(None, gt=0)
-    """Samples that either side may be ahead. More means fewer waits and a looser ratio. Unset: enough for two chunks
-    of each agent and two batches; see `Config.samples_tolerance`."""
+    """Samples by which either side may be ahead. Raising it means fewer waits and a looser ratio. Unset: enough for two
+    chunks of each agent and for two batches."""
 
     prefetch: int | None = Field(None, ge=1, le=1024)
-    """Batches made ahead of the learner; more hides the network better, from a replay that much older. Unset: 2 to 8,
-    as many as fit into 16 MiB."""
+    """Batches prepared ahead of the learner. Raising it hides more network latency, with slightly older samples. Unset:
+    2 to 8, as many as fit into 16 MiB."""
 
-    observations: Literal["mirrored", "compressed", "remote", "auto"] = "auto"
-    """Where the learner has observations: `mirrored` downloads each once and keeps it, the fastest; `compressed` keeps
-    each row compressed, images in a fraction of the memory, and unpacks those of a batch; `remote` leaves them in Redis
-    and fetches those of a batch when it is drawn; `auto` mirrors what fits into `mirror_max_bytes`, else is remote."""
+    observations: Literal["mirrored", "compressed", "remote", "auto"] | None = None
+    """Where the learner keeps observations. `mirrored`: downloaded once and kept in memory; the fastest. `compressed`:
+    kept compressed and unpacked when sampled; images take a fraction of the memory. `remote`: left in Redis and fetched
+    when sampled. `auto`: mirrored if they fit into `mirror_max_bytes`, else remote. Unset: the default of the class,
+    `auto` for ours."""
 
-    mirror_max_bytes: Size = 4 * 2**30
-    """Memory of the learner that `auto` takes for observations, "4gb" may be written; more mirrors larger replays."""
+    mirror_max_bytes: Size | None = None
+    """Learner memory that `auto` may use for observations. Raising it lets larger replays be mirrored. Unset: the
+    default of the class, 4gb for ours."""
 
     shards: int | None = Field(None, ge=1, le=1024)
-    """Streams that the experience is spread over; agents share them out, a learner reads all. More uses more servers,
-    or more masters of a Redis Cluster: a multiple of their number loads them evenly. Unset: one for each server of
-    `redis.replay_address`."""
+    """Streams that experience is spread over; each agent writes to one, a learner reads all. A multiple of the number
+    of servers, or of masters in a Redis Cluster, loads them evenly. Unset: one per server in `redis.replay_address`."""
 
     follow: bool = False
-    """Whether this learner only follows the experience of a run that another one owns: it evicts nothing and holds no
-    agent back. It needs a `broadcast.policy` and a run folder of its own; `max_bytes` does not concern it."""
+    """Whether this learner only follows the stream of a run that another learner owns: it evicts nothing and never
+    holds agents back. It needs its own `broadcast.policy` and run folder; `max_bytes` does not apply to it."""
 
     pin_memory: bool | None = None
-    """Whether batches are made in page-locked memory, from which a GPU copies while it computes; unset: if the learner
-    is on a GPU."""
+    """Whether to build batches in page-locked memory, which a GPU can copy from while it computes. Unset: only if the
+    learner runs on a GPU."""
 
 
 class SenderConfig(Section):
-    """How an agent ships its experience."""
+    """How an agent sends its experience."""
 
     chunk_steps: int = Field(64, ge=1, le=1_000_000)
-    """Env steps of one chunk, all environments of the agent together; more costs less each, and arrives later."""
+    """Env steps per chunk, over all environments of the agent. Raising it costs less per step, and steps arrive
+    later."""
 
     chunk_max_bytes: Size = 2**20
-    """Bytes of one chunk, "1mb" may be written; a chunk that would be larger leaves earlier."""
+    """Largest chunk; a chunk that would exceed it is sent early."""
 
     max_delay_s: float = Field(1.0, gt=0)
-    """Age in s at which a chunk leaves though it is not full."""
+    """Age in s at which a chunk is sent even if it is not full."""
 
     lookahead: int | None = Field(None, ge=0, le=1000)
-    """Further steps at the end of a segment, for n-step returns; unset: `learner.n_step - 1`. More serves learners with
-    a larger n_step from the same stream."""
+    """Steps repeated at the end of each segment for n-step returns. Raising it lets learners with a larger `n_step` use
+    the same stream. Unset: `learner.n_step - 1`."""
 
     on_full: Literal["wait", "drop"] = "wait"
-    """What an agent does while the replay takes no more: wait, or drop the chunk and act on. Both are counted."""
+    """What an agent does while the replay accepts no experience: wait, or drop the chunk and keep acting. Both are
+    counted."""
 
     wait_timeout_s: float = Field(300.0, gt=0)
-    """How long in s an agent waits for room before it gives up with an error."""
+    """How long in s an agent waits for room before it fails with an error."""
 
     compression: Literal["lz4", "zstd"] | None = None
-    """How observations are compressed: `lz4` is fast, `zstd` smaller; costs agents and learner time. Not with remote
-    observations. Unset: not at all."""
+    """Compression of observations: `lz4` is fast, `zstd` is smaller; both cost agents and learner time. Excludes
+    `replay.observations: remote`. Unset: none."""
 
 
 class BroadcastConfig(Section):
-    """How the learner hands out its parameters."""
+    """How the learner publishes its parameters."""
 
     interval_updates: int = Field(50, ge=1)
-    """Updates between two broadcasts; fewer keeps agents nearer to the learner, and costs it time."""
+    """Updates between broadcasts. Lowering it reduces policy lag and takes more of the learner's time."""
 
     interval_s: float = Field(0.0, ge=0)
-    """Least time in s between two broadcasts."""
+    """Least time in s between broadcasts."""
 
     policy: str = Field("default", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-    """Name the parameters are published under; learners of one run differ in it."""
+    """Name that the parameters are published under; learners of one run must use different names."""
 
 
 class RedisConfig(Section):
-    """Where Redis is, or how to start one."""
+    """Where Redis runs, or how to start it."""
 
     address: Address | None = None
-    """`host:port`, `redis://`, `rediss://`, `unix://`, or `redis+cluster://host:port,host:port` for a Redis Cluster;
-    unset: `surreal run` starts its own server, which only this machine's user can reach."""
+    """`host:port`, `redis://`, `rediss://`, `unix://`, or `redis+cluster://host:port,host:port` for a Redis Cluster.
+    Unset: `surreal run` starts a server of its own, which only the current user can reach."""
 
     replay_address: Address | list[Address] | None = None
-    """Server of the experience alone, or a list of several that share it; unset: `address`."""
+    """Server for experience only, or a list of servers to spread it over. Unset: `address`."""
 
     parameter_address: Address | None = None
-    """Server of the parameters alone; unset: `address`."""
+    """Server for parameters only. Unset: `address`."""
 
     maxmemory: Size = 512 * 2**20
-    """Memory of the server that `surreal run` starts, "512mb" may be written; the stream is kept below 85 % of it."""
+    """Memory limit of the server that `surreal run` starts; the stream is kept below 85 % of it."""
 
     appendonly: bool = False
-    """Whether that server keeps its data in the run's folder, so that it survives a restart; costs disk and time."""
+    """Whether that server persists its data in the run folder, so that it survives a restart; costs disk and time."""
 
 
 class EvalConfig(Section):
-    """The process that keeps score."""
+    """The process that evaluates the policy."""
 
     enabled: bool = True
-    """Whether `surreal run` starts one."""
+    """Whether `surreal run` starts an evaluation process."""
 
     episodes: int = Field(20, ge=1, le=100_000)
-    """Episodes of one round; more gives a surer mean, later."""
+    """Episodes per round. Raising it gives a more reliable mean, later."""
 
     confirm_episodes: int = Field(100, ge=0, le=100_000)
-    """Further episodes with the same parameters, played when a round reaches `run.stop_at_return`, before it ends the
-    run; 0: the round is enough. More makes it less likely that a lucky round ends the run."""
+    """Further episodes with the same parameters when a round reaches `run.stop_at_return`; the run ends only if the
+    mean over all of them still does. Raising it makes it less likely that a lucky round ends the run. 0: none."""
 
     num_envs: int = Field(10, ge=1, le=4096)
-    """Environments played at once."""
+    """Environments stepped at once."""
 
     interval_s: float = Field(5.0, ge=0)
-    """Least time in s between the beginnings of two rounds; a round starts only for parameters not scored yet."""
+    """Least time in s from the start of one round to the next; a round starts only for parameters not yet evaluated."""
 
     record_video_every: int = Field(0, ge=0)
-    """Rounds from one recorded round to the next; 0: no video."""
+    """Record a video of every n-th round; 0: never."""
 
     show_ui: bool = False
-    """Whether the first environment shows itself in a window."""
+    """Whether to show the first environment in a window."""
 
     env_id: str | None = Field(None, min_length=1)
-    """Environment to score on, with the spaces of `env.id`; unset: `env.id`."""
+    """Environment to evaluate on, with the spaces of `env.id`. Unset: `env.id`."""
 
     env_kwargs: dict[str, Any] = {}
-    """Keyword arguments added to `env.kwargs`, or put in their place."""
+    """Keyword arguments that extend or replace those in `env.kwargs`."""
 
 
 class CheckpointConfig(Section):
-    """What is kept on disk, and where a run starts from."""
+    """What is kept on disk, and what a run starts from."""
 
     checkpoint_time_interval: float = Field(900.0, gt=0)
-    """Time in s between two checkpoints of the learner; the last one is written when the run ends."""
+    """Seconds between checkpoints of the learner; a final one is written when the run ends."""
 
     interval_updates: int | None = Field(None, ge=1)
-    """Updates between two checkpoints, in addition; unset: by time alone."""
+    """Updates between checkpoints, in addition to those by time. Unset: by time only."""
 
     checkpoints_to_keep: int = Field(3, ge=1)
-    """Newest checkpoints that stay."""
+    """How many of the newest checkpoints to keep."""
 
     best_checkpoints_to_keep: int = Field(1, ge=1)
-    """Best policies of the evaluation that stay."""
+    """How many of the best evaluated policies to keep."""
 
     restore: str | None = Field(None, min_length=1)
-    """Checkpoint to start from, a learner's or an evaluation's policy: a file's path or URL, or `latest` for the newest
-    in the run's folder; unset: none."""
+    """Checkpoint to start from: path or URL of a learner's checkpoint or of a saved policy, or `latest` for the newest
+    in the run folder. Unset: none."""
 
 
 class RunConfig(Section):
-    """When a run ends, and what it puts up with."""
+    """When a run ends, and what failures it tolerates."""
 
     max_env_steps: int | None = Field(None, ge=1)
-    """Env steps of all agents together; `max_global_step` is the same setting. Unset: no limit."""
+    """Env steps, over all agents, after which the run ends; `max_global_step` is another name for it. Unset: no
+    limit."""
 
     max_time_s: float | None = Field(None, gt=0)
-    """Time in s since `surreal run` began; unset: no limit."""
+    """Seconds after the start of `surreal run` at which the run ends. Unset: no limit."""
 
     stop_at_return: float | None = None
-    """Mean return of an evaluation round that ends the run; unset: none does."""
+    """Mean return of an evaluation round that ends the run. Unset: no such goal."""
 
     restart_limit: int = Field(5, ge=0)
-    """How often a process that was killed is started again, each."""
+    """How often each process that was killed is restarted."""
 
     @property
     def max_global_step(self) -> int | None:

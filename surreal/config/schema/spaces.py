@@ -1,4 +1,4 @@
-"""Spaces written down in a configuration, for environments that exist only elsewhere and cannot be asked."""
+"""Spaces written out in a configuration, for environments that exist only elsewhere and cannot be asked."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class BoxSpace(Section):
 
     type: Literal["box"]
     shape: _Sizes
-    """Size along each axis; [] is a single number."""
+    """Size along each axis; [] for a single number."""
 
     dtype: Literal["float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool"] = "float32"
-    """Kind of the numbers; images of bytes are `uint8`."""
+    """Type of the numbers; byte images are `uint8`."""
 
     low: float | None = None
-    """Least value; unset: what the dtype can hold."""
+    """Smallest value. Unset: the smallest of the dtype."""
 
     high: float | None = None
-    """Largest value; unset: what the dtype can hold."""
+    """Largest value. Unset: the largest of the dtype."""
 
     @model_validator(mode="after")
     def _check_bounds(self) -> BoxSpace:
@@ -35,46 +35,46 @@ class BoxSpace(Section):
 
 
 class DiscreteSpace(Section):
-    """One of n choices."""
+    """One of n options."""
 
     type: Literal["discrete"]
     n: int = Field(ge=1, le=1 << 24)
-    """How many choices."""
+    """Number of options."""
 
     start: int = 0
-    """The first of them."""
+    """Value of the first option."""
 
 
 class MultiDiscreteSpace(Section):
-    """Several choices at once."""
+    """Several discrete choices at once."""
 
     type: Literal["multi_discrete"]
     nvec: list[Annotated[int, Field(ge=1)]] = Field(min_length=1)
-    """How many choices each has."""
+    """Number of options of each choice."""
 
 
 class MultiBinarySpace(Section):
-    """Several switches."""
+    """Several on/off switches."""
 
     type: Literal["multi_binary"]
     n: int = Field(ge=1, le=1 << 24)
-    """How many."""
+    """Number of switches."""
 
 
 class DictSpace(Section):
-    """Spaces with names."""
+    """Named spaces."""
 
     type: Literal["dict"]
     spaces: dict[str, Space] = Field(min_length=1)
-    """Name to space."""
+    """Space by name."""
 
 
 class TupleSpace(Section):
-    """Spaces in a row."""
+    """A sequence of spaces."""
 
     type: Literal["tuple"]
     spaces: list[Space] = Field(min_length=1)
-    """In their order."""
+    """The spaces, in order."""
 
 
 Space = Annotated[

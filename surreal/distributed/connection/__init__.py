@@ -1,4 +1,4 @@
-"""Connections: addresses, clients, clusters, retries, scripts, and every name that Surreal uses in Redis.
+"""Connections: addresses, clients, clusters, the retry policy, scripts, and every key name that Surreal uses in Redis.
 
 The only room of `surreal.distributed` that the others know.
 """

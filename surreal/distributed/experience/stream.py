@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redis
 
 from surreal.distributed.connection.channel import STAGE_TTL_S, ScriptChannel
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import ShardKeys
-from surreal.distributed.experience.format.codec import Contract, EncodedChunk
 from surreal.errors import ContractError
+
+if TYPE_CHECKING:  # Arrow and gymnasium would come with it, and who only counts needs neither
+    from surreal.distributed.experience.format.codec import Contract, EncodedChunk
 
 #: How long a sender's last sequence number is kept after its last chunk, s.
 SEQUENCE_TTL_S = 3600

@@ -1,1 +1,1 @@
-"""Parameters: published by one learner, followed by every agent. It knows `connection` alone."""
+"""Parameters: published by one learner, followed by every agent. It knows only `connection`."""

@@ -116,7 +116,7 @@ class TorchBroadcaster:
             self._contract = model.parameter_contract()
             self._register()
         with model.lock:
-            blob = encode_parameters(model.tensors())
+            blob = encode_parameters(model.tensors(), model.header())
         self._last = _Publication(blob, message)
         version = self._publish(self._last)
         with model.lock:

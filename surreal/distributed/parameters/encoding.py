@@ -1,8 +1,8 @@
 """Parameters as bytes: safetensors, checked before anything is allocated. No I/O; used by broadcaster and listener.
 
 Layout (safetensors): 8 bytes little-endian length of the header, the header (JSON: name -> dtype, shape, offsets; and
-`__metadata__` with our format and its version), the tensors' bytes without holes. Large ones travel in several parts,
-cut anywhere.
+`__metadata__` with our format, its version, and the model's own header), the tensors' bytes without holes. Large ones
+travel in several parts, cut anywhere.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ _MAX_HEADER_BYTES = 16 << 20
 _ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 
 
-def encode_parameters(tensors: Mapping[str, Tensor]) -> bytes:
+def encode_parameters(tensors: Mapping[str, Tensor], header: Mapping[str, Any] | None = None) -> bytes:
     """Encode named tensors, copying them from any device; they must not change meanwhile.
+
+    Args:
+        tensors: by name.
+        header: plain data that travels with them; see `Module.header`.
 
     Raises:
         ValueError: a dtype that we do not transport (complex, quantised, sparse).
@@ -43,27 +47,29 @@ def encode_parameters(tensors: Mapping[str, Tensor]) -> bytes:
         seen.add(address)
         flat[name] = tensor
     try:
-        blob: bytes = safetensors.torch.save(flat, {"format": FORMAT, "version": VERSION})
+        blob: bytes = safetensors.torch.save(
+            flat, {"format": FORMAT, "version": VERSION, "model": json.dumps(header or {})}
+        )
         _check_header(memoryview(blob), len(blob))
     except (KeyError, RuntimeError, ValueError, CodecError, safetensors.SafetensorError) as error:
         raise ValueError(f"these parameters cannot be broadcast: {error}") from error
     return blob
 
 
-def decode_parameters(blob: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Tensor]:
-    """Decode named CPU tensors.
+def decode_parameters(blob: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Decode named CPU tensors, and the model's header.
 
     Raises:
         CodecError: cut off, corrupted, too large, not ours, or of a newer version.
     """
-    _check_header(memoryview(blob), max_bytes)
+    header = _check_header(memoryview(blob), max_bytes)
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(blob)
     except Exception as error:  # whatever hostile bytes provoke in the library is one error here
         raise CodecError(f"parameters are corrupted: {error}") from error
     if any(not isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
         raise CodecError("parameters are corrupted: not tensors")
-    return tensors
+    return tensors, header
 
 
 def split(blob: bytes, part_bytes: int) -> list[memoryview]:
@@ -72,7 +78,8 @@ def split(blob: bytes, part_bytes: int) -> list[memoryview]:
     return [view[start : start + part_bytes] for start in range(0, len(blob), part_bytes)]
 
 
-def _check_header(blob: memoryview, max_bytes: int) -> None:
+def _check_header(blob: memoryview, max_bytes: int) -> dict[str, Any]:
+    """Check what the bytes say of themselves; returns the model's header, {} if there is none."""
     if len(blob) > max_bytes:
         raise CodecError(f"parameters are {len(blob)} bytes; at most {max_bytes} are accepted")
     if len(blob) < 8:
@@ -92,6 +99,13 @@ def _check_header(blob: memoryview, max_bytes: int) -> None:
     data_bytes = sum(_declared_bytes(name, entry) for name, entry in header.items())
     if data_bytes != len(blob) - 8 - header_bytes:
         raise CodecError(f"parameters are cut off: {data_bytes} bytes declared, {len(blob) - 8 - header_bytes} there")
+    try:
+        model = json.loads(metadata.get("model", "{}"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CodecError(f"parameters are corrupted: the model's header is no JSON: {error}") from None
+    if not isinstance(model, dict):
+        raise CodecError("parameters are corrupted: the model's header is no object")
+    return model
 
 
 def _declared_bytes(name: str, entry: Any) -> int:

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MAX_WAIT_S = 0.5  #: of one wait for a notice, so that the thread sees its stop event
+_MAX_WAIT_S = 0.1  #: of one wait for a notice, so that the thread sees its stop event
 _SUBSCRIBE_TIMEOUT_S = 5.0
 _FETCH_ATTEMPTS = 5
-_FIRST_POLL_S = 0.1
+_FIRST_POLL_S = 0.02
 _JOIN_TIMEOUT_S = 10.0
 
 
@@ -97,7 +97,7 @@ class TorchListener:
             self._supervisor.spawn("parameters", self._supervised_step)
 
     def step(self) -> None:
-        """Wait for a notice, at most half a second, and load what is newer; the thread's body."""
+        """Wait for a notice, at most a tenth of a second, and load what is newer; the thread's body."""
         if self._pubsub is None:
             stop = self._supervisor.stop_event
             self._pubsub = self.client.retry(self._subscribe, what="listen for parameters", stop=stop)
@@ -254,8 +254,8 @@ class TorchListener:
     def _load(self, fetched: _Fetched) -> bool:
         mark = (fetched.epoch, fetched.version)
         try:
-            tensors = decode_parameters(fetched.blob, max_bytes=self._max_bytes)
-            self.model.load_tensors(tensors, fetched.version)
+            tensors, header = decode_parameters(fetched.blob, max_bytes=self._max_bytes)
+            self.model.load_tensors(tensors, fetched.version, header)
         except CodecError:
             self._skipped = mark  # reading the same bytes again would not help
             raise

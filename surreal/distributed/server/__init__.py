@@ -1,4 +1,4 @@
-"""An embedded redis-server for runs of one machine, `surreal redis` and tests. It knows `connection` alone."""
+"""The embedded redis-server, for single-machine runs, `surreal redis` and tests. It knows only `connection`."""
 
 from surreal.distributed.server.embedded import EmbeddedRedis
 

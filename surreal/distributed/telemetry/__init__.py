@@ -1,6 +1,6 @@
-"""Telemetry: logs, metrics and heartbeats of every process, through Redis into the run's folder.
+"""Telemetry: logs, metrics and heartbeats of every process, through Redis into the run folder.
 
-It knows `connection` alone.
+It knows only `connection`.
 """
 
 from surreal.distributed.telemetry.telemetry import Telemetry

@@ -1,1 +1,1 @@
-"""Atari games: their usual preprocessing, around single games and in ALE's own vector environment."""
+"""The usual preprocessing of Atari games, for single games and for ALE's own vector environment."""

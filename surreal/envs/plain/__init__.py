@@ -1,1 +1,4 @@
-"""Environments for a plain loop of one's own: `reset`, `step`, wrappers, a monitor, a window."""
+"""Environments for a loop of your own: `reset` and `step`, frame stacks, a monitor, a window.
+
+It knows everything in `surreal.envs` except `pools`.
+"""

@@ -1,1 +1,4 @@
-"""Environment pools: what an agent drives, in this process or in worker processes. `base.py` has the contract."""
+"""Environment pools: what agents drive, in this process or in worker processes. `base.py` defines the interface.
+
+It knows everything in `surreal.envs` except `plain`.
+"""

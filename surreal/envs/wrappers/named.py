@@ -51,7 +51,13 @@ class WrapperSpec:
 
 
 class RewardClip(gymnasium.RewardWrapper[Any, Any]):
-    """Clips rewards into low..high."""
+    """Clips rewards into low..high.
+
+    Args:
+        env: what it is put around.
+        low: least reward, <= `high`; anything below becomes this.
+        high: largest reward; raising it keeps more of the difference between rewards, and lets large ones weigh more.
+    """
 
     def __init__(self, env: AnyEnv, low: float = -1.0, high: float = 1.0) -> None:
         if not low <= high:
@@ -65,7 +71,12 @@ class RewardClip(gymnasium.RewardWrapper[Any, Any]):
 
 
 class RewardScale(gymnasium.RewardWrapper[Any, Any]):
-    """Multiplies rewards by `scale`."""
+    """Multiplies rewards by `scale`.
+
+    Args:
+        env: what it is put around.
+        scale: factor; pick one that brings returns near 1, where learning rates and losses work as usual.
+    """
 
     def __init__(self, env: AnyEnv, scale: float) -> None:
         super().__init__(env)

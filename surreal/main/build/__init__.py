@@ -1,1 +1,1 @@
-"""From configuration to objects: the only place where this happens. It knows `process`."""
+"""From configuration to objects: the only place where that happens. It knows `process`."""

@@ -19,7 +19,7 @@ from surreal.envs import EnvPool
 from surreal.errors import CheckpointError, ContractError
 from surreal.main.build.construct import Recipe, construct
 from surreal.main.build.environments import Spaces
-from surreal.main.build.saved_policy import policy_tensors
+from surreal.main.build.saved_policy import policy_header, policy_tensors
 from surreal.model import Model
 from surreal.schedules import schedule_from_config
 from surreal.specs import action_spec
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _MODEL_OFFERED = frozenset({"action_space", "obs_spec", "seed"})
 MODEL = Recipe("model", Model, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed={"hidden_sizes": "hiddens"})
-AGENT = Recipe("agent", Agent, 1, frozenset({"rng", "obs_spec", "exploration"}))
+AGENT = Recipe("agent", Agent, 1, frozenset({"rng", "obs_spec", "action_space", "index", "count", "exploration"}))
 
 
 def build_model(config: Config, spaces: Spaces) -> Model:
@@ -46,7 +46,8 @@ def restore_model(config: Config, model: Model) -> None:
     if path is None or path == "latest":
         return
     try:
-        model.load_tensors(policy_tensors(load_checkpoint(path)))
+        checkpoint = load_checkpoint(path)
+        model.load_tensors(policy_tensors(checkpoint), header=policy_header(checkpoint))
         logger.info("beginning with the policy in %s", path)
     except (CheckpointError, ContractError) as error:
         logger.warning("checkpoint.restore is not used here, the learner's parameters will come: %s", error)
@@ -55,7 +56,7 @@ def restore_model(config: Config, model: Model) -> None:
 def build_agent(config: Config, model: Model, spaces: Spaces, *, index: int, rng: np.random.Generator) -> Agent:
     """Make the agent of process number `index`, in training mode, with its exploration."""
     settings = config.agent.exploration_settings()
-    offered: dict[str, Any] = {"rng": rng, "obs_spec": spaces.obs_spec}
+    offered = _offer(config, spaces, index, rng)
     if settings is not None:
         per_agent, total = config.env.num_envs, config.env.num_envs * max(1, config.agent.count)
         # Agents beyond `count`, which joined from elsewhere, share the places of the first ones.
@@ -66,9 +67,19 @@ def build_agent(config: Config, model: Model, spaces: Spaces, *, index: int, rng
     return agent
 
 
+def _offer(config: Config, spaces: Spaces, index: int, rng: np.random.Generator) -> dict[str, Any]:
+    return {
+        "rng": rng,
+        "obs_spec": spaces.obs_spec,
+        "action_space": spaces.action_space,
+        "index": index,
+        "count": max(1, config.agent.count),
+    }
+
+
 def build_greedy_agent(config: Config, model: Model, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
     """Make an agent that never explores."""
-    offered: dict[str, Any] = {"rng": rng, "obs_spec": spaces.obs_spec}
+    offered = _offer(config, spaces, 0, rng)
     if config.agent.exploration is not None:
         offered["exploration"] = None
     agent = construct(config, AGENT, (model,), offered)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from surreal.config import Config
 from surreal.envs import check_env_id
+from surreal.errors import ConfigError
+from surreal.learner import Learner
 from surreal.main.build.acting import AGENT, MODEL
 from surreal.main.build.construct import check
 from surreal.main.build.learning import LEARNER, check_replay
 from surreal.main.build.wrapping import check_wrappers
+from surreal.replay import Replay
 
 
 def check_names(config: Config) -> None:
@@ -28,5 +33,22 @@ def check_names(config: Config) -> None:
         check_wrappers(config)
     check(config, MODEL)
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
-    check(config, LEARNER)
-    check_replay(config)
+    learner, _ = check(config, LEARNER)
+    _check_units(config, learner, check_replay(config))
+
+
+def _check_units(config: Config, learner: type[Learner], replay: type[Replay[Any]]) -> None:
+    """Check that the learner takes what the replay hands out.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if replay.hands_out not in learner.takes:
+        source = config.source_of("replay.class")
+        raise ConfigError(
+            f"replay.class is {config.replay.class_path!r}, which hands out {replay.hands_out}, but learner.class, "
+            f"{config.learner.class_path!r}, takes {' or '.join(sorted(learner.takes))}; choose two that fit"
+            f"{f' ({source})' if source else ''}",
+            key="replay.class",
+            source=source,
+        )

@@ -27,6 +27,7 @@ class Policy:
 
     config: Config
     tensors: dict[str, Any]
+    header: dict[str, Any]  #: of the model, see `surreal.utils.pytorch.Module`
     version: int
 
 
@@ -46,7 +47,7 @@ def load_policy(path: str | Path) -> Policy:
     except ValidationError as error:
         problem = explain(Config, error, {}, "")
         raise CheckpointError(f"{path} has a configuration that this Surreal cannot read: {problem}") from error
-    return Policy(config, tensors, int(checkpoint.metadata.get("version", 0)))
+    return Policy(config, tensors, policy_header(checkpoint), int(checkpoint.metadata.get("version", 0)))
 
 
 def policy_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -65,3 +66,11 @@ def policy_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
         for name, tensor in checkpoint.tensors.items()
         if name.startswith(_MODEL_PREFIX)
     }
+
+
+def policy_header(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Give the model's header in a checkpoint of either kind, {} if it has none."""
+    metadata = checkpoint.metadata
+    holder = metadata.get("state") if metadata.get("kind") == "learner" else metadata
+    header = holder.get("model") if isinstance(holder, dict) else None
+    return header if isinstance(header, dict) else {}

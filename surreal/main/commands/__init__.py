@@ -1,1 +1,4 @@
-"""The other commands: they look at runs, play policies, move replays to files and back, serve Redis."""
+"""The other commands: look at runs, play policies, move replays to files and back, serve Redis.
+
+This room knows all others.
+"""

@@ -11,12 +11,12 @@ import numpy as np
 
 from surreal.config import add_python_path
 from surreal.envs import record_video
-from surreal.errors import CheckpointError, ContractError
 from surreal.evaluation import EpisodeScore, Evaluator
-from surreal.main.build.acting import build_greedy_agent, build_model
 from surreal.main.build.environments import build_env, env_spaces
 from surreal.main.build.saved_policy import Policy
 from surreal.main.process.role import role_rng
+from surreal.main.process.roles import RandomStream
+from surreal.main.session.acting import saved_agent
 
 
 def play_policy(
@@ -57,12 +57,7 @@ def play_policy(
         envs = [record_video(envs[0], str(record), name="play")]
     evaluator: Evaluator | None = None
     try:
-        model = build_model(config, spaces)
-        try:
-            model.load_tensors(policy.tensors)
-        except ContractError as error:
-            raise CheckpointError(f"the file's parameters do not fit its configuration: {error}") from error
-        agent = build_greedy_agent(config, model, spaces, rng=rng)
+        agent = saved_agent(policy, config, spaces, rng=rng)
         evaluator = Evaluator(agent, envs, rng=rng)
         if on_episode is None:
             scores = evaluator.play(episodes)
@@ -80,4 +75,4 @@ def play_policy(
 
 def fresh_rng(seed: int | None) -> np.random.Generator:
     """Seeds for `surreal play`: drawn anew, or repeatable with `--seed`."""
-    return np.random.default_rng() if seed is None else role_rng(seed, "play")
+    return np.random.default_rng() if seed is None else role_rng(seed, RandomStream.PLAY)

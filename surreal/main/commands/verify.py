@@ -7,6 +7,7 @@ from surreal.main.build.saved_policy import load_policy
 from surreal.main.commands.play import play_policy
 from surreal.main.launch.outcome import RunOutcome
 from surreal.main.process.role import role_rng
+from surreal.main.process.roles import RandomStream
 
 EPISODES = 100
 _NUM_ENVS = 20
@@ -26,7 +27,7 @@ def verify(outcome: RunOutcome) -> tuple[bool, str]:
         return False, f"not solved {env_id}: {outcome.reason}"
     try:
         policy = load_policy(outcome.folder / "eval" / "best.safetensors")
-        scores = play_policy(policy, EPISODES, rng=role_rng(config.seed, "verify"), num_envs=_NUM_ENVS)
+        scores = play_policy(policy, EPISODES, rng=role_rng(config.seed, RandomStream.VERIFY), num_envs=_NUM_ENVS)
     except SurrealError as error:
         return False, f"not solved {env_id}: {error}"
     mean = sum(score.episode_return for score in scores) / len(scores)

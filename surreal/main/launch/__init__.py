@@ -1,1 +1,4 @@
-"""The launcher, `surreal run`: everything of a run on this machine, from its own Redis to its result."""
+"""The launcher, `surreal run`: starts and watches everything a run needs on this machine, from Redis to its result.
+
+It knows the roles and the rooms below them.
+"""

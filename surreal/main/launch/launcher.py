@@ -8,32 +8,32 @@ a checkpoint, the evaluation scores once more, the log is drained, and Redis goe
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
 import redis
 from rich.console import Console
 
-from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.errors import SurrealError
-from surreal.main.build.rlx_server import port_owner
+from surreal.main.launch.check import check_apart
+from surreal.main.launch.collecting import LastCollection
 from surreal.main.launch.outcome import RunOutcome, result_of
 from surreal.main.launch.prepare import RunOptions, prepare
 from surreal.main.launch.progress import Progress
-from surreal.main.launch.rlx_children import rlx_children
 from surreal.main.launch.run_folder import newest_checkpoint
 from surreal.main.launch.servers import RunServers
 from surreal.main.launch.snapshot import Snapshot, take_snapshot
+from surreal.main.launch.starting.starter import Starter
 from surreal.main.launch.supervise import Child, Supervision
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
 from surreal.main.process.interrupts import Interrupts
-from surreal.main.session.scores import read_best
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_SERVER, ROLES, NormalEnd, Role
+from surreal.main.session.best import read_best
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +41,6 @@ _POLL_INTERVAL_S = 0.1
 _SNAPSHOT_INTERVAL_S = 0.5
 #: Agents end by themselves at max_env_steps; how long the learner may take to say so, s.
 _ANNOUNCEMENT_S = 15.0
-#: In which order processes end, and how long each kind may drain, s.
-_DRAINS = (("rlx-client", 5.0), ("agent", 15.0), ("learner", 60.0), ("eval", 20.0))
 
 
 class Launcher:
@@ -52,15 +50,21 @@ class Launcher:
         options: what was asked for.
         console: for progress.
         interrupts: installed by the caller.
+        starter: starts the run's processes.
+
+    Raises:
+        ConfigError, CodecError: the options make no sense.
     """
 
-    def __init__(self, options: RunOptions, console: Console, interrupts: Interrupts) -> None:
+    def __init__(self, options: RunOptions, console: Console, interrupts: Interrupts, starter: Starter) -> None:
         self._started_s = time.monotonic()
         self._started = time.time()
         self._options = options
         self._console = console
         self._interrupts = interrupts
-        self.config, self.run, self.folder = prepare(options)
+        self._starter = starter
+        self._prepared = prepared = prepare(options)
+        self.config, self.run, self.folder = prepared.config, prepared.run, prepared.folder
         self._snapshot = Snapshot(())
 
     def execute(self) -> RunOutcome:
@@ -72,34 +76,33 @@ class Launcher:
         with ExitStack() as stack:
             servers = RunServers(self.config, self.run, self.folder.path, self._options.redis, stack)
             client = servers.client
+            check_apart(self._starter, self._prepared.source, self._prepared.overrides)
             self._register(servers)
             self.folder.create(self.config, resume=self._options.resume)
             stack.callback(self.folder.remove_address)
             self.folder.write_address(servers.address, self.run)
             if not self._options.is_quiet:
                 self._say(f"run {self.run} in {self.folder.path}")
-            collector = Collector(client, self.folder.path)
-            stack.callback(collector.close)
             telemetry = Telemetry(client, "launcher", "launcher")
             telemetry.start()
             stack.callback(telemetry.stop)
+            environment = {REDIS_VARIABLE: servers.address}
             supervision = Supervision(
                 self._children(servers, stack),
+                self._starter,
                 log_dir=self.folder.path / "logs",
-                environment={
-                    REDIS_VARIABLE: servers.address,
-                    "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-                },
+                environment=environment,
                 restart_limit=self.config.run.restart_limit,
             )
             stack.callback(supervision.kill)
             supervision.start()
             with Progress(self.run, self._console, is_quiet=self._options.is_quiet) as progress:
                 reason, is_failure = self._watch(servers, supervision, progress)
-            self._drain(servers, supervision, reason)
-            telemetry.stop()
-            if not self._interrupts.is_aborting:
-                collector.drain()
+            with LastCollection(self._starter, self.run, self.folder.path, environment) as collection:
+                self._drain(servers, supervision, reason)
+                telemetry.stop()
+                if not self._interrupts.is_aborting:
+                    collection.finish()
             self._clear(servers, is_failure)
             return self._finish(reason, is_failure, supervision.restarts)
 
@@ -116,13 +119,19 @@ class Launcher:
         common = ["--config", str(self.folder.config_path), "--run", self.run, "--run-dir", str(self.folder.path)]
         common += ["--supervised", *(["--resume"] if self._options.resume else [])]
         offline = [] if self._options.offline is None else ["--offline", str(self._options.offline.absolute())]
-        children = [Child("learner", "learner", _command("learner", [*common, *offline]))]
-        for index in range(self.config.agent.count):
-            children.append(Child(f"agent-{index}", "agent", _command("agent", [*common, "--index", str(index)])))
-        children += rlx_children(self.config, common, stack, self._say, owner=port_owner(servers.client))
-        if self.config.eval.enabled:
-            children.append(Child("eval", "eval", _command("eval", common)))
-        return children
+        arguments: dict[Role, Callable[[int], list[str]]] = {
+            LEARNER: lambda _: [*common, *offline],
+            AGENT: lambda number: [*common, "--index", str(number)],
+            EVAL: lambda _: common,
+        }
+        if RLX_SERVER.count(self.config):
+            from surreal.main.build.rlx_server import port_owner  # brings gymnasium, for the wrappers
+            from surreal.main.launch.rlx_arguments import rlx_arguments
+
+            arguments |= rlx_arguments(self.config, common, stack, self._say, owner=port_owner(servers.client))
+        return [
+            Child(role, number, arguments[role](number)) for role in ROLES for number in range(role.count(self.config))
+        ]
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
@@ -140,32 +149,39 @@ class Launcher:
                 return f"max_time_s: {self._elapsed_s:.0f} s have passed", False
             servers.keep()
             failure = supervision.poll()
+            reason = self._stop_reason(servers)
             now = time.monotonic()
-            if failure is not None or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:
+            if reason or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:
                 snapshot_s = now
-                reason = self._look(servers, progress)
-                if reason:
-                    return reason, False
+                self._look(servers, progress)
+            if reason:
+                return reason, False
             if failure is not None:
                 return failure, True
-            if not supervision.is_finished("agent"):
+            if not supervision.are_finished(NormalEnd.ALL_END_RUN):
                 agents_done_s = now
             elif now - agents_done_s >= _ANNOUNCEMENT_S:
                 return f"the agents are done after {self._snapshot.env_steps} env steps", False
             time.sleep(_POLL_INTERVAL_S)
 
-    def _look(self, servers: RunServers, progress: Progress) -> str:
-        """Take a snapshot; returns why the run is to end, "" if it goes on. Redis may be away."""
+    def _stop_reason(self, servers: RunServers) -> str:
+        """Why the run is to end, "" if it goes on; Redis may be away."""
         client = servers.client
         try:
-            reason = client.retry(lambda: registry.stop_reason(client), what="read the run's state")
+            return client.retry(lambda: registry.stop_reason(client), what="read the run's state")
+        except (SurrealError, redis.RedisError) as error:
+            logger.debug("nobody knows whether the run is to end: %s", error)
+            return ""
+
+    def _look(self, servers: RunServers, progress: Progress) -> None:
+        """Take a snapshot, if Redis is there."""
+        try:
             snapshot = self._take_snapshot(servers)
         except (SurrealError, redis.RedisError) as error:
             logger.debug("no snapshot: %s", error)
-            return ""
+            return
         self._remember(snapshot)
         progress.show(snapshot)
-        return reason
 
     def _take_snapshot(self, servers: RunServers) -> Snapshot:
         return take_snapshot(
@@ -192,8 +208,7 @@ class Launcher:
             registry.request_stop(servers.client, reason)
         except redis.RedisError as error:
             logger.warning("processes elsewhere were not told that the run ends: %s", error)
-        for role, timeout_s in _DRAINS:
-            supervision.stop(role, timeout_s, should_abort=lambda: self._interrupts.is_aborting)
+        supervision.drain(should_abort=lambda: self._interrupts.is_aborting)
         try:
             self._remember(self._take_snapshot(servers))
         except (SurrealError, redis.RedisError) as error:
@@ -210,7 +225,7 @@ class Launcher:
             logger.warning("the run's keys stay in Redis: %s", error)
 
     def _finish(self, reason: str, is_failure: bool, restarts: int) -> RunOutcome:
-        best = read_best(self.folder.path)
+        best = read_best(self.folder.path / "eval")
         outcome = RunOutcome(
             self.run, self.folder.path, self.config, reason, is_failure,
             self._interrupts.is_draining, self._snapshot.env_steps, self._elapsed_s,
@@ -221,7 +236,3 @@ class Launcher:
     @property
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._started_s
-
-
-def _command(role: str, arguments: list[str]) -> list[str]:
-    return [sys.executable, "-m", f"surreal.main.{role}", *arguments]

@@ -1,16 +1,14 @@
-"""What `surreal run` was asked for, checked before anything is started or written."""
+"""What `surreal run` was asked for, as far as it can be checked without what the configuration names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from surreal.config import Config, add_python_path, load_config
+from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import ConfigError
-from surreal.main.build.check import check_names
 from surreal.main.launch.run_folder import RUNS_FOLDER, RunFolder, new_run_id
-from surreal.main.offline import load_offline_config
 
 
 @dataclass(frozen=True)
@@ -27,11 +25,22 @@ class RunOptions:
     is_quiet: bool = False
 
 
-def prepare(options: RunOptions) -> tuple[Config, str, RunFolder]:
-    """Load the configuration, check what it names, and decide on the run's id and folder; nothing is written.
+@dataclass(frozen=True)
+class PreparedRun:
+    """What is decided before anything is started or written."""
+
+    source: str  #: of the configuration
+    overrides: tuple[str, ...]  #: of the configuration, those of offline training included
+    config: Config
+    run: str
+    folder: RunFolder
+
+
+def prepare(options: RunOptions) -> PreparedRun:
+    """Load the configuration, and decide on the run's id and folder; nothing is written.
 
     Raises:
-        ConfigError, EnvError: one clear sentence about what is wrong.
+        ConfigError, CodecError: one clear sentence about what is wrong.
     """
     source = options.source
     if source is None:
@@ -40,9 +49,13 @@ def prepare(options: RunOptions) -> tuple[Config, str, RunFolder]:
         source = str(RunFolder(options.run_dir).config_path)
     if options.resume and options.run is None and options.run_dir is None:
         raise ConfigError("--resume needs the run to go on with: --run NAME or --run-dir DIR", key="--resume")
-    config = load_config(source, options.overrides)
+    overrides = options.overrides
+    config = load_config(source, overrides)
     if options.offline is not None:
-        config = load_offline_config(source, options.overrides, options.offline)
+        from surreal.main.offline import offline_settings  # brings Arrow
+
+        overrides = (*overrides, *offline_settings(config, options.offline))
+        config = load_config(source, overrides)
     if config.replay.follow:
         where = config.source_of("replay.follow")
         raise ConfigError(
@@ -51,8 +64,6 @@ def prepare(options: RunOptions) -> tuple[Config, str, RunFolder]:
             key="replay.follow",
             source=where,
         )
-    add_python_path(config.python_path)
-    check_names(config)
     run = options.run or (options.run_dir.absolute().name if options.resume and options.run_dir else None)
     run = run or new_run_id(config.name)
     try:
@@ -62,4 +73,4 @@ def prepare(options: RunOptions) -> tuple[Config, str, RunFolder]:
     folder = RunFolder(options.run_dir or RUNS_FOLDER / run)
     if options.resume and not folder.config_path.exists():
         raise ConfigError(f"{folder.path} holds no run to resume", key="--resume")
-    return config, run, folder
+    return PreparedRun(source, overrides, config, run, folder)

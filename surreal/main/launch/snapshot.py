@@ -9,6 +9,7 @@ from typing import Any
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import Heartbeat, all_processes
+from surreal.main.process.roles import AGENT, EVAL, LEARNER
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         if known is None or abs(beat.age_s) < abs(known.age_s):
             newest[beat.name] = beat
     alive = [beat for beat in newest.values() if beat.is_alive()]
-    agents = [beat.metrics for beat in alive if beat.role == "agent"]
-    learner = next((beat.metrics for beat in alive if beat.role == "learner"), {})
-    evaluation = next((beat.metrics for beat in alive if beat.role == "eval"), {})
+    agents = [beat.metrics for beat in alive if beat.role == AGENT.counts_as]
+    learner = next((beat.metrics for beat in alive if beat.role == LEARNER.counts_as), {})
+    evaluation = next((beat.metrics for beat in alive if beat.role == EVAL.counts_as), {})
     returns = [metrics["agent/episode_return_recent"] for metrics in agents if "agent/episode_return_recent" in metrics]
     return Snapshot(
         processes=tuple(sorted(newest.values(), key=lambda beat: (beat.role, beat.name))),

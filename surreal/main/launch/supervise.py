@@ -1,8 +1,7 @@
 """The launcher's children: started, watched, restarted when a signal killed them, and stopped in order.
 
-Every child is a Python of its own in its own session, so that Ctrl-C reaches the launcher alone and the drain has an
-order. What a child writes to its console lands in `logs/NAME.out` of the run's folder. Called from the main thread
-only: on Linux a child is told to end when the *thread* that started it ends.
+A `Starter` makes the processes, each in a session of its own, so that the drain has an order. What a child writes to
+its console lands in `logs/NAME.out` of the run's folder. Called from the main thread only, see `starting`.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ import logging
 import os
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from surreal.main.process.lifeline import PARENT_VARIABLE
+from surreal.main.launch.starting.starter import Process, Starter
+from surreal.main.process.roles import NormalEnd, Role
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +28,17 @@ _TAIL_BYTES = 16_384
 class Child:
     """One role process with its history."""
 
-    name: str  #: of its console's file
-    role: str  #: learner, agent or eval: the order of the stop
-    command: Sequence[str]  #: program and arguments
-    process: subprocess.Popen[bytes] | None = None
+    role: Role
+    number: int  #: among those of its role
+    arguments: Sequence[str]
+    process: Process | None = None
     restarts: int = 0
     restart_at_s: float | None = None  #: monotonic time of the next start, if one is due
     is_finished: bool = False  #: ended by itself with exit code 0
-    resume_arguments: Sequence[str] = ("--resume",)  #: added when it is started again
+
+    @property
+    def name(self) -> str:
+        return self.role.console_name(self.number)
 
     @property
     def is_running(self) -> bool:
@@ -48,17 +50,25 @@ class Supervision:
 
     Args:
         children: in the order in which they are started.
+        starter: starts their processes.
         log_dir: folder of the consoles' files.
-        environment: variables added to this process's own.
+        environment: variables of theirs, added to this process's own.
         restart_limit: restarts of each child, >= 0; one more death ends the run.
     """
 
     def __init__(
-        self, children: Sequence[Child], *, log_dir: Path, environment: Mapping[str, str], restart_limit: int
+        self,
+        children: Sequence[Child],
+        starter: Starter,
+        *,
+        log_dir: Path,
+        environment: Mapping[str, str],
+        restart_limit: int,
     ) -> None:
         self.children = list(children)
+        self._starter = starter
         self._log_dir = log_dir
-        self._environment = {**os.environ, **environment, PARENT_VARIABLE: str(os.getpid())}
+        self._environment = environment
         self._restart_limit = restart_limit
 
     def start(self) -> None:
@@ -71,7 +81,7 @@ class Supervision:
         """Look after the children once: restart what is due.
 
         Returns:
-            Why the run cannot go on, or None: a child failed, died too often, or the learner is done.
+            Why the run cannot go on, or None: a child failed, died too often, or has ended what was to be done.
         """
         for child in self.children:
             if child.restart_at_s is not None and time.monotonic() >= child.restart_at_s:
@@ -90,27 +100,31 @@ class Supervision:
         """Restarts so far, of all children."""
         return sum(child.restarts for child in self.children)
 
-    def is_finished(self, role: str) -> bool:
-        """Whether there were children of this role and all of them have ended by themselves."""
-        found = [child for child in self.children if child.role == role]
+    def are_finished(self, meaning: NormalEnd) -> bool:
+        """Whether there were children whose normal end has this meaning, and all of them have ended so."""
+        found = [child for child in self.children if child.role.normal_end is meaning]
         return bool(found) and all(child.is_finished for child in found)
 
-    def stop(self, role: str, timeout_s: float, *, should_abort: Callable[[], bool]) -> bool:
-        """Ask the children of a role to drain, and wait for them; kills what takes longer.
+    def drain(self, *, should_abort: Callable[[], bool]) -> None:
+        """Stop all children, role by role, in the order of the table; see `stop`."""
+        for order in sorted({child.role.drain_order for child in self.children}):
+            self.stop([child for child in self.children if child.role.drain_order == order], should_abort=should_abort)
+
+    def stop(self, mine: Sequence[Child], *, should_abort: Callable[[], bool]) -> bool:
+        """Ask children to drain, and wait for them as long as their roles may take; kills what takes longer.
 
         Args:
-            role: which children.
-            timeout_s: longest wait, s.
+            mine: which children.
             should_abort: asked while waiting; true kills at once.
 
         Returns:
             Whether all of them ended by themselves with exit code 0.
         """
-        mine = [child for child in self.children if child.role == role]
         for child in mine:
             child.restart_at_s = None
             if child.process is not None and child.process.poll() is None:
                 child.process.send_signal(signal.SIGTERM)
+        timeout_s = max((child.role.drain_timeout_s for child in mine), default=0.0)
         deadline = time.monotonic() + timeout_s
         while any(child.is_running for child in mine) and time.monotonic() < deadline and not should_abort():
             time.sleep(0.02)
@@ -137,24 +151,18 @@ class Supervision:
         return self._log_dir / f"{child.name}.out"
 
     def _start(self, child: Child, *, is_restart: bool = False) -> None:
-        command = list(child.command)
-        if is_restart:
-            command += [argument for argument in child.resume_arguments if argument not in command]
-        with self._console(child).open("ab") as console:
-            child.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,
-            )
+        arguments = list(child.arguments)
+        if is_restart and child.role.resumes and "--resume" not in arguments:
+            arguments.append("--resume")
+        child.process = self._starter.start(
+            child.role.module, arguments, console=self._console(child), environment=self._environment
+        )
         logger.info("%s %s, process %d", child.name, "started again" if is_restart else "started", child.process.pid)
 
     def _ended(self, child: Child, code: int) -> str | None:
         if code == 0:
             child.is_finished = True
-            return "the learner is done" if child.role == "learner" else None
+            return f"the {child.name} is done" if child.role.normal_end is NormalEnd.ENDS_RUN else None
         if code > 0:
             return f"{child.name} failed: {self.last_error(child)}"
         if child.restarts >= self._restart_limit:

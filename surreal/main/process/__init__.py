@@ -1,1 +1,4 @@
-"""The frame that all processes of a run share: arguments, signals, registration, and how an error looks."""
+"""The frame that all processes of a run share: arguments, signals, registration, error reports.
+
+It knows no other room.
+"""

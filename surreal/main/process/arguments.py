@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from surreal.main.process.roles import LEARNER, Role
+
 #: Environment variable that holds the Redis address: a password in it is not shown by `ps`, as an argument would be.
 REDIS_VARIABLE = "SURREAL_REDIS"
 
@@ -37,7 +39,7 @@ class RoleArguments:
     debug: bool = False
 
 
-def parse(role: str, argv: Sequence[str], description: str) -> RoleArguments:
+def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
     """Parse the arguments of a role process; wrong ones end the process with exit code 2."""
     parsed = _parser(role, description).parse_args(argv)
     overrides = list(parsed.set)
@@ -62,8 +64,8 @@ def parse(role: str, argv: Sequence[str], description: str) -> RoleArguments:
     )
 
 
-def _parser(role: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"surreal {role}", description=description, allow_abbrev=False)
+def _parser(role: Role, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"surreal {role.name}", description=description, allow_abbrev=False)
     add = parser.add_argument
     add("preset", nargs="?", metavar="PRESET_OR_FILE", help="configuration; without it, the run's own, from Redis")
     add("--config", metavar="PRESET_OR_FILE", help="the same as PRESET_OR_FILE")
@@ -71,7 +73,7 @@ def _parser(role: str, description: str) -> argparse.ArgumentParser:
     add("--run", help="the run's id, the same for all its processes (default: the configuration's name)")
     add("--redis", help=f"host:port, redis://, rediss:// or unix:// (default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS})")
     add("--run-dir", type=Path, help="the run's folder (default: runs/RUN)")
-    if role == "learner":
+    if role is LEARNER:
         add("--offline", type=Path, metavar="PATH", help="learn from an exported replay, without agents")
     add("--index", type=int, default=0, help="number of this process among those of its role: its name and its seed")
     add("--seed", type=int, help="the same as --set seed=N")

@@ -6,7 +6,7 @@
             work()
 
     def main(argv=None) -> int:
-        return run_role("agent", body, argv, __doc__)
+        return run_role(AGENT, body, argv, __doc__)
 
 Exit codes: 0 the work was done or a stop was asked for, 1 an error (one line on stderr), 2 wrong arguments.
 """
@@ -35,18 +35,13 @@ from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
 from surreal.main.process.interrupts import set_at_signals
 from surreal.main.process.lifeline import follow_parent
 from surreal.main.process.reports import error_line, is_expected, print_error
+from surreal.main.process.roles import RandomStream, Role
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 
 logger = logging.getLogger(__name__)
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE = 0, 1, 2
-
-#: Streams of random numbers derived from the run's seed; the numbers are part of what a seed means.
-_ROLE_STREAMS = {"agent": 1, "learner": 2, "eval": 3, "verify": 4, "play": 5, "rlx-server": 6}
-
-#: An RLX server is an agent whose environments are elsewhere, and counts as one.
-_TELEMETRY_ROLES = {"rlx-server": "agent"}
 
 _RENEW_INTERVAL_S = 5.0
 
@@ -61,17 +56,17 @@ class RoleProcess:
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
     """
 
-    def __init__(self, role: str, arguments: RoleArguments, stop: threading.Event) -> None:
+    def __init__(self, role: Role, arguments: RoleArguments, stop: threading.Event) -> None:
         self.role = role
         self.arguments = arguments
         self.stop = stop
-        self.name = f"{role}-{arguments.index}" if role == "agent" or arguments.index else role
+        self.name = role.process_name(arguments.index)
         self.config, self.client = _connect(arguments, stop)
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
         self.replay = self._connect_replay()
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
         # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
-        self.telemetry = Telemetry(self.client, _TELEMETRY_ROLES.get(role, role), self.name, on_stop=self._end)
+        self.telemetry = Telemetry(self.client, role.counts_as, self.name, on_stop=self._end)
         self._renewed_s = time.monotonic()
         self._endings: list[Callable[[], object]] = []
 
@@ -97,7 +92,9 @@ class RoleProcess:
 
     def rng(self, *key: int) -> np.random.Generator:
         """Random numbers of this process alone, from the run's seed, its role and its index."""
-        return role_rng(self.config.seed, self.role, self.index, *key)
+        if self.role.stream is None:
+            raise ValueError(f"the role {self.role.name} has no stream of random numbers")
+        return role_rng(self.config.seed, self.role.stream, self.index, *key)
 
     def at_end(self, action: Callable[[], object]) -> None:
         """Have something done when the last of this process's log is in Redis."""
@@ -168,13 +165,13 @@ def make_client(address: str, run: str) -> RedisClient:
         raise ConfigError(str(error)) from error
 
 
-def role_rng(seed: int, role: str, *key: int) -> np.random.Generator:
+def role_rng(seed: int, stream: RandomStream, *key: int) -> np.random.Generator:
     """Random numbers that differ between roles and processes, and repeat with the seed."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_ROLE_STREAMS[role], *key)))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(stream), *key)))
 
 
 def run_role(
-    role: str, body: Callable[[RoleProcess], None], argv: Sequence[str] | None, description: str | None
+    role: Role, body: Callable[[RoleProcess], None], argv: Sequence[str] | None, description: str | None
 ) -> int:
     """Run a role process from its arguments to its exit code."""
     arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
@@ -182,7 +179,7 @@ def run_role(
     set_at_signals(stop, is_abortable=True)
     follow_parent()
     keep_freed_memory()
-    setup_logging(arguments.log_level or "INFO", role)
+    setup_logging(arguments.log_level or "INFO", role.name)
     try:
         process = RoleProcess(role, arguments, stop)
         _set_up_logging(process)

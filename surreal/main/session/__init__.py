@@ -1,1 +1,4 @@
-"""What goes on in a role beside its loop: publishing, checkpoints, limits, scores."""
+"""What runs beside a role's loop: the scores of evaluation, the saved priorities of a learner.
+
+It knows `process` and `build`.
+"""

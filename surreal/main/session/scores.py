@@ -22,6 +22,7 @@ from torch import Tensor
 
 from surreal.checkpoint import save_checkpoint
 from surreal.evaluation import EvaluationRound
+from surreal.main.session.best import BEST_NAME, read_best
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class ScoreBook:
         self.folder = folder
         self._keep = keep
         self._scores = folder / "scores.jsonl"
-        self.best: dict[str, Any] | None = _read_json(folder / "best.json")
+        self.best: dict[str, Any] | None = read_best(folder)
         rounds = _round_lines(self._scores)
         self.rounds = 1 + max((int(line["round"]) for line in rounds), default=-1)
         self.last_version = max((int(line["version"]) for line in rounds), default=0)
@@ -109,7 +110,7 @@ class ScoreBook:
         if is_best:
             # The policy first: best.json never names what is not there.
             save_checkpoint(self.best_policy, tensors, content, step=result.version)
-            _write_json(self.folder / "best.json", summary)
+            _write_json(self.folder / BEST_NAME, summary)
             self.best = summary
         if self._keep > 1:
             self._keep_further(result, tensors, content)
@@ -126,11 +127,6 @@ class ScoreBook:
 
     def _further(self, version: int) -> Path:
         return self.folder / f"best-{version:010d}.safetensors"
-
-
-def read_best(run_dir: Path) -> dict[str, Any] | None:
-    """The best round of a run's folder, None if there is none."""
-    return _read_json(run_dir / "eval" / "best.json")
 
 
 def _append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
@@ -161,14 +157,6 @@ def _round_lines(path: Path) -> list[dict[str, Any]]:
         if isinstance(line, dict) and line.get("kind") == "round":
             found.append(line)
     return found
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) and "mean_return" in data else None
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""Replays in files: exported from a stream, read with any Arrow tool, imported into another stream."""
+"""Replays in files: exported from a stream, readable with any Arrow tool, imported into another stream.
+
+It knows no other room.
+"""
 
 from surreal.replay.archive.exporter import export_replay
 from surreal.replay.archive.files import ArchiveWriter, ReplayArchive

@@ -1,305 +1,237 @@
-"""ReplayEngine: the parts of a replay, and the turn of its thread; `Replay` says what users see of it.
+"""ReplayEngine: the wheels of a replay, and the turn of its thread; `Replay` says what users see of it.
 
-A turn takes in what the queues have (`_insert`), lets old chunks go (`_evict`), renews the leases and the limiter's
-credit, draws (`_sample`), gathers (from this process or from Redis, see `observations`) and aggregates
-(`aggregate_batch`) ahead.
+A turn takes in what the queues have and lets old chunks go (`Intake`), renews the leases and the limiter's credit,
+samples (`_sample`), gathers (from this process or from Redis, see `store.place`) and aggregates (`aggregate_batch`)
+ahead. A `BatchMaker` knows whether that makes transitions or trajectories.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, TypeVar
 
-import numpy as np
-
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format.codec import Chunk, Contract
-from surreal.distributed.experience.reading.sharded_pointer_queue import ShardedPointerQueue
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.errors import ContractError
 from surreal.replay.engine.fetcher import ExpFetcherQueue
-from surreal.replay.engine.sampling import BatchSampler, Drawn
-from surreal.replay.store.compressed_rows import CompressedRows
-from surreal.replay.store.observations import MODES, Mode, Observations, Place, choose, rows_expected
-from surreal.replay.store.remote_rows import RemoteRows
-from surreal.replay.store.storage import Rows, StoredChunk, TransitionStore
-from surreal.replay.stream.ages import Ages
+from surreal.replay.engine.hooks import Hooks
+from surreal.replay.engine.intake import Intake
+from surreal.replay.engine.sampling import BatchSampler, Sampled
+from surreal.replay.store.place import ObservationPlace
+from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.keeper import StreamKeeper
-from surreal.replay.stream.limiter import SamplesPerInsert
-from surreal.replay.stream.live_chunks import LiveChunks
-from surreal.types import Batch
+from surreal.types import Batch, TrajectoryBatch
 from surreal.utils.threads import Supervisor
 
-_CHUNKS_PER_STEP = 8
+B = TypeVar("B", bound=Batch | TrajectoryBatch)
+
+#: A thread that is busy in Python starves the training thread at CPython's default of 5 ms; at 0.2 ms prefetching
+#: costs the learner a few per cent.
+SWITCH_INTERVAL_S = 0.0002
+
 _BATCHES_PER_STEP = 8
 
 
-class ReplayEngine(ABC):
-    """Base of `Replay`, whose arguments these are."""
+class ReplayEngine(Generic[B]):
+    """Turns the wheels; arguments that are not named here are as in `Replay`.
 
-    #: Mode of the streams that this replay owns: "window" lets go what is oldest, "consume" what was used.
-    stream_mode = "window"
-    #: Transitions that the limiter counts for each row of a batch.
-    steps_per_sample = 1
+    Args:
+        hooks: the replay; before it makes the engine, it has its settings.
+        shards: the servers.
+        place: decides where observations are.
+        stream_mode: of the streams that are owned.
+        follow: numbers of the shards to follow; None: all.
 
-    @classmethod
-    def count_steps_per_sample(cls, **_: Any) -> int:
-        """`steps_per_sample` of a replay that gets these arguments, for checks before there is one."""
-        return cls.steps_per_sample
+    Attributes:
+        has_begun: whether the streams were read to their ends once.
+    """
 
     def __init__(
         self,
-        client: RedisClient | ReplayShards,
+        hooks: Hooks[B],
+        shards: ReplayShards,
         *,
-        batch_size: int = 64,
-        capacity: int = 100_000,
-        max_bytes: int | None = None,
-        max_age_s: float | None = None,
-        start_size: int = 1000,
-        gamma: float = 0.99,
-        n_step: int = 1,
-        samples_per_insert: float | None = None,
-        samples_per_insert_tolerance: float | None = None,
-        prefetch: int | None = None,
-        observations: Mode = "auto",
-        mirror_max_bytes: int = 4 << 30,
-        is_owner: bool = True,
-        pin_memory: bool = False,
-        lease_s: float = 5.0,
-        seed: int | None = None,
-        shards: Sequence[int] | None = None,
+        max_bytes: int | None,
+        max_age_s: float | None,
+        prefetch: int | None,
+        place: ObservationPlace,
+        stream_mode: Literal["window", "consume"],
+        is_owner: bool,
+        lease_s: float,
+        follow: Sequence[int] | None,
     ) -> None:
-        if batch_size < 1 or (prefetch is not None and prefetch < 1) or n_step < 1:
-            raise ValueError("batch_size, prefetch and n_step must be >= 1")
-        if not 1 <= start_size <= capacity:
-            raise ValueError(f"start_size is {start_size}; it must be 1 .. capacity = {capacity}")
-        if not 0.0 <= gamma <= 1.0:
-            raise ValueError(f"gamma is {gamma}; it must be 0 .. 1")
-        if observations not in MODES:
-            raise ValueError(f"observations is {observations!r}; it must be one of {', '.join(MODES)}")
-        self.shards = ReplayShards.of(client)
-        self.batch_size = batch_size
-        self.capacity = capacity
-        self.start_size = start_size
-        self.gamma = gamma
-        self.n_step = n_step
-        self.rng = np.random.default_rng(seed)
-        self.observations = observations
-        self.mirror_max_bytes = mirror_max_bytes
-        self.pin_memory = pin_memory
-        self.limiter = SamplesPerInsert.for_batches(
-            samples_per_insert,
-            start_size=start_size,
-            tolerance=samples_per_insert_tolerance,
-            batch_size=batch_size * self.steps_per_sample,
-        )
-        self.store: TransitionStore | None = None
-        self._chunks = LiveChunks()
-        self._wake = threading.Event()
-        self._supervisor = Supervisor("replay")
-        stop = self._supervisor.stop_event
-        followed = sorted(set(range(len(self.shards)) if shards is None else shards))
+        followed = sorted(set(range(len(shards)) if follow is None else follow))
         if not followed:
             raise ValueError("shards is empty; name at least one, or leave it out")
-        self.streams = self.shards.streams(followed)
-        self._ages = Ages(self.streams, max_age_s)
+        self._hooks = hooks
+        self.wake = threading.Event()
+        self.supervisor = Supervisor("replay")
+        self.streams = shards.streams(followed)
+        stop = self.supervisor.stop_event
         self.owner = StreamKeeper(
             self.streams,
-            self.limiter,
+            hooks.limiter,
             is_owner=is_owner,
             max_bytes=max_bytes,
             lease_s=lease_s,
             stop=stop,
-            mode=self.stream_mode,
-            others=self.shards.streams([shard for shard in range(len(self.shards)) if shard not in followed]),
+            mode=stream_mode,
+            others=shards.streams([shard for shard in range(len(shards)) if shard not in followed]),
         )
-        self.pointer_queue = ShardedPointerQueue(
-            self.streams, stop=stop, needs_blocks=self._needs_blocks, on_ready=self._wake.set
+        self.intake: Intake[B] = Intake(
+            hooks, self.streams, self.owner, place=place, max_age_s=max_age_s, stop=stop, on_ready=self.wake.set
         )
+        self.pointer_queue = self.intake.pointer_queue
+        self.fetcher_queue: ExpFetcherQueue[B] = ExpFetcherQueue(prefetch)
         self._sampler: BatchSampler | None = None
-        self._place: tuple[int, Place] | None = None  # contract id, and where its observations are
-        self.fetcher_queue = ExpFetcherQueue(prefetch)
-        self._evicted_chunks = 0
-        self._inserted_steps = 0
-        self._newest_version = -1
-        self._has_begun = False
+        self.has_begun = False
 
-    # -- what the engine drives; see `Replay` ------------------------------------------------------------------------
+    def __len__(self) -> int:
+        store = self.store
+        return len(store) if store is not None else 0
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    @property
+    def store(self) -> TransitionStore | None:
+        """What holds the transitions; None until the first chunk came."""
+        batches = self.intake.batches
+        return batches.store if batches is not None else None
 
-    @abstractmethod
-    def _insert(self, table: Chunk) -> range: ...
+    # -- on the learner's thread -------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _sample(self, batch_size: int) -> Drawn: ...
+    def start(self, step: Callable[[], object]) -> None:
+        """Start the threads: those that read the streams, and one that calls `step`, which is to call ours.
 
-    @abstractmethod
-    def _evict(self) -> int: ...
+        Also makes CPython switch threads more often.
+        """
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
+        for queue in self.pointer_queue.queues:
+            self.supervisor.spawn(f"enqueue-{queue.stream.shard}", queue.enqueue_step)
+        self.supervisor.spawn("replay", step)
 
-    @abstractmethod
-    def start_sample_condition(self) -> bool:
-        """Whether batches may be drawn."""
+    def dequeue(self, timeout_s: float) -> B | None:
+        """The next batch; None if none was ready in time.
 
-    @abstractmethod
-    def aggregate_batch(self, rows: Rows) -> Batch:
-        """Make tensors of gathered rows."""
+        Raises:
+            ThreadFailedError: a background thread died.
+        """
+        batch = self.fetcher_queue.dequeue(timeout_s)
+        if self.fetcher_queue.is_low and not self.wake.is_set():
+            self.wake.set()  # to fill it in one go: changing threads costs more than a batch
+        if batch is None:
+            self.supervisor.check()
+        return batch
+
+    def stop(self) -> None:
+        """Ask the threads to end."""
+        self.supervisor.stop()
+        self.wake.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the threads, and give back leases and connections; returns whether all ended."""
+        if not self.supervisor.join(timeout_s):
+            return False
+        self.owner.release()
+        if self.store is not None:
+            self.store.observations.close()
+        return True
+
+    def metrics(self) -> dict[str, float]:
+        """Size, bytes and rates since the start."""
+        store = self.store
+        return {
+            "replay/transitions": len(self),
+            "replay/mirrored_bytes": store.observations.nbytes + store.transitions.nbytes if store else 0,
+            "replay/gone_rows": store.observations.gone_rows if store else 0,
+            "replay/ready_batches": len(self.fetcher_queue),
+            **self.intake.metrics(),
+            **self.owner.metrics(),
+        }
 
     # -- the turn ----------------------------------------------------------------------------------------------------
 
-    def step(self, timeout_s: float = 0.05) -> bool:
-        """One turn of the replay's thread: take in, let go, renew, draw; waits a moment if there is nothing to do.
+    def step(self, timeout_s: float) -> bool:
+        """One turn: take in, let go, renew, sample; waits a moment if there is nothing to do.
 
         Returns:
             Whether something was done.
         """
         self.owner.claim()
-        has_worked, is_waiting = self._take_in(), False
-        if not self._has_begun and self.pointer_queue.has_caught_up.is_set() and not len(self.pointer_queue):
-            self._has_begun = True
-            if len(self) < self.start_size or not self.owner.is_owner:
+        hooks = self._hooks
+        has_worked, is_waiting = self.intake.take_in(), False
+        if not self.has_begun and self.pointer_queue.has_caught_up.is_set() and not len(self.pointer_queue):
+            self.has_begun = True
+            if len(self) < hooks.start_size or not self.owner.is_owner:
                 is_complete = self.owner.is_owner and not self.pointer_queue.lost_chunks
                 self.owner.rebase(None if is_complete else len(self))
-        elif self._has_begun and len(self) >= self.start_size and not self.start_sample_condition():
+        elif self.has_begun and len(self) >= hooks.start_size and not hooks.start_sample_condition():
             # Something else is awaited, as lanes long enough for a sequence: the band begins with it, or the agents
             # would have no credit left to bring it.
-            self.owner.rebase(self.start_size - 1)
-            is_waiting = self.limiter is not None
+            self.owner.rebase(hooks.start_size - 1)
+            is_waiting = hooks.limiter is not None
         is_limited = False
         for _ in range(_BATCHES_PER_STEP):
-            has_drawn, is_limited = self._draw_ahead()
-            has_worked |= has_drawn
-            if not has_drawn:
+            has_sampled, is_limited = self._sample_ahead()
+            has_worked |= has_sampled
+            if not has_sampled:
                 break
         self.fetcher_queue.hand_over()
         self.owner.renew(is_waiting=is_waiting or is_limited)
         if not has_worked:
-            self._wake.wait(min(timeout_s, 0.005) if is_limited else timeout_s)
-            self._wake.clear()
+            self.wake.wait(min(timeout_s, 0.005) if is_limited else timeout_s)
+            self.wake.clear()
         return has_worked
 
-    # -- inside the turn ---------------------------------------------------------------------------------------------
+    def next_batch(self) -> B | None:
+        """The oldest batch that was asked for, or a new one; None if its observations are gone."""
+        sampler = self._open_sampler()
+        if sampler is None:
+            raise ValueError("nothing was inserted yet")
+        if not sampler.num_asked:
+            sampler.ask()
+        rows = sampler.collect()
+        if rows is None:
+            return None
+        self.owner.count_samples(self._hooks._count_samples(rows))
+        return self._hooks.aggregate_batch(rows)
 
-    def _take_in(self) -> bool:
-        taken = 0
-        while taken < _CHUNKS_PER_STEP:
-            chunk = self.pointer_queue.dequeue(self._may_take_in)
-            if chunk is None:
-                break
-            self._open(chunk)
-            numbers = self._insert(chunk)
-            if self.store is not None:
-                stored = StoredChunk(
-                    shard=chunk.shard,
-                    entry_id=chunk.entry_id,
-                    chunk_id=chunk.chunk_id,
-                    epoch=chunk.epoch,
-                    steps=len(numbers),
-                    stored_bytes=chunk.stored_bytes,
-                    end=numbers.stop,
-                    row_end=self.store.rows.head,
-                )
-                self._chunks.append(stored)
-                self.owner.make_room_for(stored)
-            self._inserted_steps += chunk.own_steps
-            self._newest_version = int(chunk.columns["version"][-1])
-            taken += 1
-        if taken or (self._chunks and self._ages.is_old(self._chunks[0])):
-            self._let_go()
-        return taken > 0
-
-    def _may_take_in(self, shard: int) -> bool:
-        """Whether chunks of a shard can be inserted now."""
-        return True
-
-    def _open(self, chunk: Chunk) -> None:
-        contract = chunk.contract
-        if contract is None or (self.store is not None and self.store.contract is contract):
-            return
-        if self.store is not None:
-            if self.store.contract.id != contract.id:
-                raise ContractError(f"the stream of run {self.shards.run} changed its contract while it was read")
-            return
-        if self.n_step > contract.lookahead + 1:
-            raise ContractError(
-                f"n_step is {self.n_step}, but the stream of run {self.shards.run} has a lookahead of "
-                f"{contract.lookahead}; send with lookahead >= {self.n_step - 1}"
-            )
-        rows: Observations | None = None
-        place = self._choose_place(contract)
-        if place == "remote":
-            rows = RemoteRows(contract, self.streams, self._supervisor.stop_event)
-        elif place == "compressed":
-            rows = CompressedRows(contract, rows_expected(self.capacity))
-        self.store = self._make_store(contract, rows)
-        self._sampler = BatchSampler(self.store, self.batch_size, sample=self._sample, after_loss=self._after_loss)
-
-    def _make_store(self, contract: Contract, observations: Observations | None) -> TransitionStore:
-        return TransitionStore(
-            contract, capacity=self.capacity, n_step=self.n_step, gamma=self.gamma, observations=observations
-        )
-
-    def _needs_blocks(self, contract: Contract) -> bool:
-        return self._choose_place(contract) != "remote"
-
-    def _choose_place(self, contract: Contract) -> Place:
-        """Where the observations of a contract are; asked by both threads, and decided by the first."""
-        if self._place is None or self._place[0] != contract.id:
-            place = choose(self.observations, contract, capacity=self.capacity, mirror_max_bytes=self.mirror_max_bytes)
-            self._place = contract.id, place
-        return self._place[1]
-
-    def _let_go(self) -> None:
-        for _ in range(self._evict()):
-            chunk = self._chunks.popleft()
-            if self.store is not None:
-                self.store.evict(chunk)
-            self.owner.evict(chunk)
-            self._evicted_chunks += 1
-
-    def _after_loss(self) -> bool:
-        """Observations were gone: let go what has lost them; returns whether batches may still be drawn."""
-        self._let_go()
-        if len(self) < self.start_size:
-            # The agents may have no credit left to fill the replay again; count from here.
-            self.owner.rebase(len(self))
-        return self.start_sample_condition()
-
-    def _draw_ahead(self) -> tuple[bool, bool]:
+    def _sample_ahead(self) -> tuple[bool, bool]:
         """Make a batch if there is room for it; where observations are remote, ask for one and finish the one before.
 
         Returns:
-            Whether something was done, and whether the limiter forbade to draw.
+            Whether something was done, and whether the limiter forbade to sample.
         """
-        if self._sampler is None:
+        sampler = self._open_sampler()
+        if sampler is None:
             return False, False
-        asked, has_asked, is_limited = self._sampler.num_asked, False, False
-        if self.fetcher_queue.room > asked and self.start_sample_condition():
-            is_limited = not self.owner.may_sample((asked + 1) * self.batch_size)
+        asked, has_asked, is_limited = sampler.num_asked, False, False
+        if self.fetcher_queue.room > asked and self._hooks.start_sample_condition():
+            samples_per_batch = self._hooks.batch_size * self._hooks.steps_per_sample
+            is_limited = not self.owner.may_sample((asked + 1) * samples_per_batch)
             has_asked = not is_limited
-        if has_asked and self._sampler.asks_ahead:
-            self._sampler.ask()
-            if asked < self._sampler.asks_ahead:
+        if has_asked and sampler.asks_ahead:
+            sampler.ask()
+            if asked < sampler.asks_ahead:
                 return True, False
         if not asked and not has_asked:
             return False, is_limited
-        batch = self._next_batch()
+        batch = self.next_batch()
         if batch is None:
             return False, is_limited  # as while no shard answers: that lasts
         self.fetcher_queue.put(batch)
         return True, is_limited
 
-    def _next_batch(self) -> Batch | None:
-        """The oldest batch that was asked for, or a new one; None if its observations are gone."""
-        if self._sampler is None:
-            raise ValueError("nothing was inserted yet")
-        if not self._sampler.num_asked:
-            self._sampler.ask()
-        rows = self._sampler.collect()
-        if rows is None:
-            return None
-        self.owner.count_samples(len(rows.reward))
-        return self.aggregate_batch(rows)
+    def _open_sampler(self) -> BatchSampler | None:
+        if self._sampler is None and self.intake.batches is not None:
+            self._sampler = BatchSampler(self.intake.batches, sample=self._sample, after_loss=self._after_loss)
+        return self._sampler
+
+    def _sample(self) -> Sampled:
+        return self._hooks._sample(self._hooks.batch_size)
+
+    def _after_loss(self) -> bool:
+        """Observations were gone: let go what has lost them; returns whether batches may still be sampled."""
+        self.intake.let_go()
+        if len(self) < self._hooks.start_size:
+            # The agents may have no credit left to fill the replay again; count from here.
+            self.owner.rebase(len(self))
+        return self._hooks.start_sample_condition()

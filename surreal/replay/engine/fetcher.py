@@ -1,24 +1,21 @@
-"""ExpFetcherQueue: batches gathered ahead of the learner, and how rows become tensors."""
+"""ExpFetcherQueue: batches made ahead of the learner."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Generic, TypeVar
 
-import torch
-from numpy.typing import NDArray
-
-from surreal.replay.store.storage import Rows
-from surreal.specs import ObsSpec
-from surreal.types import Batch
+from surreal.types import Batch, TrajectoryBatch
 from surreal.utils.handover import HandoverQueue
 from surreal.utils.pytorch import tensors_of
+
+B = TypeVar("B", bound=Batch | TrajectoryBatch)
 
 #: Batches made ahead where nobody says how many: small ones, that the threads change less often; large ones, as many
 #: as stay in a processor's cache, for memory that was in use a moment ago is written several times faster.
 _LEAST_AHEAD, _MOST_AHEAD, _AHEAD_BYTES = 2, 8, 16 << 20
 
 
-class ExpFetcherQueue:
+class ExpFetcherQueue(Generic[B]):
     """A bounded queue of batches; filled by the replay's thread, emptied by the learner, which waits for it.
 
     Args:
@@ -29,15 +26,15 @@ class ExpFetcherQueue:
     def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch or _LEAST_AHEAD
         self._is_open = prefetch is None
-        self._queue: HandoverQueue[Batch] = HandoverQueue()  # bounded by `room`
-        self._made: list[Batch] = []
+        self._queue: HandoverQueue[B] = HandoverQueue()  # bounded by `room`
+        self._made: list[B] = []
 
     @property
     def room(self) -> int:
         """How many batches may be put."""
         return self._prefetch - len(self._queue) - len(self._made)
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: B) -> None:
         """Add a batch, to be handed over; only the replay's thread does, after asking for `room`."""
         self._made.append(batch)
         if self._is_open:
@@ -51,7 +48,7 @@ class ExpFetcherQueue:
             self._queue.put(batch)
         self._made.clear()
 
-    def dequeue(self, timeout_s: float) -> Batch | None:
+    def dequeue(self, timeout_s: float) -> B | None:
         """The next batch, waiting for it; None if none came in time."""
         return self._queue.take(timeout_s)
 
@@ -62,32 +59,3 @@ class ExpFetcherQueue:
 
     def __len__(self) -> int:
         return len(self._queue)
-
-
-def to_batch(rows: Rows, spec: ObsSpec, *, pin_memory: bool = False) -> Batch:
-    """Wrap freshly gathered rows as tensors.
-
-    Args:
-        rows: of the batch; the memory is shared, nothing is copied unless it is pinned. Pinned tensors are contiguous.
-        spec: leaves of an observation.
-        pin_memory: copy into page-locked memory, from which a GPU fetches a batch while it computes; needs CUDA.
-    """
-
-    def wrap(array: NDArray[Any]) -> torch.Tensor:
-        tensor = torch.from_numpy(array)
-        return pin(tensor) if pin_memory else tensor
-
-    return Batch(
-        obs=spec.unflatten([wrap(leaf) for leaf in rows.obs]),
-        action=wrap(rows.action),
-        reward=wrap(rows.reward),
-        discount=wrap(rows.discount),
-        next_obs=spec.unflatten([wrap(leaf) for leaf in rows.next_obs]),
-        extras={name: wrap(column) for name, column in rows.extras.items()},
-        sample_info=rows.sample_info,
-    )
-
-
-def pin(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy into page-locked memory, in one piece: what has gaps cannot be moved to a GPU without waiting."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)

@@ -1,4 +1,4 @@
-"""Where transitions are: preallocated columns, observation rows here or in Redis, n-step returns, the sum tree.
+"""Where transitions are: preallocated columns, observation rows in memory or in Redis, n-step returns, the sum tree.
 
-It knows no room beside it.
+It knows no other room.
 """

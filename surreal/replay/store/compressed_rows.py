@@ -21,7 +21,7 @@ _LEAST_BYTES = 256
 
 
 class CompressedRows(Observations):
-    """Rows that take a fraction of their memory, and are decompressed when they are drawn.
+    """Rows that take a fraction of their memory, and are decompressed when they are sampled.
 
     Args:
         contract: what the stream holds.

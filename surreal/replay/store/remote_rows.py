@@ -1,4 +1,4 @@
-"""RemoteRows: observations stay in Redis, and a batch's rows are fetched by pointer when it is drawn.
+"""RemoteRows: observations stay in Redis, and a batch's rows are fetched by pointer when it is sampled.
 
 A pointer is (block, row); as a block holds leaf after leaf, a row's bytes have a known place in it. The rows of a batch
 are sorted, equal ones fetched once, adjacent ones (an observation and the next, the frames of a stack) as one range,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Ring:
-    """Columns of equal length, addressed by sequence number.
+    """Columns of equal length, addressed by sequence number: what has it stands in the slot `number % size`.
 
     Args:
         shapes: name -> (shape of a row, dtype).
@@ -58,9 +58,9 @@ class Ring:
     def _grow(self, needed: int) -> None:
         size = needed + needed // 4
         live = np.arange(self.tail, self.head)
-        old_places, new_places = live % self.size, live % size
+        old_slots, new_slots = live % self.size, live % size
         for name, column in self.columns.items():
             grown = np.empty((size, *column.shape[1:]), column.dtype)
-            grown[new_places] = column[old_places]
+            grown[new_slots] = column[old_slots]
             self.columns[name] = grown
         self.size = size

@@ -1,6 +1,7 @@
 """The index of a replay: a preallocated ring of transitions, over observation rows that are here or in Redis.
 
-Rows and transitions are named by sequence numbers that only grow; their place is the number modulo the ring's size.
+Observation rows and transitions are named by sequence numbers that only grow. The slot of a transition, its place in
+the ring, is its number modulo the ring's size.
 Chunks come and go in order, so rings are filled at the head and freed at the tail, and a ring that is too small for
 what is alive grows. One thread owns a store; nothing here locks.
 """
@@ -20,7 +21,7 @@ from surreal.types import SampleInfo
 
 
 class Rows(NamedTuple):
-    """Transitions as NumPy columns, [B, ...] each, before they become tensors.
+    """Transitions of a batch as NumPy columns, [B, ...] each, before they become tensors.
 
     Stacks of frames in `obs` and `next_obs` may be views of the same frames, which were copied once.
     """
@@ -36,7 +37,7 @@ class Rows(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Transitions that were drawn; their observations are on their way."""
+    """Transitions that were sampled; their observations are on their way."""
 
     rows: Rows  #: without observations
     wanted: Wanted
@@ -79,7 +80,7 @@ class TransitionStore:
         self.n_step = n_step
         self.gamma = gamma
         size = rows_expected(capacity)
-        self.rows: Observations = observations or MirroredRows(contract, size)
+        self.observations: Observations = observations or MirroredRows(contract, size)
         extras = {f"extra.{extra.name}": (extra.shape, extra.dtype) for extra in contract.extras}
         if contract.stack > 1:
             extras |= {"depth": ((), np.dtype(np.int64)), "next_depth": ((), np.dtype(np.int64))}
@@ -105,7 +106,7 @@ class TransitionStore:
         Returns:
             Sequence numbers of the new transitions.
         """
-        first_row = self.rows.insert(chunk)
+        first_row = self.observations.insert(chunk)
         own, columns = chunk.own, chunk.columns
         returns = n_step(chunk.obs_row, columns["reward"], chunk.terminated, own, n=self.n_step, gamma=self.gamma)
         row = chunk.obs_row[own] + first_row
@@ -127,10 +128,10 @@ class TransitionStore:
     def evict(self, chunk: StoredChunk) -> None:
         """Free the oldest chunk's rows and transitions."""
         self.transitions.free_until(chunk.end)
-        self.rows.free_until(chunk.row_end)
+        self.observations.free_until(chunk.row_end)
 
     def gather(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Rows:
-        """Copy the transitions with these sequence numbers, drawn with these probabilities.
+        """Copy the transitions with these sequence numbers, sampled with these probabilities.
 
         Raises:
             LookupError: observations of some are gone from Redis.
@@ -152,7 +153,7 @@ class TransitionStore:
             else:
                 depth = columns["depth"].take(slots)
                 wanted = (stack_rows(row, depth, stack), stack_rows(next_row, next_depth, stack))
-        self.rows.ask(wanted)
+        self.observations.ask(wanted)
         version = columns["version"].take(slots)
         rows = Rows(
             obs=[],
@@ -168,7 +169,7 @@ class TransitionStore:
 
     def collect(self, request: Request) -> Rows | None:
         """Wait for the observations asked for first; None if some are gone: draw again."""
-        found = self.rows.collect(request.wanted)
+        found = self.observations.collect(request.wanted)
         if found is None:
             return None
         if len(found) == 1:
@@ -179,7 +180,9 @@ class TransitionStore:
 
     def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Which of these transitions are known to have lost their observations; None if none of all has."""
-        return self.rows.are_gone(self.transitions.take("row", indices)) if self.rows.has_gone else None
+        if not self.observations.has_gone:
+            return None
+        return self.observations.are_gone(self.transitions.take("row", indices))
 
 
 def stack_rows(row: NDArray[np.int64], depth: NDArray[np.int64], frames: int) -> NDArray[np.int64]:

@@ -110,7 +110,7 @@ class SumTree:
             ValueError: all leaves are zero.
         """
         if not self.total > 0.0:
-            raise ValueError("all leaves are zero, so none can be drawn")
+            raise ValueError("all leaves are zero, so none can be sampled")
         indices, values = self._descend(prefix_sums, is_exact=False)
         if len(values) and not values.min() > 0.0:
             # A product may add up neighbouring prefixes in different orders, and so make a gap where a leaf is zero.

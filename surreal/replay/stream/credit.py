@@ -78,7 +78,7 @@ class Credit:
         Args:
             owner: of the shard.
             owners: of all shards that this replay owns.
-            samples: drawn so far.
+            samples: sampled so far.
         """
         total = self.total(samples)
         if total is None or len(owners) == 1:

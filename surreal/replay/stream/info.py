@@ -25,7 +25,7 @@ class ReplayInfo:
     live_bytes: int  #: accounted, what Redis needs for the chunks
     bytes_per_transition: float
     max_bytes: int | None  #: bound of the stream; None if no owner has set one
-    samples: int  #: transitions drawn so far, as the owner stored them last
+    samples: int  #: transitions sampled so far, as the owner stored them last
     owner: str | None  #: token of the learner that owns the stream; None if none does
     oldest_age_s: float | None  #: of the first chunk; None if there is none
     newest_age_s: float | None

@@ -163,7 +163,7 @@ class StreamKeeper:
         return self._limits.may_sample(self._steps, self.samples, number)
 
     def count_samples(self, number: int) -> None:
-        """Count transitions that were drawn."""
+        """Count transitions that were sampled."""
         self.samples += number
 
     # -- chunks ------------------------------------------------------------------------------------------------------

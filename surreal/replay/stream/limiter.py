@@ -11,6 +11,55 @@ lower edge, which is what the credit says: the largest I they may reach. Reverb'
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+
+class Senders(NamedTuple):
+    """Those who insert, as far as is known before they do."""
+
+    number: int  #: of them, >= 1
+    chunk_steps: int  #: env steps of a chunk
+    largest_chunk_steps: int  #: env steps that one chunk may hold at most
+    lookahead: int  #: steps of an environment that wait for those after them
+
+    @property
+    def steps_in_flight(self) -> int:
+        """Env steps of one chunk of each."""
+        return self.number * self.chunk_steps
+
+
+class LeastTolerance(NamedTuple):
+    """What a band has to hold, in samples, each for itself."""
+
+    in_flight: float  #: what one chunk of every sender entitles the learner to
+    batch: float  #: a batch, and what a single env step entitles to
+    chunk: float  #: what the largest chunk entitles to
+
+
+def least_tolerance(ratio: float, batch_size: int, senders: Senders) -> LeastTolerance:
+    """Say below which tolerances agents and learner would wait for each other.
+
+    Args:
+        ratio: transitions sampled for each env step inserted.
+        batch_size: transitions that the limiter counts for a batch.
+        senders: those who will insert.
+    """
+    return LeastTolerance(
+        in_flight=ratio * senders.steps_in_flight,
+        batch=batch_size + ratio,
+        chunk=ratio * senders.largest_chunk_steps,
+    )
+
+
+def default_tolerance(ratio: float, batch_size: int, senders: Senders | None = None) -> float:
+    """The tolerance where none is given: enough for two batches and two chunks of each sender.
+
+    Of senders of whom nothing is known, it takes chunks of 1024 steps in all, and leaves room for four batches.
+    """
+    if senders is None:
+        return max(4.0 * batch_size, 1024 * ratio)
+    least = least_tolerance(ratio, batch_size, senders)
+    return 2.0 * max(least.in_flight, least.chunk, batch_size)
 
 
 @dataclass(frozen=True)
@@ -36,14 +85,14 @@ class SamplesPerInsert:
     def for_batches(
         cls, ratio: float | None, *, start_size: int, tolerance: float | None, batch_size: int
     ) -> SamplesPerInsert | None:
-        """The band for a learner that draws batches of this size; None without a ratio.
+        """The band for a learner that samples batches of this size; None without a ratio.
 
         Raises:
             ValueError: it cannot hold a batch.
         """
         if ratio is None:
             return None
-        band = cls(ratio, start_size, tolerance or max(4.0 * batch_size, 1024 * ratio))
+        band = cls(ratio, start_size, tolerance or default_tolerance(ratio, batch_size))
         band.check_batch(batch_size)
         return band
 
@@ -69,7 +118,7 @@ class SamplesPerInsert:
         return replace(self, tolerance=2 * self.ratio * chunk_steps)
 
     def may_sample(self, inserted: int, sampled: int, batch_size: int) -> bool:
-        """Whether a batch may be drawn now."""
+        """Whether a batch may be sampled now."""
         if inserted < self.start_size:
             return False
         return sampled + batch_size <= self.ratio * (inserted - self.start_size) + self.tolerance

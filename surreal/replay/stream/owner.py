@@ -106,7 +106,7 @@ class StreamOwner:
 
         Args:
             credit_steps: env steps that the shard may reach; None: no limit.
-            samples: transitions drawn so far in the whole run, to be stored; None: leave what is stored.
+            samples: transitions sampled so far in the whole run, to be stored; None: leave what is stored.
             other_steps: env steps of the run's other shards.
 
         Returns:

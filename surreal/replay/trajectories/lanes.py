@@ -1,6 +1,6 @@
 """Lanes: which step of which chunk follows which, so that trajectories can be read across chunks.
 
-A *lane* is one environment of one sender (its slot), whose steps come in order, spread over chunks. Within a chunk the
+A *lane* is one environment of one sender, whose steps come in order, spread over chunks. Within a chunk the
 steps that it owns stand lane after lane, so a lane's share of a chunk is a few *runs* of consecutive step numbers. A
 run continues its lane if it is certain that nothing lies between:
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: Sender and slot.
+#: Sender, and the environment's number there.
 LaneKey = tuple[str, int]
 
 
@@ -50,37 +50,42 @@ class Lanes:
         self._senders: dict[str, _Sender] = {}
 
     def add(
-        self, chunk_id: str, first: int, slot: NDArray[np.int32], step: NDArray[np.int64], has_ended: NDArray[np.bool_]
+        self,
+        chunk_id: str,
+        first: int,
+        env_ids: NDArray[np.int32],
+        step: NDArray[np.int64],
+        has_ended: NDArray[np.bool_],
     ) -> list[Run]:
         """Take in the steps that a chunk owns.
 
         Args:
             chunk_id: `SENDER-SEQUENCE`, as the stream has it.
             first: number of the chunk's first step; the others follow.
-            slot: [n] environment of each step.
+            env_ids: [n] environment of each step.
             step: [n] place of each step in its episode.
             has_ended: [n] whether its episode ended with it.
 
         Returns:
             The chunk's runs, in order.
         """
-        if not len(slot):
+        if not len(env_ids):
             return []
         name, sequence = parse_chunk_id(chunk_id)
         sender = self._senders.setdefault(name, _Sender())
         if sequence < 0 or sequence != sender.sequence + 1:
             sender.tails.clear()
         sender.sequence = max(sequence, sender.sequence)
-        sender.newest = first + len(slot) - 1
-        goes_on = (slot[1:] == slot[:-1]) & (step[1:] == np.where(has_ended[:-1], 0, step[:-1] + 1))
+        sender.newest = first + len(env_ids) - 1
+        goes_on = (env_ids[1:] == env_ids[:-1]) & (step[1:] == np.where(has_ended[:-1], 0, step[:-1] + 1))
         begins = [0, *(np.flatnonzero(~goes_on) + 1).tolist()]
         runs = []
-        for begin, end in zip(begins, [*begins[1:], len(slot)], strict=True):
-            where = int(slot[begin])
-            tail = sender.tails.get(where)
+        for begin, end in zip(begins, [*begins[1:], len(env_ids)], strict=True):
+            env_id = int(env_ids[begin])
+            tail = sender.tails.get(env_id)
             is_next = tail is not None and step[begin] == (0 if tail.has_ended else tail.step + 1)
-            runs.append(Run((name, where), first + begin, first + end, tail.number if tail and is_next else -1))
-            sender.tails[where] = _Tail(first + end - 1, int(step[end - 1]), bool(has_ended[end - 1]))
+            runs.append(Run((name, env_id), first + begin, first + end, tail.number if tail and is_next else -1))
+            sender.tails[env_id] = _Tail(first + end - 1, int(step[end - 1]), bool(has_ended[end - 1]))
         return runs
 
     def is_repeated(self, chunk_id: str) -> bool:

@@ -30,19 +30,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from surreal.distributed.experience.format.codec import Chunk, Contract
 from surreal.replay.store.ring import Ring
 from surreal.replay.store.storage import StoredChunk, TransitionStore, stack_rows
 from surreal.replay.trajectories.lanes import Lanes, Run
-from surreal.types import SampleInfo, TrajectoryBatch
+from surreal.types import SampleInfo
 
 #: Extras with this name, or with names that begin with it and a dot, are recurrent state before the step.
 STATE_COLUMN = "state"
 _TRUNCATED = 2
 _TERMINATED = 1
+_UNKNOWN = np.iinfo(np.int64).max
 _FORGET_INTERVAL = 256
 
 
@@ -51,6 +51,31 @@ class Unrolled(NamedTuple):
 
     number: NDArray[np.int64]  #: [T, B] of the step; of the step before it, where the row is none
     is_step: NDArray[np.bool_]  #: [T, B] False: a final observation
+
+
+class TrajectoryRows(NamedTuple):
+    """Trajectories of a batch as NumPy columns, before they become tensors; more in `TrajectoryBatch`."""
+
+    number: NDArray[np.int64]  #: [T, B] as in `Unrolled`
+    is_step: NDArray[np.bool_]  #: [T, B]
+    obs: list[NDArray[Any]]  #: [T + 1, B, *obs_shape], one array a leaf
+    action: NDArray[Any]
+    reward: NDArray[np.float32]
+    discount: NDArray[np.float32]
+    is_first: NDArray[np.bool_]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    version: NDArray[np.int64]
+    extras: dict[str, NDArray[Any]]
+    initial_state: dict[str, NDArray[Any]]
+    sample_info: SampleInfo
+
+
+class TrajectoryRequest(NamedTuple):
+    """Trajectories that were sampled; their observations are on their way."""
+
+    rows: TrajectoryRows  #: without observations
+    wanted: NDArray[np.int64]  #: observation rows
 
 
 class TrajectoryStore(TransitionStore):
@@ -103,67 +128,71 @@ class TrajectoryStore(TransitionStore):
         following, flags = self.links.columns["next"], self.links.columns["flags"]
         for row in range(length):
             number[row], is_step[row] = current, ~is_final
-            place = current % self.links.size
-            after = following.take(place)
+            slot = current % self.links.size
+            after = following.take(slot)
             # Behind a step that ended its episode stands the final observation; behind that, the next episode.
-            is_final = (~is_final & (flags.take(place) != 0)) | (after < 0)
+            is_final = (~is_final & (flags.take(slot) != 0)) | (after < 0)
             current = np.where(is_final, current, after)
         return Unrolled(number, is_step)
 
-    def gather_trajectories(
-        self, unrolled: Unrolled, sample_info: SampleInfo, *, burn_in: int = 0, pin_memory: bool = False
-    ) -> TrajectoryBatch | None:
-        """Copy the rows of trajectories, as tensors; the arrays belong to the batch. None if observations are gone."""
+    def request_unrolled(self, unrolled: Unrolled, probability: NDArray[np.float64]) -> TrajectoryRequest:
+        """Ask for trajectories, sampled with these probabilities [B]; `collect_unrolled` gives them, in this order."""
         number, is_step = unrolled
-        obs = self._observations(unrolled)
-        if obs is None:
-            return None
-
-        def wrap(array: NDArray[Any]) -> torch.Tensor:
-            tensor = torch.from_numpy(array)
-            return tensor.pin_memory() if pin_memory else tensor
-
-        take = self.transitions.take
+        starts, take = number[0], self.transitions.take
+        version = take("version", number)
+        known = np.where(is_step & (version >= 0), version, _UNKNOWN).min(axis=0)
         flags = np.where(is_step, self.links.take("flags", number), np.uint8(0))
         is_first = np.zeros((len(number) + 1, number.shape[1]), np.bool_)
         is_first[:-1] = self.links.take("is_first", number) & is_step
         zero = np.float32(0.0)
-        extras: dict[str, Any] = {}
-        state: dict[str, Any] = {}
+        extras: dict[str, NDArray[Any]] = {}
+        state: dict[str, NDArray[Any]] = {}
         for extra in self.contract.extras:
             if extra.name == STATE_COLUMN or extra.name.startswith(STATE_COLUMN + "."):
-                state[extra.name] = wrap(take(f"extra.{extra.name}", number[0]))
+                state[extra.name] = take(f"extra.{extra.name}", starts)
             else:
-                extras[extra.name] = wrap(take(f"extra.{extra.name}", number))
-        return TrajectoryBatch(
-            obs=self.contract.stacked_obs.unflatten([wrap(leaf) for leaf in obs]),
-            action=wrap(take("action", number)),
-            reward=wrap(np.where(is_step, take("reward", number), zero)),
-            discount=wrap(np.where(is_step, take("discount", number), zero)),
-            mask=wrap(is_step.astype(np.float32)),
-            is_first=wrap(is_first),
-            terminated=wrap((flags & _TERMINATED) != 0),
-            truncated=wrap((flags & _TRUNCATED) != 0),
-            version=wrap(take("version", number)),
+                extras[extra.name] = take(f"extra.{extra.name}", number)
+        info = SampleInfo(
+            slots=starts % self.transitions.size,
+            generation=starts,
+            probability=probability,
+            version=np.where(known == _UNKNOWN, -1, known),
+            age_steps=self.transitions.head - 1 - starts,
+        )
+        rows = TrajectoryRows(
+            number=number,
+            is_step=is_step,
+            obs=[],
+            action=take("action", number),
+            reward=np.where(is_step, take("reward", number), zero),
+            discount=np.where(is_step, take("discount", number), zero),
+            is_first=is_first,
+            terminated=(flags & _TERMINATED) != 0,
+            truncated=(flags & _TRUNCATED) != 0,
+            version=version,
             extras=extras,
             initial_state=state,
-            sample_info=sample_info,
-            burn_in=burn_in,
+            sample_info=info,
         )
+        wanted = self._observation_rows(unrolled)
+        self.observations.ask((wanted,))
+        return TrajectoryRequest(rows, wanted)
 
-    def _observations(self, unrolled: Unrolled) -> list[NDArray[Any]] | None:
-        """One array [T + 1, B, ...] a leaf: what stands in each row, and what came of the last one."""
-        row = self._obs_rows(unrolled, "row", "next_row")
-        if self.contract.stack > 1:
-            depth = self._obs_rows(unrolled, "depth", "next_depth")
-            row = stack_rows(row.reshape(-1), depth.reshape(-1), self.contract.stack).reshape(
-                *row.shape, self.contract.stack
-            )
-        self.rows.ask((row,))
-        found = self.rows.collect((row,))
-        return None if found is None else found[0]
+    def collect_unrolled(self, request: TrajectoryRequest) -> TrajectoryRows | None:
+        """Wait for the observations asked for first; None if some are gone. The arrays belong to who collects them."""
+        found = self.observations.collect((request.wanted,))
+        return None if found is None else request.rows._replace(obs=found[0])
 
-    def _obs_rows(self, unrolled: Unrolled, here: str, after: str) -> NDArray[np.int64]:
+    def _observation_rows(self, unrolled: Unrolled) -> NDArray[np.int64]:
+        """Observation rows [T + 1, B] or [T + 1, B, stack]: what stands in each row, and what came of the last one."""
+        rows = self._here_and_after(unrolled, "row", "next_row")
+        if self.contract.stack == 1:
+            return rows
+        depth = self._here_and_after(unrolled, "depth", "next_depth")
+        stacked = stack_rows(rows.reshape(-1), depth.reshape(-1), self.contract.stack)
+        return stacked.reshape(*rows.shape, self.contract.stack)
+
+    def _here_and_after(self, unrolled: Unrolled, here: str, after: str) -> NDArray[np.int64]:
         behind = self.transitions.take(after, unrolled.number)
-        rows = np.where(unrolled.is_step, self.transitions.take(here, unrolled.number), behind)
-        return np.concatenate([rows, behind[-1:]])
+        found = np.where(unrolled.is_step, self.transitions.take(here, unrolled.number), behind)
+        return np.concatenate([found, behind[-1:]])

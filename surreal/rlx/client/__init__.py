@@ -1,4 +1,4 @@
-"""The client's side: what an environment imports to be driven by an agent elsewhere. It knows `protocol` alone."""
+"""The client: what an environment imports to be driven by an agent elsewhere. It knows only `protocol`."""
 
 from surreal.rlx.client.agent_proxy import (
     AgentProxy,

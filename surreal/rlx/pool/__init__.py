@@ -1,4 +1,4 @@
-"""The sessions of a server as an environment pool, for the agent loop. It knows `protocol` alone."""
+"""The sessions of a server as an environment pool, for the agent loop. It knows only `protocol`."""
 
 from surreal.rlx.pool.pool import RlxEnvPool
 

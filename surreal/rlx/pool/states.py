@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from surreal.rlx.protocol.errors import RlxRequestError, brief, brief_keys
 from surreal.rlx.protocol.images import Image
-from surreal.specs import ArraySpec, ObsSpec, Structure
+from surreal.specs import ArraySpec, ObsSpec, Structure, spaces_of
+from surreal.tree import leaves
 
 #: One observation: per leaf an array [*shape], with shape (1,) in place of ().
 Leaves = list[NDArray[Any]]
@@ -47,7 +48,7 @@ class StateReader:
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         self.spec = ObsSpec.from_space(space)
-        self._bounds = list(_bounds(space))
+        self._bounds = [_bounds(leaf) for leaf in leaves(spaces_of(space))]
         self._has_choice = any(leaf.nbytes for leaf in self.spec.leaves) and not _is_single(space)
         self._only = self.spec.leaves[0] if self.spec.is_array else None
         self.plain = self._only if self._bounds == [None] else None
@@ -163,21 +164,17 @@ def _collect(state: Any, structure: Structure, arrays: list[Any], path: str) -> 
             _collect(item, child, arrays, f"{path}.{index}")
 
 
-def _bounds(space: gymnasium.Space[Any]) -> list[Bounds | None]:
-    """Give the bounds of the leaves, in the order of `ObsSpec`: only those whose violation can break a network."""
-    if isinstance(space, spaces.Dict):
-        return [bounds for key in sorted(space.spaces) for bounds in _bounds(space[key])]
-    if isinstance(space, spaces.Tuple):
-        return [bounds for child in space.spaces for bounds in _bounds(child)]
+def _bounds(space: Any) -> Bounds | None:
+    """Give the bounds of a leaf: only those whose violation can break a network."""
     if isinstance(space, spaces.Discrete):
-        return [Bounds(np.asarray(space.start, np.int64), np.asarray(space.start + space.n, np.int64))]
+        return Bounds(np.asarray(space.start, np.int64), np.asarray(space.start + space.n, np.int64))
     if isinstance(space, spaces.MultiDiscrete):
         low = np.asarray(space.start, np.int64)
-        return [Bounds(low, low + np.asarray(space.nvec, np.int64))]
+        return Bounds(low, low + np.asarray(space.nvec, np.int64))
     if isinstance(space, spaces.MultiBinary):
         shape = tuple(space.shape or ())
-        return [Bounds(np.zeros(shape, np.int64), np.full(shape, 2, np.int64))]
-    return [None]
+        return Bounds(np.zeros(shape, np.int64), np.full(shape, 2, np.int64))
+    return None
 
 
 def _is_single(space: gymnasium.Space[Any]) -> bool:

@@ -24,7 +24,6 @@ from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.replay import FIFOReplay, PrioritizedReplay, UniformReplay
-from surreal.replay.trajectory_replay import TrajectoryReplay
 
 #: Where a process may be stopped: class and method.
 PLACES: dict[str, tuple[Any, str]] = {
@@ -36,8 +35,8 @@ PLACES: dict[str, tuple[Any, str]] = {
     "tick": (Stream, "tick"),
     "save": (os, "replace"),
     "fifo insert": (FIFOReplay, "_insert"),
-    "fifo batch": (FIFOReplay, "_next_batch"),
-    "fifo gather": (TrajectoryReplay, "_gather"),
+    "fifo batch": (FIFOReplay, "_sample"),
+    "fifo gather": (FIFOReplay, "aggregate_batch"),
     "fifo settle": (FIFOReplay, "_settle"),
     "fifo commit": (FIFOReplay, "commit"),
 }

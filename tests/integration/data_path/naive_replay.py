@@ -304,7 +304,7 @@ def live(run: Any) -> tuple[int, int, int, int]:
 
 def assert_consistent(run: Any, replay: Any) -> None:
     """The stream holds exactly the chunks that the replay holds."""
-    chunks = replay._chunks
+    chunks = replay.chunks
     expected = (len(chunks), len(chunks), sum(c.steps for c in chunks), sum(c.stored_bytes for c in chunks))
     assert live(run) == expected
     assert len(replay) == expected[2]

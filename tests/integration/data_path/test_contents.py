@@ -98,7 +98,7 @@ def test_equal_observations_in_other_arrays_are_one_segment_also_with_nan(run: A
     replay = run.replay()
     pump(replay, steps=6)
     assert replay.store is not None
-    assert replay.store.rows.head == 7
+    assert replay.store.observations.head == 7
 
 
 def test_buffers_that_the_environment_reuses_are_copied(run: Any) -> None:
@@ -201,8 +201,8 @@ def test_a_replay_built_anew_is_the_same_in_the_same_order(run: Any) -> None:
     pump(second, steps=STEPS)
     after = second.store
     assert before is not None and after is not None
-    assert isinstance(before.rows, MirroredRows) and isinstance(after.rows, MirroredRows)
-    for old, new in ((before.transitions, after.transitions), (before.rows.ring, after.rows.ring)):
+    assert isinstance(before.observations, MirroredRows) and isinstance(after.observations, MirroredRows)
+    for old, new in ((before.transitions, after.transitions), (before.observations.ring, after.observations.ring)):
         assert (old.head, old.tail) == (new.head, new.tail)
         for name, column in old.columns.items():
             np.testing.assert_array_equal(column[: old.head], new.columns[name][: new.head])

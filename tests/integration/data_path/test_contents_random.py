@@ -173,7 +173,7 @@ def test_every_transition_is_that_of_plain_lists(
         pump(replay, steps=len(expected))
         while not replay.pointer_queue.has_caught_up.is_set():
             replay.pointer_queue.enqueue_step()
-        assert isinstance(replay.store.rows, RemoteRows if observations == "remote" else MirroredRows)
+        assert isinstance(replay.store.observations, RemoteRows if observations == "remote" else MirroredRows)
 
         def has_batch() -> bool:
             replay.step(timeout_s=0)
@@ -182,7 +182,7 @@ def test_every_transition_is_that_of_plain_lists(
         for _ in range(4):
             wait_until(has_batch)
             check(replay.dequeue(0.0), expected, stacks, is_dict=is_dict)
-        replay.store.rows.forget()
+        replay.store.observations.forget()
         alive = np.arange(replay.alive.start, replay.alive.stop)
         everything = replay.aggregate_batch(replay.store.gather(alive, np.ones(len(alive))))
         assert sorted(check(everything, expected, stacks, is_dict=is_dict)) == sorted(expected)

@@ -73,11 +73,11 @@ def test_a_server_at_its_memory_limit_stops_the_agent_and_not_the_owner(fault_ru
     assert replay.global_step == metrics["sender/steps"] < len(walker.naive.transitions())
     pump(replay, steps=replay.global_step)
     replay.capacity = 100
-    replay._let_go()
+    replay._engine.intake.let_go()
     assert replay.owner.num_pending
     while replay.owner.num_pending:
         replay.step(timeout_s=0.001)
-    assert stream_counts(run) == (len(replay._chunks), len(replay._chunks))
+    assert stream_counts(run) == (len(replay.chunks), len(replay.chunks))
     for i in range(fillers):
         run.client.redis.delete(f"filler:{i}")
     walker.walk(sender, 100)
@@ -130,10 +130,10 @@ def test_chunks_of_a_new_epoch_are_evicted_also_before_the_owner_knows_of_it(run
     pump(replay, steps=400)
     while replay.owner.num_pending:
         replay.step(timeout_s=0.001)
-    assert stream_counts(run) == (len(replay._chunks), len(replay._chunks))
+    assert stream_counts(run) == (len(replay.chunks), len(replay.chunks))
     steps, stored = run.client.redis.hmget(run.client.shard_keys().meta, "live_steps", "live_bytes")
     assert int(steps) == len(replay)
-    assert int(stored) == sum(chunk.stored_bytes for chunk in replay._chunks)
+    assert int(stored) == sum(chunk.stored_bytes for chunk in replay.chunks)
 
 
 def test_evicting_mirrored_chunks_of_an_old_epoch_removes_nothing_new(run: Any) -> None:
@@ -231,7 +231,7 @@ def test_a_server_killed_and_started_empty_goes_on_with_what_is_mirrored(fault_r
     assert 260 <= len(kept) <= 316, "old experience and new"
     assert_same(kept, {name: expected[name] for name in sorted(expected)[-len(kept) :]})
     entries, blocks = stream_counts(run)
-    assert entries == blocks == sum(chunk.epoch == run_epoch(run) for chunk in replay._chunks)
+    assert entries == blocks == sum(chunk.epoch == run_epoch(run) for chunk in replay.chunks)
 
 
 def run_epoch(run: Any) -> str:

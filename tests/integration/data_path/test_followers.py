@@ -50,7 +50,7 @@ def test_a_follower_has_returns_of_its_own_and_leaves_the_stream_alone(run: Any,
     pump(owner, steps=STEPS)
     assert_same(contents(owner), one.transitions())
     expected = three.transitions()
-    follower.store.rows.forget()
+    follower.store.observations.forget()
     kept = contents(follower)
     assert_same(kept, {name: expected[name] for name in sorted(expected)[-len(kept) :]})
     assert 60 < len(kept) <= 100

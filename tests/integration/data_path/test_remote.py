@@ -94,8 +94,8 @@ def test_batches_are_those_of_mirrored_observations(
     compressed = run.replay(observations="compressed", is_owner=False, **options)
     for replay in (mirrored, remote, compressed):
         pump_until(replay, lambda r=replay: r.metrics()["replay/inserted_steps"] == steps)
-    assert isinstance(remote.store.rows, RemoteRows)
-    assert isinstance(compressed.store.rows, CompressedRows)
+    assert isinstance(remote.store.observations, RemoteRows)
+    assert isinstance(compressed.store.observations, CompressedRows)
     assert remote.metrics()["replay/mirrored_bytes"] < mirrored.metrics()["replay/mirrored_bytes"]
     batches = draw(mirrored, 30)
     assert_same_batches(batches, draw(remote, 30))
@@ -117,7 +117,7 @@ def test_a_remote_owner_has_the_contents_of_plain_lists_while_it_evicts(run: Any
     sender.close()
     pump(replay, steps=600)
     expected = walker.naive.transitions()
-    replay.store.rows.forget()
+    replay.store.observations.forget()
     kept = contents(replay)
     assert 60 < len(kept) <= 100
     assert_same(kept, {name: expected[name] for name in sorted(expected)[-len(kept) :]})
@@ -165,7 +165,7 @@ def test_a_lost_block_among_others_is_avoided(run: Any) -> None:
     walker.walk(sender, STEPS)
     sender.close()
     pump(replay, steps=STEPS)
-    lost = list(replay._chunks)[5]
+    lost = list(replay.chunks)[5]
     run.client.redis.delete(run.client.shard_keys().block(lost.chunk_id))
     for batch in draw(replay, 12)[4:]:  # the first ones were made, or asked for, before
         numbers = batch.sample_info.generation
@@ -222,7 +222,7 @@ def test_auto_mirrors_what_fits_into_its_budget(run: Any, budget: int, is_remote
     Walker(NaiveReplay(1, 0.5)).walk(sender, 40)
     sender.close()
     pump(replay, steps=40)
-    assert isinstance(replay.store.rows, RemoteRows) == is_remote
+    assert isinstance(replay.store.observations, RemoteRows) == is_remote
     text = f"observations are {'remote' if is_remote else 'mirrored'} (auto)"
     assert sum(text in record.getMessage() for record in caplog.records) == 1
 
@@ -241,7 +241,7 @@ def test_compressed_observations_arrive_as_they_were(
     pump(replay, steps=len(expected))
     assert_same(contents(replay), expected)
     assert replay.metrics()["replay/redis_bytes"] >= 0
-    stored = sum(chunk.stored_bytes for chunk in replay._chunks)
+    stored = sum(chunk.stored_bytes for chunk in replay.chunks)
     assert int(run.client.redis.hget(run.client.shard_keys().meta, "live_bytes")) == stored
     with pytest.raises(ContractError, match="another kind"):
         for _ in range(20):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from surreal.agent import Agent
+from surreal.agent import ActContext, Agent
 from surreal.specs import ObsSpec
 from surreal.utils.pytorch import Module
 
@@ -29,8 +29,8 @@ class Recorder(Agent):
     def initialize(self) -> None:
         self.initialized += 1
 
-    def _act(self, obs: Any, explore: np.ndarray) -> Any:
-        self.calls.append({"obs": obs, "explore": explore, "env_ids": self.env_ids, "first": self.first})
+    def _act(self, obs: Any, explore: np.ndarray, context: ActContext) -> Any:
+        self.calls.append({"obs": obs, "explore": explore, "slots": context.slots, "is_first": context.is_first})
         return np.arange(len(explore)) if self.result is None else self.result
 
 
@@ -77,8 +77,8 @@ def test_eval_mode_explores_in_no_row() -> None:
     agent.set_mode("eval")
     agent.act_batch(np.zeros((2, 4)), rows, np.array([7, 3]), np.array([True, False]))
     assert [list(call["explore"]) for call in agent.calls] == [[True, False], [False, False]]
-    assert list(agent.calls[0]["env_ids"]) == [7, 3]
-    assert list(agent.calls[0]["first"]) == [True, False]
+    assert list(agent.calls[0]["slots"]) == [7, 3]
+    assert list(agent.calls[0]["is_first"]) == [True, False]
     assert list(rows) == [True, False]
     assert agent.steps == 2
     with pytest.raises(ValueError, match="'training' or 'eval'"):

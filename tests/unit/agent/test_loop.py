@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surreal.agent import Agent, AgentLoop
+from surreal.agent import ActContext, Agent, AgentLoop
 from surreal.types import Action, StepBatch, StepKind
 from surreal.utils.pytorch import Module
 
@@ -82,13 +82,13 @@ class FakeAgent(Agent):
         super().__init__(Module())
         self.calls: list[dict[str, Any]] = []
 
-    def _act(self, obs: Any, explore: np.ndarray) -> Any:
+    def _act(self, obs: Any, explore: np.ndarray, context: ActContext) -> Any:
         leaf = obs["x"][0] if isinstance(obs, dict) else obs
         self.calls.append(
             {
-                "first": self.first.tolist(),
+                "first": context.is_first.tolist(),
                 "explore": explore.tolist(),
-                "mask": self.action_mask,
+                "mask": context.action_mask,
                 "step": self.global_step,
             }
         )
@@ -206,7 +206,7 @@ def test_run_stops_when_the_event_is_set() -> None:
 
 def test_an_error_of_the_agent_ends_the_run() -> None:
     loop, _, agent, _ = make_loop(make_batch([MID], [0]))
-    agent._act = lambda obs, explore: np.zeros(2)  # type: ignore[method-assign]
+    agent._act = lambda obs, explore, context: np.zeros(2)  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="2 actions for 1 rows"):
         loop.run(threading.Event())
 

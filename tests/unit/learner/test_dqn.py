@@ -13,14 +13,14 @@ from torch import Tensor
 
 from surreal.checkpoint import CheckpointStore
 from surreal.errors import CheckpointError
-from surreal.learner import DQNLearner
+from surreal.learner import DQNLearner, ReplayView
 from surreal.model import QFunction
 from surreal.types import Batch
 
 MakeBatch = Callable[..., Batch]
 
 
-def made(seed: int = 0, hiddens: tuple[int, ...] = (8,), replay: object | None = None, **args: Any) -> DQNLearner:
+def made(seed: int = 0, hiddens: tuple[int, ...] = (8,), replay: ReplayView | None = None, **args: Any) -> DQNLearner:
     return DQNLearner(QFunction(hiddens=hiddens, action_space=2, seed=seed), replay, **args)
 
 
@@ -39,6 +39,7 @@ class FakeReplay:
 
     def __init__(self) -> None:
         self.global_step = 0
+        self.wants_priorities = True
         self.calls: list[tuple[Any, np.ndarray]] = []
 
     def update_priorities(self, sample_info: Any, priorities: np.ndarray) -> None:
@@ -106,7 +107,7 @@ def test_priorities_are_the_td_errors_of_their_rows(make_batch: MakeBatch) -> No
 
 def test_priorities_are_not_computed_for_a_replay_that_wants_none(make_batch: MakeBatch) -> None:
     replay = FakeReplay()
-    replay.wants_priorities = False  # type: ignore[attr-defined]
+    replay.wants_priorities = False
     made(replay=replay).optimize(0, make_batch())
     assert replay.calls == []
 

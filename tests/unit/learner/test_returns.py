@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from surreal.learner.returns import q_target
+from surreal.learner.returns import bootstrapped_returns, q_target
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -39,3 +39,20 @@ def test_shapes_that_would_broadcast_are_refused() -> None:
         q_target(torch.zeros(4), torch.zeros(4, 1), torch.zeros(4, 2))
     with pytest.raises(ValueError, match="select_q has shape"):
         q_target(torch.zeros(4), torch.zeros(4), torch.zeros(4, 2), torch.zeros(4))
+
+
+def test_bootstrapped_returns_are_those_of_a_naive_loop() -> None:
+    generator = torch.Generator().manual_seed(0)
+    steps, batch = 9, 4
+    reward, value = torch.randn(steps, batch, generator=generator), torch.randn(steps + 1, batch, generator=generator)
+    discount = 0.9 * (torch.rand(steps, batch, generator=generator) < 0.8)
+    mask = (torch.rand(steps, batch, generator=generator) < 0.8).float()
+    found = bootstrapped_returns(reward * mask, discount * mask, mask, value)
+    for b in range(batch):
+        for t in range(steps):
+            total, weight, s = 0.0, 1.0, t
+            while s < steps and mask[s, b]:
+                total += weight * float(reward[s, b])
+                weight *= float(discount[s, b])
+                s += 1
+            assert float(found[t, b]) == pytest.approx(total + weight * float(value[s, b]), abs=1e-4)

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from surreal.cli import main
+from surreal.config import load_config
+from surreal.errors import SurrealError
+from surreal.main.build.check import check_names
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +43,6 @@ def test_wrong_arguments_exit_with_2(arguments: list[str]) -> None:
         (["run", "cartpole-dqn", "--set", "learner.batch_sise=3"], "did you mean learner.batch_size?"),
         (["run", "cartpole-dqn", "--set", "learner.batch_size=many"], "learner.batch_size"),
         (["run", "cartpole-dqn", "--set", "env.id=CartPol-v1"], "did you mean CartPole-v1?"),
-        (["run", "cartpole-dqn", "--set", "eval.env_id=CartPol-v1"], "did you mean CartPole-v1?"),
-        (["run", "cartpole-dqn", "--set", "env.id=nowhere:Mine-v0"], "No module named 'nowhere'"),
-        (["run", "cartpole-dqn", "--set", "learner.class=nowhere.Mine"], "nowhere cannot be imported"),
-        (["run", "cartpole-dqn", "--set", "learner.args.duoble=true"], "did you mean learner.args.double?"),
-        (["run", "cartpole-dqn", "--set", "learner.args.double=very"], "DQNLearner needs true or false (--set)"),
-        (["run", "cartpole-dqn", "--set", "learner.args.device=cpu"], "is set by other settings"),
-        (["run", "cartpole-dqn", "--set", "agent.args.exploration=0.1"], "is set by other settings"),
-        (["run", "cartpole-dqn", "--set", "replay.args.alpha=1"], "is not an argument of UniformReplay"),
         (["run", "cartpole-dqn", "--run", "a/b"], "run id 'a/b' must be"),
         (["run", "cartpole-dqn", "--resume"], "--resume needs the run to go on with"),
         (["run", "cartpole-dqn", "--resume", "--run", "none"], "holds no run to resume"),
@@ -70,3 +65,23 @@ def test_errors_are_one_line_and_exit_with_1(
     assert error.count("\n") == 1
     assert message in error
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("env.id=CartPol-v1", "did you mean CartPole-v1?"),
+        ("eval.env_id=CartPol-v1", "did you mean CartPole-v1?"),
+        ("env.id=nowhere:Mine-v0", "No module named 'nowhere'"),
+        ("learner.class=nowhere.Mine", "nowhere cannot be imported"),
+        ("learner.args.duoble=true", "did you mean learner.args.double?"),
+        ("learner.args.double=very", "DQNLearner needs true or false (--set)"),
+        ("learner.args.device=cpu", "is set by other settings"),
+        ("agent.args.exploration=0.1", "is set by other settings"),
+        ("replay.args.alpha=1", "is not an argument of UniformReplay"),
+    ],
+)
+def test_what_a_configuration_names_is_checked_before_a_run(setting: str, message: str) -> None:
+    with pytest.raises(SurrealError) as caught:
+        check_names(load_config("cartpole-dqn", [setting]))
+    assert message in str(caught.value)

@@ -78,14 +78,14 @@ def test_first_batch_makes_the_parameters_and_trains_them() -> None:
     with torch.inference_mode():
         assert model(frames(3, 2, 9, 7)).shape == (3, 2)
     assert {name: entry["shape"] for name, entry in model.parameter_contract().items()} == {
-        "torso.layers.0.weight": [4, 2, 3, 3],
-        "torso.layers.0.bias": [4],
-        "torso.layers.1.weight": [6, 4, 2, 2],
-        "torso.layers.1.bias": [6],
-        "network.layers.0.weight": [8, 6 * 4 * 3],
-        "network.layers.0.bias": [8],
-        "network.layers.1.weight": [2, 8],
-        "network.layers.1.bias": [2],
+        "torso.images.0.layers.0.weight": [4, 2, 3, 3],
+        "torso.images.0.layers.0.bias": [4],
+        "torso.images.0.layers.1.weight": [6, 4, 2, 2],
+        "torso.images.0.layers.1.bias": [6],
+        "torso.dense.layers.0.weight": [8, 6 * 4 * 3],
+        "torso.dense.layers.0.bias": [8],
+        "q.output.weight": [2, 8],
+        "q.output.bias": [2],
     }
     model(frames(3, 2, 9, 7)).sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
@@ -94,15 +94,15 @@ def test_first_batch_makes_the_parameters_and_trains_them() -> None:
 def test_loaded_parameters_make_the_parameters() -> None:
     theirs = ConvQFunction([8], action_space=2, convolutions="a3c", obs_spec=STACK)
     ours = ConvQFunction([8], action_space=2, convolutions="a3c")
-    ours.load_tensors(theirs.tensors(), version=3)
+    ours.load_tensors(theirs.tensors(), version=3, header=theirs.header())
     assert ours.version == 3
     obs = frames(2, 4, 84, 84)
     assert torch.equal(ours(obs), theirs(obs))
     other = ConvQFunction([8], action_space=2, convolutions="nature")
-    with pytest.raises(ContractError, match=r"torso\.layers\.0"):
-        other.load_tensors(theirs.tensors())
-    with pytest.raises(ContractError, match=r"no torso\.layers\.0\.weight"):
-        other.load_tensors({"network.layers.0.weight": torch.zeros(2, 2)})
+    with pytest.raises(ContractError, match=r"torso\.images\.0\.layers\.0"):
+        other.load_tensors(theirs.tensors(), header=theirs.header())
+    with pytest.raises(ContractError, match="not images"):
+        other.load_tensors(theirs.tensors(), header={"obs": ObsSpec.from_obs(np.zeros(4)).to_json()})
     assert not other.is_materialized
 
 
@@ -117,14 +117,16 @@ def test_same_seed_gives_the_same_parameters_and_copies_agree() -> None:
 def test_single_gray_frames_are_one_channel() -> None:
     model = ConvQFunction([8], action_space=2, convolutions=SMALL, obs_spec=ObsSpec.from_obs(np.zeros((9, 9))))
     obs = frames(3, 9, 9)
-    assert torch.equal(model(obs), model(obs[:, None]))
+    channel = ConvQFunction([8], action_space=2, convolutions=SMALL, obs_spec=ObsSpec.from_obs(np.zeros((1, 9, 9))))
+    channel.load_tensors(model.tensors())
+    assert torch.equal(model(obs), channel(obs[:, None]))
 
 
 def test_dueling_splits_value_and_advantage() -> None:
     model = ConvQFunction([8], action_space=3, convolutions=SMALL, dueling=True)
     obs = frames(4, 1, 9, 9)
     q = model(obs)
-    output = model.network(model.torso(obs.float() / 255))
+    output = model.q.output(model.torso(obs))
     torch.testing.assert_close(q.mean(dim=1), output[:, 0])
     torch.testing.assert_close(q - q.mean(dim=1, keepdim=True), output[:, 1:] - output[:, 1:].mean(1, keepdim=True))
 
@@ -149,10 +151,10 @@ def test_lists_that_make_no_sense_are_refused(convolutions: Any, message: str) -
 
 def test_observations_that_are_no_images_are_refused() -> None:
     model = ConvQFunction(action_space=2)
-    for obs_spec in (ObsSpec.from_obs(np.zeros(4)), ObsSpec.from_obs({"a": np.zeros((4, 9, 9))})):
+    for obs_spec in (ObsSpec.from_obs(np.zeros(4)), ObsSpec.from_obs({"a": np.zeros(4), "b": 1})):
         with pytest.raises(ValueError, match="not images"):
             model.materialize(obs_spec)
-    with pytest.raises(ValueError, match="must be images"):
+    with pytest.raises(ValueError, match="not images"):
         model(torch.zeros(2, 4))
     with pytest.raises(ValueError, match="20 x 20 are too small: convolution 2"):
         model(torch.zeros(2, 4, 20, 20))

@@ -40,7 +40,7 @@ def test_first_batch_makes_the_parameters() -> None:
 def test_loaded_parameters_make_the_parameters() -> None:
     theirs = QFunction(hiddens=[8], action_space=2, obs_spec=BOX)
     ours = QFunction(hiddens=[8], action_space=2)
-    ours.load_tensors(theirs.tensors(), version=3)
+    ours.load_tensors(theirs.tensors(), version=3, header=theirs.header())
     assert ours.version == 3
     obs = torch.randn(7, 4)
     assert torch.equal(ours(obs), theirs(obs))
@@ -50,10 +50,11 @@ def test_parameters_that_do_not_fit_make_nothing() -> None:
     ours = QFunction(hiddens=[8], action_space=2)
     theirs = QFunction(hiddens=[9], action_space=2, obs_spec=ObsSpec.from_obs(np.zeros(5)))
     with pytest.raises(ContractError, match=r"float32\[9, 5\] -> float32\[8, 5\]"):
-        ours.load_tensors(theirs.tensors())
+        ours.load_tensors(theirs.tensors(), header=theirs.header())
     assert not ours.is_materialized
-    with pytest.raises(ContractError, match=r"no network\.layers\.0\.weight"):
-        ours.load_tensors({"other": torch.zeros(1)})
+    for header, problem in (({}, "say nothing of observations"), ({"obs": {"leaves": [{}]}}, "for other observations")):
+        with pytest.raises(ContractError, match=problem):
+            ours.load_tensors(theirs.tensors(), header=header)
     assert ours(torch.zeros(1, 4)).shape == (1, 2)
 
 
@@ -85,7 +86,7 @@ def test_a_seed_gives_the_same_parameters_whenever_they_are_made() -> None:
 
 
 def test_initial_values_are_those_of_torch() -> None:
-    weight = QFunction(hiddens=[500], action_space=2, obs_spec=BOX, seed=0).tensors()["network.layers.0.weight"]
+    weight = QFunction(hiddens=[500], action_space=2, obs_spec=BOX, seed=0).tensors()["torso.dense.layers.0.weight"]
     assert weight.abs().max() <= 0.5
     # 2,000 uniform values: the mean's standard deviation is 0.0065.
     assert abs(float(weight.mean())) < 0.03
@@ -95,7 +96,7 @@ def test_initial_values_are_those_of_torch() -> None:
 def test_dueling_values_are_value_plus_centred_advantage() -> None:
     model = QFunction(hiddens=[8], action_space=3, dueling=True, obs_spec=BOX, seed=0)
     obs = torch.randn(6, 4)
-    raw = model.network(obs)
+    raw = model.q.output(model.torso(obs))
     expected = torch.stack([raw[:, 0] + raw[:, 1 + a] - raw[:, 1:].sum(dim=1) / 3 for a in range(3)], dim=1)
     torch.testing.assert_close(model(obs), expected)
     # The mean over the actions is the state's value.
@@ -110,7 +111,7 @@ def test_nested_observations_are_concatenated_by_sorted_keys() -> None:
     image = torch.tensor([[[0, 255], [51, 102]]], dtype=torch.uint8)
     obs = {"b": torch.tensor([[0.5, -0.5]]), "a": (image, torch.tensor([3]))}
     flat = torch.tensor([[0.0, 1.0, 0.2, 0.4, 3.0, 0.5, -0.5]])
-    torch.testing.assert_close(model(obs), model(flat))
+    torch.testing.assert_close(model(obs), model.q(flat))
 
 
 def test_a_copy_computes_with_its_own_parameters() -> None:

@@ -60,10 +60,10 @@ class Fed(PrioritizedReplay):
         for count in steps:
             self.feed.append(make_chunk(count, number=self.number, contract=contract, **extras))
             self.number += 1
-            self._take_in()
+            self._engine.intake.take_in()
 
     def draw(self) -> Batch:
-        return self._next_batch()
+        return self._engine.next_batch()
 
     def tell(self, numbers: Any, errors: Any) -> None:
         """What the learner would say of the transitions with these sequence numbers."""

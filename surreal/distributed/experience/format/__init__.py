@@ -1,1 +1,1 @@
-"""The bytes of a chunk: pure, no client and no clock. Imported by senders, readers and archives."""
+"""The bytes of a chunk: pure functions, no client and no clock. Imported by senders, readers and archives."""

@@ -1,1 +1,1 @@
-"""How chunks reach a replay: downloaded ahead by threads, in order, shard by shard."""
+"""How chunks reach a replay: threads download them ahead of time, in order within each shard."""

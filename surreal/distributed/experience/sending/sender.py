@@ -21,13 +21,14 @@ from surreal.distributed.experience.format.block import COMPRESSIONS
 from surreal.distributed.experience.format.codec import MAX_STACK, Contract
 from surreal.distributed.experience.format.data_contract import frame_spec
 from surreal.distributed.experience.sending.outbox import Outbox
-from surreal.distributed.experience.sending.recorded import first_row, recorded
+from surreal.distributed.experience.sending.recorded import recorded
 from surreal.distributed.experience.sending.row_log import RowLog, extra_specs
 from surreal.distributed.experience.sending.sharded_outbox import ShardedOutbox
 from surreal.distributed.experience.sending.single_steps import SingleSteps
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ContractError, RedisUnavailableError, ReplayFullError
 from surreal.specs import ArraySpec, ObsSpec
+from surreal.tree import take
 from surreal.types import Action, Obs, StepBatch
 
 logger = logging.getLogger(__name__)
@@ -145,7 +146,7 @@ class ExpSender:
 
     def _open(self, batch: StepBatch, action: Action) -> RowLog:
         if self._obs_spec is None:
-            self._obs_spec = ObsSpec.from_obs(first_row(batch.obs))
+            self._obs_spec = ObsSpec.from_obs(take(batch.obs, 0))
         if self._action_spec is None:
             actions = np.asarray(action.actions)
             self._action_spec = ArraySpec("action", actions.shape[1:], actions.dtype)

@@ -1,1 +1,1 @@
-"""The connections of a server: netstrings over TCP, WebSocket, and plain HTTP on the same port. They know the hub."""
+"""A server's connections: netstrings over TCP, WebSocket, and plain HTTP, all on one port. They know the hub."""

@@ -8,6 +8,7 @@ import pytest
 
 from surreal.config import load_config, preset_names, preset_path, to_yaml
 from surreal.config.loading.preset_files import preset_title
+from surreal.config.schema.sections import ReplayConfig
 from surreal.errors import ConfigError
 
 SMALL = """\
@@ -202,7 +203,7 @@ def test_max_global_step_is_max_env_steps(write) -> None:
 
 
 def test_empty_section_means_defaults(write) -> None:
-    assert load_config(write(f"{SMALL}replay:\n")).replay.capacity == 100_000
+    assert load_config(write(f"{SMALL}replay:\n")).replay == ReplayConfig()
 
 
 def test_anchors_and_merges_work_and_own_keys_win(write) -> None:

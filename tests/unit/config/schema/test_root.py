@@ -19,33 +19,13 @@ SECTIONS = {
 @pytest.mark.parametrize(
     ("overrides", "key", "message"),
     [
-        (["replay.start_size=60_000", "run.max_env_steps=null"], "replay.start_size", "learning would never start"),
-        (["learner.batch_size=60_000"], "learner.batch_size", "more than replay.capacity, 50000"),
-        (["sender.chunk_steps=40_000"], "sender.chunk_steps", "is 80000 steps, more than replay.capacity"),
         (["learner.n_step=5", "sender.lookahead=2"], "sender.lookahead", "needs 4; leave lookahead out or raise it"),
-        (["run.max_env_steps=1000"], "run.max_env_steps", "the run would end before it learns"),
-        (
-            ["replay.samples_per_insert_tolerance=2047"],
-            "replay.samples_per_insert_tolerance",
-            "is 2047; it must be >= 2048 = samples_per_insert 16 x 2 agents x sender.chunk_steps 64",
-        ),
-        (
-            ["replay.samples_per_insert_tolerance=143", "sender.chunk_steps=4", "replay.samples_per_insert=16"],
-            "replay.samples_per_insert_tolerance",
-            "it must be >= 144 = learner.batch_size 128 + samples_per_insert 16",
-        ),
-        (
-            ["replay.samples_per_insert_tolerance=2047", "sender.chunk_steps=4", "env.num_envs=50", "learner.n_step=3"],
-            "replay.samples_per_insert_tolerance",
-            "it must be >= 2448 = samples_per_insert 16 x 153, the steps of an agent's largest chunk",
-        ),
         (
             ["replay.samples_per_insert=null", "replay.samples_per_insert_tolerance=9"],
             "replay.samples_per_insert_tolerance",
             "samples_per_insert is not set",
         ),
         (["replay.max_bytes=220mb"], "replay.max_bytes", "what redis.maxmemory, 268435456, leaves"),
-        (["replay.observations=remote", "sender.compression=lz4"], "sender.compression", "which fetches single rows"),
         (["sender.chunk_max_bytes=9mb"], "sender.chunk_max_bytes", "an eighth of replay.max_bytes"),
         (["redis.appendonly=true", "redis.address=h:1"], "redis.appendonly", "does not start"),
         (["env.num_workers=2"], "env.num_workers", "only subproc has workers"),
@@ -77,26 +57,10 @@ def test_memory_of_a_foreign_server_is_not_judged() -> None:
 
 
 def test_derived_values_follow_their_sources() -> None:
-    config = load_config(
-        "cartpole-dqn",
-        ["learner.n_step=3", "replay.samples_per_insert=16", "agent.count=2", "sender.chunk_steps=64"],
-    )
+    config = load_config("cartpole-dqn", ["learner.n_step=3", "env.num_envs=8", "sender.chunk_steps=64"])
     assert config.lookahead == 2
-    assert config.samples_tolerance == 2 * 16 * 2 * 64
+    assert config.largest_chunk_steps == 63 + 8 * 3
     assert load_config("cartpole-dqn", ["sender.lookahead=9"]).lookahead == 9
-    assert load_config("cartpole-dqn", ["replay.samples_per_insert=null"]).samples_tolerance is None
-    explicit = ["replay.samples_per_insert=16", "replay.samples_per_insert_tolerance=5000"]
-    assert load_config("cartpole-dqn", explicit).samples_tolerance == 5000
-
-
-@pytest.mark.parametrize("agents", [0, 1, 7, 64])
-@pytest.mark.parametrize("batch_size", [1, 4096])
-@pytest.mark.parametrize("ratio", [0.25, 1000])
-def test_default_tolerance_never_conflicts(agents: int, batch_size: int, ratio: float) -> None:
-    assert load_config(
-        "cartpole-dqn",
-        [f"agent.count={agents}", f"learner.batch_size={batch_size}", f"replay.samples_per_insert={ratio}"],
-    )
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ TENSORS = {
     "scalar": torch.tensor(7),
     "empty": torch.zeros(0, 4),
 }
-BLOB = encode_parameters(TENSORS)
+BLOB = encode_parameters(TENSORS, {"obs": [1, None]})
 
 
 def rewrite(header: dict[str, Any], data: bytes = b"") -> bytes:
@@ -28,7 +28,8 @@ def rewrite(header: dict[str, Any], data: bytes = b"") -> bytes:
 
 
 def test_round_trip_keeps_names_shapes_dtypes_and_values() -> None:
-    decoded = decode_parameters(BLOB)
+    decoded, header = decode_parameters(BLOB)
+    assert header == {"obs": [1, None]}
     assert decoded.keys() == TENSORS.keys()
     for name, tensor in TENSORS.items():
         assert decoded[name].dtype == tensor.dtype
@@ -37,7 +38,7 @@ def test_round_trip_keeps_names_shapes_dtypes_and_values() -> None:
 
 def test_parts_of_tensors_and_tied_weights_are_encoded() -> None:
     base = torch.arange(12.0).reshape(3, 4)
-    decoded = decode_parameters(encode_parameters({"a": base, "tied": base, "column": base[:, 1], "turned": base.T}))
+    decoded, _ = decode_parameters(encode_parameters({"a": base, "tied": base, "column": base[:, 1], "turned": base.T}))
     assert torch.equal(decoded["tied"], base)
     assert torch.equal(decoded["column"], base[:, 1])
     assert torch.equal(decoded["turned"], base.T)
@@ -109,7 +110,7 @@ def test_overlapping_tensors_are_refused() -> None:
 def test_changed_bytes_give_tensors_or_a_codec_error(position: int, value: int, length: int) -> None:
     blob = BLOB[:position] + bytes([value]) * length + BLOB[position + length :]
     try:
-        decoded = decode_parameters(blob)
+        decoded, _ = decode_parameters(blob)
     except CodecError:
         return
     assert all(isinstance(tensor, torch.Tensor) for tensor in decoded.values())

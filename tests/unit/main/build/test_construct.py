@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import types
 from pathlib import Path
@@ -71,47 +70,6 @@ def test_arguments_win_over_what_is_offered(spaces: Spaces) -> None:
 def test_what_does_not_fit_is_a_config_error(spaces: Spaces, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_model(config_of(override), spaces)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "key", "message"),
-    [
-        (
-            [],
-            "replay.samples_per_insert",
-            "agents would wait for a limiter that nobody keeps; leave samples_per_insert",
-        ),
-        (
-            ["replay.samples_per_insert=null", "replay.follow=true"],
-            "replay.follow",
-            "it would own the stream all the same",
-        ),
-        (
-            ["replay.samples_per_insert=null", "replay.max_age_s=10"],
-            "replay.max_age_s",
-            "nothing would leave for its age",
-        ),
-    ],
-)
-def test_a_replay_that_leaves_out_what_others_rely_on_is_refused(overrides: list[str], key: str, message: str) -> None:
-    config = config_of("replay.class=surreal.replay.FIFOReplay", *overrides)
-    for check in (check_names, lambda config: build_replay(config, NOWHERE, seed=0)):
-        with pytest.raises(ConfigError, match=re.escape(message)) as caught:
-            check(config)
-        assert caught.value.key == key
-        assert re.search(r"\((--set|cartpole-dqn\.yaml line \d+)\)", str(caught.value))
-
-
-def test_the_band_holds_two_batches_of_sequences_unless_it_is_set() -> None:
-    sequences = ["replay.class=surreal.replay.SequenceReplay", "learner.batch_size=64", "replay.samples_per_insert=1"]
-    sequences += ["replay.args.sequence_length=50", "replay.args.burn_in=10", "learner.n_step=1"]
-    replay = build_replay(config_of(*sequences), NOWHERE, seed=0)
-    assert replay.limiter is not None
-    assert replay.limiter.tolerance == 2 * 64 * 40
-    tight = config_of(*sequences, "replay.samples_per_insert_tolerance=2560")
-    with pytest.raises(ConfigError, match=r"it must be >= 2561, the samples of a batch of SequenceReplay") as caught:
-        check_names(tight)
-    assert caught.value.key == "replay.samples_per_insert_tolerance"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from surreal.main.build.rlx_server import (
     demo_folder,
 )
 from surreal.main.build.written_spaces import make_space
-from surreal.main.launch.rlx_children import rlx_children
+from surreal.main.launch.rlx_arguments import rlx_arguments
+from surreal.main.process.roles import RLX_CLIENT, RLX_SERVER
 from surreal.rlx.client.tokens import TOKEN_VARIABLE
 
 BOX = "env.observation_space={type: box, shape: [2]}"
@@ -126,7 +128,8 @@ def test_token_comes_from_a_file_or_the_variable_and_is_never_missing_by_mistake
 def test_launched_clients_find_the_token_where_the_servers_do(tmp_path: Path) -> None:
     file = tmp_path / "token"
     with ExitStack() as stack:
-        client = rlx_children(load(f"rlx.token_file={file}"), [], stack, lambda _: None, owner="r")[-1].command
+        arguments = rlx_arguments(load(f"rlx.token_file={file}"), [], stack, lambda _: None, owner="r")
+        client = arguments[RLX_CLIENT](3)
     assert client[client.index("--token-file") + 1] == str(file)
 
 
@@ -134,22 +137,16 @@ def test_launcher_starts_servers_on_one_port_and_clients_that_know_it() -> None:
     lines: list[str] = []
     with ExitStack() as stack:
         config = load("rlx.servers=2", "env.kwargs={sutton_barto_reward: true}", "rlx.demo=true")
-        children = rlx_children(config, ["--run", "r"], stack, lines.append, owner="r")
-    assert [child.name for child in children] == [
-        "rlx-server-0",
-        "rlx-server-1",
-        *(f"rlx-client-{i}" for i in range(4)),
-    ]
-    port = children[0].command[children[0].command.index("--port") + 1]
-    assert [child.role for child in children] == ["agent"] * 2 + ["rlx-client"] * 4
-    assert all("--reuse-port" in child.command for child in children[:2])
-    assert f"rlx://127.0.0.1:{port}" in children[2].command
-    assert "sutton_barto_reward=true" in children[2].command
+        arguments = rlx_arguments(config, ["--run", "r"], stack, lines.append, owner="r")
+    servers, client = [arguments[RLX_SERVER](number) for number in range(2)], arguments[RLX_CLIENT](0)
+    port = servers[0][servers[0].index("--port") + 1]
+    assert all("--reuse-port" in server and port in server for server in servers)
+    assert servers[0][servers[0].index("--index") + 1] != servers[1][servers[1].index("--index") + 1]
+    assert f"rlx://127.0.0.1:{port}" in client
+    assert "sutton_barto_reward=true" in client
     assert lines == [
         f"environments connect to rlx://127.0.0.1:{port}", f"example page at http://127.0.0.1:{port}/example/",
     ]  # fmt: skip
-    with ExitStack() as stack:
-        assert rlx_children(load_config("cartpole-dqn"), [], stack, lines.append, owner="r") == []
 
 
 def test_port_that_is_taken_is_one_clear_error() -> None:
@@ -157,22 +154,23 @@ def test_port_that_is_taken_is_one_clear_error() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         with pytest.raises(ConfigError, match="cannot be had"):
-            rlx_children(load(f"rlx.port={other.getsockname()[1]}"), [], stack, lambda _: None, owner="r")
+            rlx_arguments(load(f"rlx.port={other.getsockname()[1]}"), [], stack, lambda _: None, owner="r")
 
 
 def test_port_of_another_run_is_one_clear_error() -> None:
     with ExitStack() as stack:
-        children = rlx_children(load(), [], stack, lambda _: None, owner="run a")
-        port = children[0].command[children[0].command.index("--port") + 1]
+        server = rlx_arguments(load(), [], stack, lambda _: None, owner="run a")[RLX_SERVER](0)
+        port = server[server.index("--port") + 1]
         with pytest.raises(ConfigError, match=rf"rlx.port {port} .*belongs to run a, and run b needs"):
-            rlx_children(load(f"rlx.port={port}"), [], stack, lambda _: None, owner="run b")
+            rlx_arguments(load(f"rlx.port={port}"), [], stack, lambda _: None, owner="run b")
 
 
 def test_clients_find_environments_where_the_configuration_says(tmp_path: Path) -> None:
     (tmp_path / "an_env_of_mine.py").write_text("raise RuntimeError('it was found')")
     with ExitStack() as stack:
         config = load("env.id=an_env_of_mine:Mine-v0", f"python_path=[{tmp_path}]")
-        command = rlx_children(config, [], stack, lambda _: None, owner="r")[-1].command
+        arguments = rlx_arguments(config, [], stack, lambda _: None, owner="r")[RLX_CLIENT](0)
+    command = [sys.executable, "-m", RLX_CLIENT.module, *arguments]
     done = subprocess.run([*command, "--attempts", "1"], capture_output=True, text=True, timeout=60, check=False)
     assert "it was found" in done.stderr
 
@@ -184,7 +182,7 @@ def test_wrappers_of_clients_are_applied_by_them_and_the_others_by_the_server() 
     config = load(*LIMITED)
     check_names(config)
     with ExitStack() as stack:
-        client = rlx_children(config, [], stack, lambda _: None, owner="r")[-1].command
+        client = rlx_arguments(config, [], stack, lambda _: None, owner="r")[RLX_CLIENT](0)
     assert json.loads(client[client.index("--wrapper") + 1]) == {
         "name": "time_limit", "args": {"max_episode_steps": 9}, "training_only": None,
     }  # fmt: skip

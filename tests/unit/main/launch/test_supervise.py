@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from surreal.main.launch import supervise
+from surreal.main.launch.starting.starter import Spawner
 from surreal.main.launch.supervise import Child, Supervision, last_error_line
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_CLIENT, ROLES, NormalEnd, Role
 
-WAIT = (
-    "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); "
-    "print('ready', flush=True); time.sleep(60)"
-)
-STUBBORN = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
-)
+Starter = Callable[..., Supervision]
+ChildMaker = Callable[..., Child]
+
+WAIT = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("ready", flush=True)
+time.sleep(60)
+"""
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+time.sleep(60)
+"""
 
 
-def child(code: str, name: str = "agent-0", role: str = "agent") -> Child:
-    return Child(name, role, [sys.executable, "-S", "-c", code], resume_arguments=())
+@pytest.fixture
+def child(tmp_path: Path) -> Callable[..., Child]:
+    """Makes a child of a role whose module is a small program."""
+
+    def make(code: str, like: Role = AGENT, **changes: Any) -> Child:
+        module = f"{like.name.replace('-', '_')}_program"
+        (tmp_path / f"{module}.py").write_text(code)
+        return Child(replace(like, module=module, **changes), 0, [])
+
+    return make
 
 
 @pytest.fixture
@@ -33,7 +52,10 @@ def supervise_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     made: list[Supervision] = []
 
     def start(*children: Child, restart_limit: int = 5) -> Supervision:
-        supervision = Supervision(children, log_dir=tmp_path, environment={}, restart_limit=restart_limit)
+        environment = {"PYTHONPATH": str(tmp_path)}
+        supervision = Supervision(
+            children, Spawner(), log_dir=tmp_path, environment=environment, restart_limit=restart_limit
+        )
         made.append(supervision)
         supervision.start()
         return supervision
@@ -59,7 +81,7 @@ def never() -> bool:
     return False
 
 
-def test_killed_child_is_started_again(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
+def test_killed_child_is_started_again(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
     one = child(WAIT)
     supervision = supervise_all(one)
     wait_until_ready(tmp_path)
@@ -72,60 +94,86 @@ def test_killed_child_is_started_again(supervise_all: Callable[..., Supervision]
     assert one.is_running
 
 
-def test_child_that_is_killed_too_often_ends_the_run(supervise_all: Callable[..., Supervision]) -> None:
+def test_child_that_is_killed_too_often_ends_the_run(supervise_all: Starter, child: ChildMaker) -> None:
     suicide = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     supervision = supervise_all(child(suicide), restart_limit=2)
     reason = wait_for(supervision.poll)
     assert reason == "agent-0 was killed by SIGKILL after 2 restarts, the limit"
 
 
-def test_child_that_fails_ends_the_run_with_its_last_error_line(supervise_all: Callable[..., Supervision]) -> None:
+def test_child_that_fails_ends_the_run_with_its_last_error_line(supervise_all: Starter, child: ChildMaker) -> None:
     code = "import sys; print('error: the reason', file=sys.stderr); print('bye', file=sys.stderr); sys.exit(1)"
     supervision = supervise_all(child(code))
     assert wait_for(supervision.poll) == "agent-0 failed: the reason"
 
 
-def test_agents_that_are_done_are_not_started_again(supervise_all: Callable[..., Supervision]) -> None:
+def test_agents_that_are_done_are_not_started_again(supervise_all: Starter, child: ChildMaker) -> None:
     supervision = supervise_all(child("pass"))
-    wait_for(lambda: supervision.poll() is None and supervision.is_finished("agent"))
+    wait_for(lambda: supervision.poll() is None and supervision.are_finished(NormalEnd.ALL_END_RUN))
     assert supervision.restarts == 0
-    assert not supervision.is_finished("eval")
+    assert not supervision.are_finished(NormalEnd.ENDS_RUN)
 
 
-def test_learner_that_is_done_ends_the_run(supervise_all: Callable[..., Supervision]) -> None:
-    supervision = supervise_all(child("pass", "learner", "learner"))
+def test_learner_that_is_done_ends_the_run(supervise_all: Starter, child: ChildMaker) -> None:
+    supervision = supervise_all(child("pass", LEARNER))
     assert wait_for(supervision.poll) == "the learner is done"
 
 
-def test_stop_lets_children_drain(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
-    one, other = child(WAIT), child(WAIT, "eval", "eval")
+def test_stop_lets_children_drain(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
+    one, other = child(WAIT), child(WAIT, EVAL)
     supervision = supervise_all(one, other)
     wait_until_ready(tmp_path)
-    assert supervision.stop("agent", 20.0, should_abort=never)
+    assert supervision.stop([one], should_abort=never)
     assert not one.is_running
     assert other.is_running
 
 
-def test_stop_kills_what_takes_too_long(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
-    one = child(STUBBORN)
+def test_stop_kills_what_takes_too_long(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
+    one = child(STUBBORN, drain_timeout_s=0.1)
     supervision = supervise_all(one)
     wait_until_ready(tmp_path)
-    assert not supervision.stop("agent", 0.1, should_abort=never)
+    assert not supervision.stop([one], should_abort=never)
     assert not one.is_running
 
 
-def test_abort_kills_at_once(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
-    supervision = supervise_all(child(STUBBORN))
+def test_abort_kills_at_once(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
+    one = child(STUBBORN, drain_timeout_s=600.0)
+    supervision = supervise_all(one)
     wait_until_ready(tmp_path)
-    assert not supervision.stop("agent", 600.0, should_abort=lambda: True)
+    assert not supervision.stop([one], should_abort=lambda: True)
 
 
-def test_restart_adds_the_resume_arguments(supervise_all: Callable[..., Supervision], tmp_path: Path) -> None:
+def test_restart_adds_resume_where_the_role_knows_it(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
     code = "import sys, os, signal; print('ready', sys.argv[1:], flush=True); os.kill(os.getpid(), signal.SIGKILL)"
-    one = Child("learner", "learner", [sys.executable, "-S", "-c", code], resume_arguments=("--resume",))
-    supervision = supervise_all(one, restart_limit=1)
-    wait_for(supervision.poll)
-    assert (tmp_path / "learner.out").read_text().splitlines() == ["ready []", "ready ['--resume']"]
+    one, other = child(code, LEARNER), child(code, RLX_CLIENT)
+    supervision = supervise_all(one, other, restart_limit=1)
+
+    def lines() -> list[list[str]]:
+        supervision.poll()
+        return [(tmp_path / f"{name}.out").read_text().splitlines() for name in ("learner", "rlx-client-0")]
+
+    wait_for(lambda: [len(each) for each in lines()] == [2, 2])
+    assert lines() == [["ready []", "ready ['--resume']"], ["ready []", "ready []"]]
+
+
+def test_children_drain_in_the_order_of_the_table(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
+    code = """
+import pathlib, signal, sys, time
+def end(*_):
+    with open(pathlib.Path(__file__).with_name("ends"), "a") as file:
+        file.write(pathlib.Path(__file__).stem + " ")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+time.sleep(60)
+"""
+    supervision = supervise_all(*(child(code, role) for role in ROLES))
+    for role in ROLES:
+        wait_until_ready(tmp_path, role.console_name(0))
+    supervision.drain(should_abort=never)
+    first, *agents, last, very_last = (tmp_path / "ends").read_text().split()
+    assert (first, last, very_last) == ("rlx_client_program", "learner_program", "eval_program")
+    assert sorted(agents) == ["agent_program", "rlx_server_program"]
 
 
 def test_last_error_line_without_one_is_the_last_line(tmp_path: Path) -> None:

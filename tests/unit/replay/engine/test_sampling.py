@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.replay.engine.fetcher import ExpFetcherQueue
-from surreal.replay.engine.sampling import draw_uniform
+from surreal.replay.engine.sampling import sample_uniform
 
 
 class Fixed:
@@ -26,13 +26,13 @@ class Fixed:
 
 @given(st.integers(0, 2**40), st.integers(1, 2**31))
 def test_the_largest_and_smallest_floats_give_the_last_and_first_number(begin: int, count: int) -> None:
-    assert draw_uniform(Fixed(0.0), begin, begin + count, 2).tolist() == [begin, begin]  # type: ignore[arg-type]
+    assert sample_uniform(Fixed(0.0), begin, begin + count, 2).tolist() == [begin, begin]  # type: ignore[arg-type]
     largest = np.nextafter(1.0, 0.0)
-    assert draw_uniform(Fixed(largest), begin, begin + count, 1).tolist() == [begin + count - 1]  # type: ignore[arg-type]
+    assert sample_uniform(Fixed(largest), begin, begin + count, 1).tolist() == [begin + count - 1]  # type: ignore[arg-type]
 
 
 def test_all_numbers_are_equally_likely() -> None:
-    drawn = draw_uniform(np.random.default_rng(0), 100, 110, 100_000)
+    drawn = sample_uniform(np.random.default_rng(0), 100, 110, 100_000)
     found = np.bincount(drawn - 100, minlength=10)
     assert len(found) == 10
     statistic = float(((found - 10_000) ** 2 / 10_000).sum())

@@ -10,7 +10,7 @@ import torch
 
 from surreal.distributed.experience.format.codec import Contract
 from surreal.errors import ContractError
-from surreal.replay.engine.fetcher import to_batch
+from surreal.replay.engine.batches import to_batch
 from surreal.replay.store.observations import choose, rows_expected
 from surreal.replay.store.storage import Rows
 from surreal.specs import ArraySpec, ObsSpec

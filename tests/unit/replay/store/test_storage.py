@@ -123,7 +123,7 @@ def test_gathered_transitions_are_those_of_plain_lists(data: st.DataObject, n: i
         numbers = store.insert(make_chunk(segments))
         naive.insert(segments)
         assert numbers == range(len(naive.transitions) - len(numbers), len(naive.transitions))
-        chunks.append(StoredChunk(b"", "", "", len(numbers), 0, numbers.stop, store.rows.head))
+        chunks.append(StoredChunk(b"", "", "", len(numbers), 0, numbers.stop, store.observations.head))
         while len(chunks) > 1 and data.draw(st.booleans()):
             store.evict(chunks.popleft())
         alive = np.arange(store.transitions.tail, store.transitions.head)

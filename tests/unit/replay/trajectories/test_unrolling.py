@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from surreal.distributed.experience.format.codec import Chunk, Contract, decode
 from surreal.distributed.experience.sending.row_log import RowLog
+from surreal.replay.engine.batches import to_trajectory_batch
 from surreal.replay.sequences import StartIndex
 from surreal.replay.store.storage import StoredChunk
 from surreal.replay.trajectories.cutting import Cut, Cutter
 from surreal.replay.trajectories.lanes import Lanes, parse_chunk_id
 from surreal.replay.trajectories.unrolling import TrajectoryStore, Unrolled
 from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import Action, SampleInfo, StepBatch, StepKind, TrajectoryBatch
+from surreal.types import Action, StepBatch, StepKind, TrajectoryBatch
 
 GAMMA = 0.5
 OBS = ArraySpec("", (2,), np.dtype(np.int64))
@@ -194,10 +195,9 @@ def check(batch: TrajectoryBatch, column: int, rows: list[Row], length: int) -> 
 
 
 def gather(store: TrajectoryStore, unrolled: Unrolled) -> TrajectoryBatch:
-    starts = unrolled.number[0]
-    batch = store.gather_trajectories(unrolled, SampleInfo(starts, starts, np.ones(len(starts)), starts))
-    assert batch is not None
-    return batch
+    rows = store.collect_unrolled(store.request_unrolled(unrolled, np.ones(unrolled.number.shape[1])))
+    assert rows is not None
+    return to_trajectory_batch(rows, store.contract.stacked_obs)
 
 
 def play(data: st.DataObject, world: World) -> None:
@@ -290,9 +290,9 @@ def compare_starts(store: TrajectoryStore, index: StartIndex, expected: dict[int
     assert index.count == len(expected)
     if not expected:
         with pytest.raises(ValueError, match="no sequence"):
-            index.draw(1, rng)
+            index.sample(1, rng)
         return
-    assert set(index.draw(12, rng).tolist()) <= expected.keys()
+    assert set(index.sample(12, rng).tolist()) <= expected.keys()
     batch = gather(store, store.unroll(np.array(list(expected)), index.length))
     for column, rows in enumerate(expected.values()):
         check(batch, column, rows, index.length)
@@ -321,7 +321,7 @@ def test_sequences_begin_wherever_a_whole_one_was_seen(data: st.DataObject, worl
             for run in store.runs:
                 index.add(run, store.has_ended(run.begin, run.end))
             received.add(chunk)
-            chunks.append(StoredChunk(b"", "", "", len(numbers), 0, numbers.stop, store.rows.head))
+            chunks.append(StoredChunk(b"", "", "", len(numbers), 0, numbers.stop, store.observations.head))
         while len(chunks) > 2 and data.draw(st.booleans()):
             store.evict(chunks.popleft())
             index.free_until(store.transitions.tail)
@@ -342,7 +342,7 @@ def test_starts_are_drawn_uniformly_where_few_steps_are_starts() -> None:
         (run,) = lanes.add(f"{lane}-0", 100 * lane, np.zeros(100, np.int32), np.arange(100), ended)
         index.add(run, ended)
     assert index.count == 20
-    drawn = index.draw(4000, np.random.default_rng(3))
+    drawn = index.sample(4000, np.random.default_rng(3))
     assert (drawn % 100 == 0).all()
     counts = np.bincount(drawn // 100, minlength=20)
     assert ((counts - 200.0) ** 2 / 200.0).sum() < 43.8

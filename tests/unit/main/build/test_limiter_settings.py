@@ -8,8 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surreal.config import Config, load_config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ConfigError
-from surreal.replay.stream.limiter import SamplesPerInsert
+from surreal.main.build.learning import build_replay
+
+#: A server that nobody asks.
+NOWHERE = ReplayShards.of(RedisClient("unix:///nowhere"))
 
 _KEY = "replay.samples_per_insert_tolerance"
 
@@ -79,14 +84,12 @@ def test_what_is_accepted_never_stands_still(
         overrides.append(f"{_KEY}={tolerance * least!r}")
     try:
         config = load_config("cartpole-dqn", overrides)
+        band = build_replay(config, NOWHERE, seed=0).limiter
     except ConfigError as error:
         assert error.key == _KEY
         assert tolerance is not None and tolerance <= 1.0, "the defaults, and what a refusal asks for, are accepted"
         assert tolerance < 1.0 or "raise it" in str(error)
         return
-    band = SamplesPerInsert.for_batches(
-        ratio, start_size=start_size, tolerance=config.samples_tolerance, batch_size=batch_size
-    )
     assert band is not None
     rng = random.Random(seed)
     senders = [NaiveSender(config, rng) for _ in range(agents)]

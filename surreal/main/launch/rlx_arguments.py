@@ -1,26 +1,25 @@
-"""The RLX servers and clients that a launcher starts: processes of a run like all others."""
+"""What a launcher tells the RLX servers and clients that it starts: processes of a run like all others."""
 
 from __future__ import annotations
 
 import json
 import socket
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from surreal.config import Config
 from surreal.errors import ConfigError
 from surreal.main.build.wrapping import client_specs
-from surreal.main.launch.supervise import Child
+from surreal.main.process.roles import RLX_CLIENT, RLX_SERVER, Role
 from surreal.rlx.protocol.errors import RlxServerError
 from surreal.rlx.server.port_claim import PortClaim
 from surreal.rlx.server.settings import is_loopback
 
 
-def rlx_children(
+def rlx_arguments(
     config: Config, common: Sequence[str], stack: ExitStack, say: Callable[[str], object], *, owner: str
-) -> list[Child]:
-    """List the servers, which count as agents, and the clients.
+) -> Mapping[Role, Callable[[int], list[str]]]:
+    """Take a port, and make the arguments of each server and each client by its number.
 
     Args:
         config: of the run.
@@ -32,35 +31,31 @@ def rlx_children(
     Raises:
         ConfigError: the port is taken.
     """
-    if not config.rlx.servers:
-        return []
     port = _reserve_port(config, stack, owner)
     url = _server_url(config, port)
     say(f"environments connect to {url}")
     if config.rlx.demo:
         say(f"example page at http{url.removeprefix('rlx')}/example/")
-    children = []
-    for index in range(config.rlx.servers):
-        arguments = [*common, "--index", str(config.agent.count + index), "--port", str(port), "--reuse-port"]
-        children.append(Child(f"rlx-server-{index}", "agent", _command("rlx_server", arguments)))
-    for index in range(config.rlx.clients):
-        arguments = [config.env.id, "--server", url, "--envs", str(config.rlx.client_envs)]
-        arguments += ["--seed", str(config.seed + index * config.rlx.client_envs)]
-        arguments += [
-            part for key, value in config.env.kwargs.items() for part in ("--arg", f"{key}={json.dumps(value)}")
-        ]
-        arguments += [part for folder in config.python_path for part in ("--python-path", folder)]
-        for spec in client_specs(config):
-            settings = {"name": spec.name, "args": dict(spec.args), "training_only": spec.training_only}
-            arguments += ["--wrapper", json.dumps(settings)]
-        if config.rlx.tls_cert is not None:
-            arguments += ["--tls-ca", config.rlx.tls_cert]
-        if config.rlx.token_file is not None:
-            arguments += ["--token-file", config.rlx.token_file]
-        children.append(
-            Child(f"rlx-client-{index}", "rlx-client", _command("rlx_client", arguments), resume_arguments=())
-        )
-    return children
+
+    def server(number: int) -> list[str]:
+        return [*common, "--index", str(config.agent.count + number), "--port", str(port), "--reuse-port"]
+
+    return {RLX_SERVER: server, RLX_CLIENT: lambda number: _client_arguments(config, url, number)}
+
+
+def _client_arguments(config: Config, url: str, number: int) -> list[str]:
+    arguments = [config.env.id, "--server", url, "--envs", str(config.rlx.client_envs)]
+    arguments += ["--seed", str(config.seed + number * config.rlx.client_envs)]
+    arguments += [part for key, value in config.env.kwargs.items() for part in ("--arg", f"{key}={json.dumps(value)}")]
+    arguments += [part for folder in config.python_path for part in ("--python-path", folder)]
+    for spec in client_specs(config):
+        settings = {"name": spec.name, "args": dict(spec.args), "training_only": spec.training_only}
+        arguments += ["--wrapper", json.dumps(settings)]
+    if config.rlx.tls_cert is not None:
+        arguments += ["--tls-ca", config.rlx.tls_cert]
+    if config.rlx.token_file is not None:
+        arguments += ["--token-file", config.rlx.token_file]
+    return arguments
 
 
 def _reserve_port(config: Config, stack: ExitStack, owner: str) -> int:
@@ -91,7 +86,3 @@ def _server_url(config: Config, port: int) -> str:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it is compared with
     scheme = "rlx" if config.rlx.tls_cert is None else "rlxs"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-
-def _command(module: str, arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", f"surreal.main.{module}", *arguments]

@@ -1,0 +1,49 @@
+"""`PolicyAgent`: samples from the model's own distribution over actions, and records what learners need of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from surreal.agent.base import ActContext, Acted, Agent
+from surreal.model import PolicyValue
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+from surreal.utils.pytorch import Module
+
+
+class PolicyAgent(Agent):
+    """An agent over a model that gives a `PolicyValue`, such as `surreal.model.ActorCritic`.
+
+    Rows that explore take a sample, all others the most probable action. Recorded with the action: `log_probability`
+    [N] float32 of the action under the policy that acted, and `value` [N] float32 of the state.
+
+    Args:
+        model: gives the policy and the value.
+        rng: seeds the samples; None seeds them from the operating system.
+        obs_spec: see `Agent`.
+    """
+
+    def __init__(
+        self, model: Module, *, rng: np.random.Generator | None = None, obs_spec: ObsSpec | None = None
+    ) -> None:
+        super().__init__(model, obs_spec=obs_spec)
+        rng = np.random.default_rng() if rng is None else rng
+        self._seed = int(rng.integers(2**63))
+        self._generator: torch.Generator | None = None
+
+    def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
+        output, extras = self.compute(obs, context)
+        policy, value = PolicyValue(*output)
+        if context.action_mask is not None:
+            policy = policy.masked(torch.from_numpy(context.action_mask).to(value.device))
+        if not explore.any():
+            action = policy.mode()
+        else:
+            if self._generator is None:
+                self._generator = torch.Generator(value.device).manual_seed(self._seed)
+            action = policy.sample(self._generator)
+            if not explore.all():
+                action[torch.from_numpy(~explore)] = policy.mode()[torch.from_numpy(~explore)]
+        return Acted(action, {**extras, "log_probability": policy.log_probability(action), "value": value})

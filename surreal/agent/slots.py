@@ -1,0 +1,43 @@
+"""`SlotMemory`: what an agent keeps for each of its environments from one step to the next."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class SlotMemory:
+    """One tensor for each slot of a pool: recurrent state, correlated noise. It grows as the pool does.
+
+    Args:
+        shape: of one slot's tensor.
+        device: where they are.
+    """
+
+    def __init__(self, shape: tuple[int, ...], device: torch.device) -> None:
+        self._values = torch.zeros((0, *shape), device=device)
+
+    def take(self, slots: NDArray[np.int64], is_first: NDArray[np.bool_]) -> Tensor:
+        """Give the tensors of these slots, zeros where an episode begins.
+
+        Args:
+            slots: [N] each >= 0.
+            is_first: [N] rows that begin an episode.
+
+        Returns:
+            [N, *shape] of its own memory.
+        """
+        missing = int(slots.max(initial=-1)) + 1 - len(self._values)
+        if missing > 0:
+            empty = self._values.new_zeros((max(missing, len(self._values)), *self._values.shape[1:]))
+            self._values = torch.cat((self._values, empty))
+        taken = self._values[torch.from_numpy(slots)]
+        if is_first.any():
+            taken[torch.from_numpy(is_first)] = 0.0
+        return taken
+
+    def put(self, slots: NDArray[np.int64], values: Tensor) -> None:
+        """Keep `values` [N, *shape] for these slots, which were taken before."""
+        self._values[torch.from_numpy(slots)] = values

@@ -1,0 +1,136 @@
+"""`GradientLearner`: optimizer, learning-rate schedule and gradient clipping, once for every learner that has a loss.
+
+    def learn(self, i, batch):
+        loss = ...
+        self.step(loss)
+        return {"loss": loss}
+
+An update is two steps, which a learner may take apart: `gradients(loss)` computes, `apply(gradients)` changes the
+parameters. What lies between them (other ranks' gradients, a parameter server) is no business of the algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from surreal.learner.base import Learner, ReplayView
+from surreal.learner.optimizers import Optimizer, OptimizerSettings, check_max_norm
+from surreal.schedules import LinearSchedule
+from surreal.utils.pytorch import Module
+
+#: Group of the parameters that `build` registers: all of the model's.
+MODEL = "model"
+
+
+class Gradients(NamedTuple):
+    """Of a loss, for the parameters of one group."""
+
+    group: str
+    tensors: dict[str, Tensor]  #: by the parameter's name; those that the loss does not depend on are left out
+
+
+class GradientLearner(Learner):
+    """Base of learners that step down gradients. A subclass gives `learn`, and documents its own options only.
+
+    By default there is one group of parameters, all of the model's. A subclass with several, such as an actor's and a
+    critic's, says so in `build` by `optimize_group`, in place of calling `super().build()`.
+
+    Args:
+        model: see `Learner`.
+        replay: see `Learner`.
+        optimizer: adam or rmsprop.
+        initial_learning_rate: > 0; raising it learns faster until it becomes unstable.
+        learning_rate_end: where the linear schedule ends, >= 0.
+        use_linear_schedule: anneal the learning rate from `initial_learning_rate` to `learning_rate_end`.
+        max_global_step: length of that schedule, in what `schedule_step` counts; the rate stays at its end afterwards.
+        schedule_step: environment (env steps of the whole run) or update (updates of this learner).
+        decay: RMSProp's, in [0, 1).
+        epsilon: of the optimizer, > 0; None takes the optimizer's own.
+        gradients_norm_clipping: largest global norm of a group's gradient, > 0; None clips nothing. Raising it lets
+            rare large errors move the parameters further.
+        device: see `Learner`.
+        metrics_interval: see `Learner`.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        optimizer: str = "adam",
+        initial_learning_rate: float = 1e-3,
+        learning_rate_end: float = 0.0,
+        use_linear_schedule: bool = False,
+        max_global_step: int | None = None,
+        schedule_step: str = "environment",
+        decay: float = 0.99,
+        epsilon: float | None = None,
+        gradients_norm_clipping: float | None = 10.0,
+        device: str = "cpu",
+        metrics_interval: int = 100,
+    ) -> None:
+        super().__init__(model, replay, device=device, metrics_interval=metrics_interval)
+        # What is wrong with a setting is said at once, long before the first batch makes these things.
+        if learning_rate_end < 0.0:
+            raise ValueError(f"learning_rate_end is {learning_rate_end}; it must be >= 0")
+        if schedule_step not in ("environment", "update"):
+            raise ValueError(f"schedule_step is {schedule_step!r}; it must be environment or update")
+        if use_linear_schedule and (max_global_step is None or max_global_step < 1):
+            raise ValueError(f"max_global_step is {max_global_step}; use_linear_schedule needs it to be >= 1")
+        check_max_norm(gradients_norm_clipping)
+        self._settings = OptimizerSettings(optimizer, initial_learning_rate, decay, epsilon)
+        self._schedule: LinearSchedule | None = None
+        if use_linear_schedule and max_global_step is not None:
+            self._schedule = LinearSchedule(initial_learning_rate, learning_rate_end, max_global_step)
+        self._schedule_by_updates = schedule_step == "update"
+        self._max_norm = gradients_norm_clipping
+        self._groups: dict[str, Optimizer] = {}
+        self._norms: dict[str, Tensor] = {}
+
+    def build(self) -> None:
+        """Make the optimizer of all of the model's parameters."""
+        self.optimize_group(MODEL, self.model.named_parameters())
+
+    def optimize_group(self, group: str, parameters: Iterable[tuple[str, Tensor]]) -> None:
+        """Give a group of parameters an optimizer of its own, whose state checkpoints keep; for `build`.
+
+        Args:
+            group: its name.
+            parameters: pairs of name and parameter; none may be replaced afterwards.
+        """
+        optimizer = self._groups[group] = Optimizer(parameters, self._settings)
+        name = "optimizer" if group == MODEL else f"optimizer-{group}"
+        self.keep(name, optimizer, expected=optimizer.expected_tensors)
+
+    def gradients(self, loss: Tensor, group: str = MODEL) -> Gradients:
+        """Differentiate a scalar loss by the parameters of a group; changes nothing, but frees the loss's graph."""
+        return Gradients(group, self._groups[group].gradients(loss))
+
+    def apply(self, gradients: Gradients) -> None:
+        """Do one step down the gradients of a group: clip them, anneal the learning rate, change the parameters.
+
+        The model's lock is held only meanwhile: agents in this process, which share the model, act on otherwise.
+        """
+        optimizer = self._groups[gradients.group]
+        if self._schedule is not None:
+            optimizer.learning_rate = self._schedule(self.updates if self._schedule_by_updates else self.global_step)
+        norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self.model.lock)
+        if norm is not None:
+            self._norms[gradients.group] = norm
+
+    def step(self, loss: Tensor, group: str = MODEL) -> None:
+        """Do one step down the gradient of a loss: `apply(gradients(loss))`."""
+        self.apply(self.gradients(loss, group))
+
+    def common_metrics(self) -> Mapping[str, Tensor | float]:
+        """Learning rate, and norm of the gradients before clipping, of each group."""
+        found: dict[str, Any] = {}
+        for group, optimizer in self._groups.items():
+            suffix = "" if group == MODEL else f"_{group}"
+            found[f"learning_rate{suffix}"] = optimizer.learning_rate
+            if group in self._norms:
+                found[f"gradient_norm{suffix}"] = self._norms[group]
+        return found

@@ -1,0 +1,63 @@
+"""What starting a process means, whoever does it, and the plain way: a Python of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from surreal.main.process.lifeline import PARENT_VARIABLE
+
+
+class Process(Protocol):
+    """A child process, as `subprocess.Popen` has it."""
+
+    pid: int
+    returncode: Any  #: None while it runs; -N if signal N ended it
+
+    def poll(self) -> int | None:
+        """Look whether it has ended; returns `returncode`."""
+
+    def wait(self) -> int:
+        """Wait for its end."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Send a signal, unless it has ended."""
+
+
+class Starter(Protocol):
+    """Starts the `main(arguments)` of a module as a process."""
+
+    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
+        """Start it.
+
+        Args:
+            module: dotted name.
+            arguments: of the program, without its name.
+            console: file that its output is appended to.
+            environment: variables added to this process's own.
+        """
+
+
+class Spawner:
+    """Starts every process as a Python of its own."""
+
+    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
+        with console.open("ab") as file:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=child_environment(environment),
+                start_new_session=True,
+            )
+
+
+def child_environment(added: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables of a child of this process."""
+    # Processes of a run share the cores: more threads in each would only make them wait for each other.
+    return {"OMP_NUM_THREADS": "1", **os.environ, PARENT_VARIABLE: str(os.getpid()), **added}

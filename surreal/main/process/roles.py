@@ -1,0 +1,136 @@
+"""The table of roles: what the command line, the launcher and the frame of a process know about each kind of process.
+
+A further role is one more entry here, and a module of its name with `main(argv)`. Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from surreal.config import Config
+
+
+class RandomStream(IntEnum):
+    """Whoever draws random numbers from the run's seed has a stream; the numbers are part of what a seed means."""
+
+    AGENT = 1
+    LEARNER = 2
+    EVAL = 3
+    VERIFY = 4
+    PLAY = 5
+    RLX_SERVER = 6
+
+
+class NormalEnd(Enum):
+    """What it means for a run that a process of a role has ended by itself, with exit code 0."""
+
+    NOTHING = "nothing"
+    ENDS_RUN = "the run is over"
+    ALL_END_RUN = "the run is over when all of the role's processes have ended"
+
+
+@dataclass(frozen=True)
+class Role:
+    """One kind of process. All are started again when a signal killed them, at most `run.restart_limit` times.
+
+    Args:
+        name: in commands, names of processes and files.
+        module: whose `main(argv)` runs it.
+        summary: one sentence for the command line's help.
+        count: how many processes of it a configuration asks for.
+        drain_order: place at the end of a run, >= 0; roles with the same number drain together.
+        drain_timeout_s: how long it may take to drain before it is killed, s.
+        counts_as: role under which its heartbeats and metrics appear.
+        stream: of its random numbers; None if it draws none.
+        normal_end: what its end means.
+        is_numbered: whether in a run the first of its processes has a number as well: `agent-0`, but `rlx-server`.
+        is_single: whether a launcher starts at most one, whose console needs no number.
+        resumes: whether it gets `--resume` when it is started again.
+    """
+
+    name: str
+    module: str
+    summary: str
+    count: Callable[[Config], int]
+    drain_order: int
+    drain_timeout_s: float
+    counts_as: str
+    stream: RandomStream | None = None
+    normal_end: NormalEnd = NormalEnd.NOTHING
+    is_numbered: bool = False
+    is_single: bool = False
+    resumes: bool = True
+
+    def process_name(self, index: int) -> str:
+        """Name in the run, of the process that was told this index."""
+        return f"{self.name}-{index}" if self.is_numbered or index else self.name
+
+    def console_name(self, number: int) -> str:
+        """Name at the launcher, and of the console's file, of the process that was started as this one of its role."""
+        return self.name if self.is_single else f"{self.name}-{number}"
+
+
+LEARNER = Role(
+    "learner",
+    "surreal.main.learner",
+    "The learner process of a run.",
+    count=lambda _: 1,
+    drain_order=2,
+    drain_timeout_s=60.0,
+    counts_as="learner",
+    stream=RandomStream.LEARNER,
+    normal_end=NormalEnd.ENDS_RUN,
+    is_single=True,
+)
+AGENT = Role(
+    "agent",
+    "surreal.main.agent",
+    "One agent process of a run; any number, on any machine.",
+    count=lambda config: config.agent.count,
+    drain_order=1,
+    drain_timeout_s=15.0,
+    counts_as="agent",
+    stream=RandomStream.AGENT,
+    normal_end=NormalEnd.ALL_END_RUN,
+    is_numbered=True,
+)
+#: An agent whose environments are elsewhere.
+RLX_SERVER = Role(
+    "rlx-server",
+    "surreal.main.rlx_server",
+    "A server that environments elsewhere connect to; of a run, or of a saved policy.",
+    count=lambda config: config.rlx.servers,
+    drain_order=1,
+    drain_timeout_s=15.0,
+    counts_as="agent",
+    stream=RandomStream.RLX_SERVER,
+    normal_end=NormalEnd.ALL_END_RUN,
+)
+RLX_CLIENT = Role(
+    "rlx-client",
+    "surreal.main.rlx_client",
+    "Run gymnasium environments that the agent of an RLX server drives.",
+    count=lambda config: config.rlx.clients,
+    drain_order=0,
+    drain_timeout_s=5.0,
+    counts_as="rlx-client",
+    resumes=False,
+)
+EVAL = Role(
+    "eval",
+    "surreal.main.eval",
+    "The evaluation process of a run.",
+    count=lambda config: int(config.eval.enabled),
+    drain_order=3,
+    drain_timeout_s=20.0,
+    counts_as="eval",
+    stream=RandomStream.EVAL,
+    is_single=True,
+)
+
+#: In the order in which a launcher starts them.
+ROLES: tuple[Role, ...] = (LEARNER, AGENT, RLX_SERVER, RLX_CLIENT, EVAL)

@@ -1,0 +1,131 @@
+"""Acting in a run: what an agent and an RLX server share. They differ in where their environments are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Literal
+
+import numpy as np
+
+from surreal.agent import Agent, AgentLoop
+from surreal.config import Config
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.envs import EnvPool
+from surreal.errors import CheckpointError, ContractError
+from surreal.main.build.acting import (
+    build_agent,
+    build_greedy_agent,
+    build_listener,
+    build_model,
+    build_sender,
+    restore_model,
+)
+from surreal.main.build.environments import Spaces
+from surreal.main.build.saved_policy import Policy
+from surreal.main.process.role import RoleProcess
+from surreal.metrics import RateMeter
+
+logger = logging.getLogger(__name__)
+
+#: How long to wait for the first parameters before acting without, s: a learner may be started later.
+_FIRST_PARAMETERS_S = 5.0
+
+
+class ActingSession:
+    """Model, agent, listener, sender and the loop that connects them; the parameters have come, or are late.
+
+        session = ActingSession(process, stack, pool, spaces)
+        session.run()
+
+    Args:
+        process: the frame.
+        stack: closes what is opened here.
+        pool: the environments.
+        spaces: of the environments, as the agent sees them.
+        is_greedy: act as well as the agent can, and record nothing.
+        on_full: what to do with experience that a full replay does not take; None: as `sender.on_full` says.
+    """
+
+    def __init__(
+        self,
+        process: RoleProcess,
+        stack: ExitStack,
+        pool: EnvPool,
+        spaces: Spaces,
+        *,
+        is_greedy: bool = False,
+        on_full: Literal["wait", "drop"] | None = None,
+    ) -> None:
+        config, telemetry = process.config, process.telemetry
+        self._process = process
+        model = build_model(config, spaces)
+        restore_model(config, model)
+        agent: Agent
+        if is_greedy:
+            agent = build_greedy_agent(config, model, spaces, rng=process.rng())
+        else:
+            agent = build_agent(config, model, spaces, index=process.index, rng=process.rng())
+        stack.callback(agent.close)
+        self._listener = listener = build_listener(config, process.parameter_client, model)
+        stack.callback(listener.close)
+        listener.run_listener_thread()
+        if not listener.wait_for_first(_FIRST_PARAMETERS_S, process.stop):
+            logger.info("no parameters yet; acting without")
+        self.sender: ExpSender | None = None
+        if spaces.obs_spec is None:
+            logger.warning("env.observation_space is raw: states go to the agent as they come, nothing is recorded")
+        elif not is_greedy:
+            sender = build_sender(config, process.replay, pool, process.stop, index=process.index, on_full=on_full)
+            stack.callback(sender.close)
+            telemetry.add_source(sender.metrics)
+            telemetry.watch(global_step=lambda: sender.global_step)
+            self.sender = sender
+        self.loop = AgentLoop(
+            pool, agent, self.sender, on_episode=lambda score, length, _: telemetry.episode(score, length)
+        )
+        self._rate = RateMeter("agent/steps_per_s")
+        for source in (self.loop.metrics, self._metrics, pool.metrics, listener.metrics):
+            telemetry.add_source(source)
+        telemetry.watch(version=lambda: listener.version)
+
+    def run(self, *checks: Callable[[], object]) -> None:
+        """Act until the run ends, or has its env steps.
+
+        Args:
+            checks: called in each turn of the loop; what they raise ends it.
+        """
+        limit = self._process.config.run.max_env_steps
+        while not self._process.should_stop():
+            if limit is not None and self.sender is not None and self.sender.global_step >= limit:
+                logger.info("the run has its %d env steps", limit)
+                break
+            self.loop.step()
+            self._listener.check()
+            for check in checks:
+                check()
+
+    def _metrics(self) -> dict[str, float]:
+        self._rate.total = self.loop.env_steps
+        return self._rate.metrics()
+
+
+def saved_agent(policy: Policy, config: Config, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
+    """Make an agent that acts with a saved policy, and never explores.
+
+    Args:
+        policy: what `load_policy` gave.
+        config: the policy's, perhaps with other settings.
+        spaces: of the environments, as the agent sees them.
+        rng: of the agent.
+
+    Raises:
+        CheckpointError: the parameters do not fit the configuration's model.
+    """
+    model = build_model(config, spaces)
+    try:
+        model.load_tensors(policy.tensors, header=policy.header)
+    except ContractError as error:
+        raise CheckpointError(f"the file's parameters do not fit its configuration: {error}") from error
+    return build_greedy_agent(config, model, spaces, rng=rng)

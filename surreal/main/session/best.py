@@ -1,0 +1,18 @@
+"""The best round of an evaluation, as its file says: for the evaluation itself, and for the result of the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+BEST_NAME = "best.json"
+
+
+def read_best(folder: Path) -> dict[str, Any] | None:
+    """The best round of an evaluation's folder, `eval` in that of its run; None if there is none."""
+    try:
+        data = json.loads((folder / BEST_NAME).read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) and "mean_return" in data else None

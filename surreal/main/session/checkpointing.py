@@ -1,0 +1,126 @@
+"""Checkpointing: when a learner's whole state is written, and from what it begins."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from surreal.checkpoint import Checkpoint, CheckpointStore
+from surreal.config import Config
+from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+from surreal.errors import ConfigError
+from surreal.learner import Learner
+from surreal.main.build.saved_policy import policy_header, policy_tensors
+from surreal.main.process.registry import plain_config
+from surreal.replay import Replay
+
+logger = logging.getLogger(__name__)
+
+
+class Checkpointing:
+    """Writes a checkpoint every `checkpoint.interval_updates` and every `checkpoint.checkpoint_time_interval`.
+
+    Args:
+        config: the whole configuration.
+        learner: whose state is kept.
+        replay: keeps counts of its own.
+        broadcaster: knows the version.
+        store: of this run.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        learner: Learner,
+        replay: Replay[Any],
+        broadcaster: TorchBroadcaster,
+        store: CheckpointStore,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._learner = learner
+        self._replay = replay
+        self._broadcaster = broadcaster
+        self._store = store
+        self._clock = clock
+        self._last_s = clock()
+        self._last_updates = 0
+
+    def restore(self, *, is_resumed: bool) -> bool:
+        """Begin with the run's newest whole checkpoint, else with `checkpoint.restore`; returns whether there was one.
+
+        Args:
+            is_resumed: whether the run goes on, so that checkpoints in its folder are its own.
+
+        Raises:
+            ConfigError: the folder holds checkpoints of another run.
+            CheckpointError: the file that is named cannot be read, or does not fit.
+        """
+        found = self._find(is_resumed=is_resumed)
+        if found is None:
+            return False
+        if found.metadata.get("kind") != "learner":
+            # A policy alone: a start for the network, while all that is counted begins anew.
+            self._learner.model.load_tensors(policy_tensors(found), header=policy_header(found))
+            logger.info("beginning with the policy in %s", found.path)
+            return True
+        self._learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
+        self._broadcaster.propose(int(found.metadata["version"]))
+        if found.path.startswith(self._store.folder):
+            self._replay.load_state_dict(found.metadata["replay"])
+        logger.info("restored %s: %d updates", found.path, self._learner.updates)
+        return True
+
+    def begin(self) -> None:
+        """Count from here: what the learner begins with needs no checkpoint."""
+        self._last_updates = self._learner.updates
+
+    def save(self) -> None:
+        """Write the whole state."""
+        state = self._learner.state_dict()
+        metadata = {
+            "kind": "learner",
+            "state": state["state"],
+            "replay": self._replay.state_dict(),
+            "version": self._broadcaster.version,
+            "config": plain_config(self._config),
+        }
+        path = self._store.save(self._learner.updates, state["tensors"], metadata)
+        self._last_s = self._clock()
+        self._last_updates = self._learner.updates
+        logger.info("checkpoint %s at update %d", path, self._learner.updates)
+
+    def after_update(self) -> None:
+        """Save if the updates since the last checkpoint are enough."""
+        interval = self._config.checkpoint.interval_updates
+        if interval is not None and self._learner.updates - self._last_updates >= interval:
+            self.save()
+
+    def save_if_due(self) -> None:
+        """Save if the time since the last checkpoint is enough, and something was learned."""
+        if self._clock() - self._last_s >= self._config.checkpoint.checkpoint_time_interval:
+            self.finish()
+            self._last_s = self._clock()
+
+    def finish(self) -> None:
+        """Keep what was learned last."""
+        if self._learner.updates > self._last_updates:
+            self.save()
+
+    def _find(self, *, is_resumed: bool) -> Checkpoint | None:
+        restore = self._config.checkpoint.restore
+        if self._store.names():
+            if not is_resumed:
+                raise ConfigError(
+                    f"{self._store.folder} holds checkpoints of an earlier run; --resume goes on with it, "
+                    "--run NAME or --run-dir DIR begins another",
+                    key="--run-dir",
+                )
+            return self._store.newest_whole()
+        if restore is None or restore == "latest":
+            return None
+        return self._store.load(restore)

@@ -1,0 +1,121 @@
+"""Publishing: when a learner's parameters go out, and what follows from it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+from surreal.distributed.telemetry.heartbeats import Heartbeat, newest_version
+from surreal.errors import SurrealError
+from surreal.learner import Learner
+from surreal.main.build.acting import build_listener
+from surreal.main.process.registry import read_progress, write_progress
+from surreal.model import Model
+from surreal.replay import Replay
+
+logger = logging.getLogger(__name__)
+
+
+class Publishing:
+    """Broadcasts a learner's parameters every `broadcast.interval_updates`, but not within `broadcast.interval_s`.
+
+    What a consuming stream handed out is committed after the broadcast that came of it, so a learner that dies takes
+    nothing along.
+
+    Args:
+        config: the whole configuration.
+        client: of the run, at the parameter server.
+        model: what is published.
+        learner: improves it.
+        replay: where the batches come from.
+        broadcaster: of the model.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        client: RedisClient,
+        model: Model,
+        learner: Learner,
+        replay: Replay[Any],
+        broadcaster: TorchBroadcaster,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._model = model
+        self._learner = learner
+        self._replay = replay
+        self._broadcaster = broadcaster
+        self._clock = clock
+        self._last_s = -float("inf")
+        self._last_updates = 0
+
+    def has_parameters(self) -> bool:
+        """Whether somebody has published parameters of this policy in this run."""
+        keys = self._client.policy_keys(self._config.broadcast.policy)
+        return bool(self._client.redis.hexists(keys.params, "version"))
+
+    def take_over(self) -> None:
+        """Without a checkpoint, go on from what was broadcast last, if anything was: better than from scratch."""
+        if not self.has_parameters():
+            return
+        listener = build_listener(self._config, self._client, self._model)
+        try:
+            if listener.update_once():
+                # Counts go on too: schedules and limits depend on them.
+                self._learner.updates = read_progress(listener.message).get("updates", 0)
+                logger.info("no checkpoint; going on from the parameters of version %d", listener.version)
+        finally:
+            listener.close()
+
+    def begin(self, beats: Iterable[Heartbeat]) -> None:
+        """Let everyone have the parameters, under a version newer than any that is in use."""
+        self._broadcaster.propose(newest_version(beats))
+        if self._model.is_materialized:
+            self.publish()
+
+    def publish(self) -> None:
+        """Broadcast the parameters with how far the run is."""
+        self._broadcaster.broadcast(self._model, write_progress(self._learner.updates, self._replay.global_step))
+        self._last_s = self._clock()
+        self._last_updates = self._learner.updates
+        self._replay.commit(self._broadcaster.version)
+
+    def after_update(self) -> None:
+        """Publish if it is time."""
+        self._publish_if_due(self._config.broadcast.interval_updates)
+
+    def while_waiting(self) -> None:
+        """No batch came: agents may wait for room, which there is after the commit that follows a broadcast."""
+        if self._replay.stream_mode == "consume":
+            self._publish_if_due(1)
+
+    def finish(self, *, is_connected: bool) -> None:
+        """Hand out what was learned last.
+
+        Args:
+            is_connected: False where Redis is known to be away: the parameters are in the checkpoint.
+        """
+        if self._learner.updates > self._last_updates and is_connected:
+            try:
+                self.publish()
+            except (SurrealError, OSError) as error:
+                logger.warning("the last parameters were not broadcast: %s", error)
+
+    def metrics(self) -> dict[str, float]:
+        """By how many versions the newest experience is behind."""
+        newest = self._replay.metrics().get("replay/newest_version", -1.0)
+        return {"learner/policy_lag_versions": self._broadcaster.version - newest} if newest >= 0 else {}
+
+    def _publish_if_due(self, interval_updates: int) -> None:
+        has_learned = self._learner.updates - self._last_updates >= interval_updates
+        if has_learned and self._clock() - self._last_s >= self._config.broadcast.interval_s:
+            self.publish()

@@ -1,0 +1,113 @@
+"""What a policy says of actions: distributions over batches of any leading axes `[..., ]`.
+
+Log-probabilities and entropies are summed over an action's own axes, so they are [...]: one number a step.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+class Distribution(ABC):
+    """Over the actions of a batch of steps."""
+
+    @abstractmethod
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw an action for each step, [..., *action_shape], without gradient."""
+
+    @abstractmethod
+    def mode(self) -> Tensor:
+        """Give the most probable action of each step, [..., *action_shape]."""
+
+    @abstractmethod
+    def log_probability(self, action: Tensor) -> Tensor:
+        """Give log p(action) of each step (of continuous actions the density's), [...] float32."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """Give the entropy of each step, in nats, [...] float32."""
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Self:
+        """Give the distribution of some of the steps, as `policy[:-1]` of sequences [T + 1, B]."""
+
+    @abstractmethod
+    def masked(self, action_mask: Tensor) -> Distribution:
+        """Give the distribution over legal actions only.
+
+        Args:
+            action_mask: [..., n] bool.
+
+        Raises:
+            ValueError: actions are not discrete, so there is nothing to forbid.
+        """
+
+
+class Categorical(Distribution):
+    """Over n discrete actions.
+
+    Args:
+        logits: [..., n] unnormalised log-probabilities.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits - logits.logsumexp(-1, keepdim=True)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        # The largest of log p + Gumbel noise is distributed as p (Gumbel 1954), and needs no sum over the actions.
+        noise = torch.empty_like(self.logits).exponential_(generator=generator).log_()
+        return (self.logits.detach() - noise).argmax(-1)
+
+    def mode(self) -> Tensor:
+        return self.logits.argmax(-1)
+
+    def log_probability(self, action: Tensor) -> Tensor:
+        return self.logits.gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        # A forbidden action has p = 0 and log p = -inf, and adds nothing.
+        return -(self.logits.exp() * self.logits.clamp(min=torch.finfo(self.logits.dtype).min)).sum(-1)
+
+    def __getitem__(self, index: Any) -> Self:
+        return type(self)(self.logits[index])
+
+    def masked(self, action_mask: Tensor) -> Categorical:
+        return Categorical(self.logits.masked_fill(~action_mask, -torch.inf))
+
+
+class Normal(Distribution):
+    """Independent normal distributions over the components of a real vector.
+
+    Args:
+        mean: [..., n].
+        log_sigma: logarithm of the standard deviation, broadcast to [..., n].
+    """
+
+    def __init__(self, mean: Tensor, log_sigma: Tensor) -> None:
+        self.mean = mean
+        self.log_sigma = log_sigma.expand_as(mean)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        noise = torch.empty_like(self.mean).normal_(generator=generator)
+        return self.mean.detach() + self.log_sigma.detach().exp() * noise
+
+    def mode(self) -> Tensor:
+        return self.mean
+
+    def log_probability(self, action: Tensor) -> Tensor:
+        error = (action - self.mean) * (-self.log_sigma).exp()
+        return (-0.5 * error.square() - self.log_sigma - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+    def entropy(self) -> Tensor:
+        return (self.log_sigma + 0.5 * (1.0 + math.log(2 * math.pi))).sum(-1)
+
+    def __getitem__(self, index: Any) -> Self:
+        return type(self)(self.mean[index], self.log_sigma[index])
+
+    def masked(self, action_mask: Tensor) -> Distribution:
+        raise ValueError("actions are continuous, so there is nothing that an action mask could forbid")

@@ -1,0 +1,105 @@
+"""`Torso`: from observations as environments give them to the features that cores and heads read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from surreal import tree
+from surreal.model.conv import Convolution, ConvTorso, count_conv_features
+from surreal.model.inputs import read_leaf
+from surreal.model.mlp import MLP
+from surreal.specs import ArraySpec, ObsSpec
+from surreal.types import Obs
+
+
+class Torso(nn.Module):
+    """Images through convolutions, if there are any; all else as it is; then dense layers over everything.
+
+    Any leading axes will do: features of [B, *obs_shape] are [B, num_features], those of [T, B, *obs_shape] are
+    [T, B, num_features].
+
+    Args:
+        obs_spec: kind of one observation. Leaves are concatenated with dict keys sorted and tuple items in place.
+        convolutions: see `surreal.model.conv`; leaves [channels, height, width], and single frames [height, width], go
+            through them, each through its own. None flattens images, too.
+        hiddens: units of the dense layers, each >= 1; none leaves the features as they are.
+        activation: after each dense layer.
+        generator: draws the initial values; None uses torch's global one.
+
+    Raises:
+        ValueError: there are convolutions but no images, or images too small for them.
+    """
+
+    def __init__(
+        self,
+        obs_spec: ObsSpec,
+        *,
+        convolutions: Sequence[Convolution] | None = None,
+        hiddens: Sequence[int] = (),
+        activation: str = "relu",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self._spec = obs_spec
+        self._is_image = [convolutions is not None and len(leaf.shape) in (2, 3) for leaf in obs_spec.leaves]
+        if convolutions is not None and not any(self._is_image):
+            described = obs_spec.to_json()["leaves"]
+            raise ValueError(f"observations are not images [channels, height, width]: {described}")
+        num_features = 0
+        self.images = nn.ModuleList()
+        for leaf, is_image in zip(obs_spec.leaves, self._is_image, strict=True):
+            if is_image and convolutions is not None:
+                channels, height, width = image_shape(leaf)
+                num_features += count_conv_features(convolutions, height, width)
+                self.images.append(ConvTorso(channels, convolutions, generator))
+            else:
+                num_features += math.prod(leaf.shape)
+        self.dense: MLP | None = None
+        if hiddens:
+            self.dense = MLP((num_features, *hiddens), activation, activation, generator=generator)
+        self.num_features = hiddens[-1] if hiddens else num_features
+        # The plain case has a short way: one array, no image.
+        is_plain = obs_spec.is_array and not self._is_image[0]
+        self._plain = (obs_spec.leaves[0].shape, self.dense) if is_plain else None
+
+    def forward(self, obs: Obs) -> Tensor:
+        """Compute [..., num_features] float32 from [..., *obs_shape] tensors, or nested dicts and tuples of them."""
+        if self._plain is None:
+            features, dense = self._concatenate(obs), self.dense
+        else:
+            shape, dense = self._plain
+            features = read_leaf(obs, shape)
+        return features if dense is None else dense.forward(features)
+
+    def _concatenate(self, obs: Obs) -> Tensor:
+        convolutions = iter(self.images)
+        parts = []
+        for tensor, leaf, is_image in zip(tree.leaves(obs), self._spec.leaves, self._is_image, strict=True):
+            features = read_leaf(tensor, leaf.shape)
+            if is_image:
+                leading = features.shape[:-1]
+                features = next(convolutions)(features.reshape(-1, *image_shape(leaf)))
+                features = features.reshape(*leading, features.shape[-1])
+            parts.append(features)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+
+def image_shape(leaf: ArraySpec) -> tuple[int, int, int]:
+    """Channels, height and width of an image, or of a single frame."""
+    shape = leaf.shape
+    return (shape[0], shape[1], shape[2]) if len(shape) == 3 else (1, shape[0], shape[1])
+
+
+def check_hiddens(hiddens: Sequence[int]) -> tuple[int, ...]:
+    """Read the units of dense layers.
+
+    Raises:
+        ValueError: a layer has none.
+    """
+    if any(units < 1 for units in hiddens):
+        raise ValueError(f"hiddens is {list(hiddens)}; every layer needs >= 1 units")
+    return tuple(hiddens)

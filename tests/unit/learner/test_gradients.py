@@ -1,0 +1,117 @@
+"""Gradients and steps: groups, the two halves of an update, and what a checkpoint keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from surreal.errors import CheckpointError
+from surreal.learner import GradientLearner, Gradients
+from surreal.model import MLP, QFunction
+from surreal.types import Batch
+
+MakeBatch = Callable[..., Batch]
+
+
+class TwoGroups(GradientLearner):
+    """Fits its model to rewards, and a critic of its own to twice the rewards."""
+
+    def build(self) -> None:
+        self.critic = MLP((4, 1))
+        self.optimize_group("actor", self.model.named_parameters())
+        self.optimize_group("critic", self.critic.named_parameters())
+
+    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+        self.step((self.model(batch.obs)[:, 0] - batch.reward).square().mean(), "actor")
+        self.step((self.critic(batch.obs)[:, 0] - 2 * batch.reward).square().mean(), "critic")
+        return {}
+
+
+class OneGroup(GradientLearner):
+    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+        self.step(self.loss(batch))
+        return {}
+
+    def loss(self, batch: Batch) -> Tensor:
+        return (self.model(batch.obs)[:, 0] - batch.reward).square().mean()
+
+
+def made(cls: type[Any] = OneGroup, **options: Any) -> Any:
+    return cls(QFunction([6], action_space=1, seed=0), **options)
+
+
+def parameters(learner: GradientLearner) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in learner.model.tensors().items()}
+
+
+def test_computing_gradients_changes_nothing_and_applying_them_is_the_step(make_batch: MakeBatch) -> None:
+    whole, halves = made(), made()
+    for learner in (whole, halves):
+        learner.optimize(0, make_batch())
+    before = parameters(halves)
+    gradients = halves.gradients(halves.loss(make_batch(1)))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in parameters(halves).items())
+    halves.apply(Gradients(gradients.group, {name: tensor.clone() for name, tensor in gradients.tensors.items()}))
+    whole.optimize(1, make_batch(1))
+    assert all(torch.equal(tensor, parameters(halves)[name]) for name, tensor in parameters(whole).items())
+
+
+def test_the_mean_of_two_gradients_is_the_gradient_of_both_batches(make_batch: MakeBatch) -> None:
+    learner = made(gradients_norm_clipping=None)
+    learner.optimize(0, make_batch())
+    first, second = make_batch(1), make_batch(2)
+    parts = [learner.gradients(learner.loss(batch)).tensors for batch in (first, second)]
+    both = first._replace(obs=torch.cat([first.obs, second.obs]), reward=torch.cat([first.reward, second.reward]))
+    for name, tensor in learner.gradients(learner.loss(both)).tensors.items():
+        torch.testing.assert_close((parts[0][name] + parts[1][name]) / 2, tensor)
+
+
+def test_groups_have_optimizers_of_their_own(make_batch: MakeBatch) -> None:
+    learner = made(TwoGroups, metrics_interval=1)
+    metrics = learner.optimize(0, make_batch())
+    assert {"gradient_norm_actor", "gradient_norm_critic", "learning_rate_actor"} <= metrics.keys()
+    parts = {name.partition("/")[0] for name in learner.state_dict()["tensors"]}
+    assert parts == {"model", "optimizer-actor", "optimizer-critic"}
+
+
+def test_a_parameter_that_the_loss_does_not_know_stays(make_batch: MakeBatch) -> None:
+    learner = made()
+    learner.optimize(0, make_batch())
+    before = parameters(learner)
+    gradients = learner.gradients(learner.model.q.output.bias.sum())
+    assert gradients.tensors.keys() == {"q.output.bias"}
+    learner.apply(gradients)
+    changed = {name for name, tensor in parameters(learner).items() if not torch.equal(tensor, before[name])}
+    assert changed == {"q.output.bias"}
+
+
+class Keeper(OneGroup):
+    def build(self) -> None:
+        super().build()
+        self.other = QFunction([3], action_space=1, obs_spec=self.model.obs_spec, seed=1)
+        self.keep("other", self.other)
+
+
+def test_what_is_kept_comes_back_and_may_not_be_missing(make_batch: MakeBatch) -> None:
+    learner, restored = made(Keeper), made(Keeper)
+    learner.optimize(0, make_batch())
+    with torch.no_grad():
+        learner.other.q.output.bias.fill_(7.0)
+    state = learner.state_dict()
+    restored.load_state_dict(state)
+    assert restored.other.q.output.bias.item() == 7.0
+    without = {name: tensor for name, tensor in state["tensors"].items() if not name.startswith("other/")}
+    with pytest.raises(CheckpointError, match="other"):
+        made(Keeper).load_state_dict({**state, "tensors": without})
+
+
+def test_a_part_is_kept_once() -> None:
+    learner = made()
+    learner.keep("target", learner.model)
+    for name in ("target", "model", "a/b"):
+        with pytest.raises(ValueError, match="cannot be named"):
+            learner.keep(name, learner.model)

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from surreal.model.activations import get_activation
+from surreal.model.allocate import allocate
 
 
 def make_linear(num_inputs: int, num_outputs: int, generator: torch.Generator | None = None) -> nn.Linear:
     """Create a dense layer with torch's usual initial values, U(-1/sqrt(inputs), 1/sqrt(inputs)), from a generator."""
-    layer = nn.Linear(num_inputs, num_outputs, device="meta").to_empty(device="cpu")
+    layer = allocate(nn.Linear(num_inputs, num_outputs, device="meta"))
     bound = 1.0 / math.sqrt(num_inputs) if num_inputs > 0 else 0.0
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)

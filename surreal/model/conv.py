@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
 from surreal.model.activations import get_activation
+from surreal.model.allocate import allocate
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _border(size: int, convolution: Convolution) -> tuple[int, int]:
 
 
 def _make_layer(before: int, after: int, filter_size: int, stride: int, generator: torch.Generator | None) -> nn.Conv2d:
-    layer = nn.Conv2d(before, after, filter_size, stride, device="meta").to_empty(device="cpu")
+    layer = allocate(nn.Conv2d(before, after, filter_size, stride, device="meta"))
     bound = 1.0 / math.sqrt(before * filter_size * filter_size)
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
     if layer.bias is not None:

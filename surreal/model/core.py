@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from surreal.model.allocate import allocate
+
 
 class LSTMCore(nn.Module):
     """An LSTM (Hochreiter and Schmidhuber 1997) over steps or sequences, its state cleared where episodes begin.
@@ -25,7 +27,7 @@ class LSTMCore(nn.Module):
             raise ValueError(f"lstm_size is {size}; it must be >= 1")
         self.num_features = size
         self.state_shape = (2, size)
-        self.cell = nn.LSTMCell(num_features, size, device="meta").to_empty(device="cpu")
+        self.cell = allocate(nn.LSTMCell(num_features, size, device="meta"))
         bound = 1.0 / math.sqrt(size)
         for parameter in self.cell.parameters():
             nn.init.uniform_(parameter, -bound, bound, generator=generator)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from surreal.model.activations import get_activation
+from surreal.model.allocate import allocate
 
 
 class Dense(nn.Linear):
@@ -27,7 +28,7 @@ class Dense(nn.Linear):
 
     def __init__(self, num_inputs: int, num_outputs: int, generator: torch.Generator | None = None) -> None:
         super().__init__(num_inputs, num_outputs, device="meta")
-        self.to_empty(device="cpu")
+        allocate(self)
         bound = 1.0 / math.sqrt(num_inputs) if num_inputs > 0 else 0.0
         nn.init.uniform_(self.weight, -bound, bound, generator=generator)
         nn.init.uniform_(self.bias, -bound, bound, generator=generator)

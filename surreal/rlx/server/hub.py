@@ -70,7 +70,7 @@ class Hub:
         num_sessions: that are open; a connection counts as one before it has any.
         num_active: sessions that ask for actions.
         num_waiting: those of them that wait for one.
-        refused, errors, requests: counters.
+        refused, errors, requests, refused_values: counters.
     """
 
     def __init__(self, pool: RlxEnvPool, settings: ServerSettings, loop: asyncio.AbstractEventLoop) -> None:
@@ -80,7 +80,7 @@ class Hub:
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
         self.poller = Poller(loop, self.buffer)
         self.turns = Turns(loop)
-        self.refused = self.errors = self.requests = 0
+        self.refused = self.errors = self.requests = self.refused_values = 0
         self._loop = loop
         self.num_sessions = self.num_active = self.num_waiting = 0
         self._staged: list[Event] = []
@@ -166,6 +166,7 @@ class Hub:
             "rlx/requests_count": float(self.requests),
             "rlx/refused_count": float(self.refused),
             "rlx/errors_count": float(self.errors),
+            "rlx/refused_values_count": float(self.refused_values),
             "rlx/session_bytes": self.settings.admission.session_bytes,
         }
 

@@ -13,7 +13,8 @@ from surreal.rlx.protocol.framing import FrameReader, frame
 from surreal.rlx.protocol.layouts import Layouts
 from surreal.rlx.server.connections.connection import BaseConnection
 from surreal.rlx.server.hub import Hub
-from surreal.rlx.server.session import Reply, Session, action_reply, error_reply
+from surreal.rlx.server.replies import Reply, action_reply, error_reply
+from surreal.rlx.server.session import Session
 
 #: Longest request of a client that has not shown the token yet, bytes.
 _STRANGER_BYTES = 1 << 14
@@ -129,8 +130,11 @@ class TcpConnection(BaseConnection):
             self.close()
         elif session.is_authorized:
             self._reader.max_bytes = self._limits.max_bytes
-        if session.has_ended:
-            session.has_ended = False
+        self._close_if_due()
+
+    def _close_if_due(self) -> None:
+        if self._session.has_ended:
+            self._session.has_ended = False
             if self.hub.is_due(self):
                 self.close()
 
@@ -146,6 +150,7 @@ class TcpConnection(BaseConnection):
                 self._send(error_reply(action) if isinstance(action, RlxError) else action_reply(action))
             except RlxError as error:
                 self._send(error_reply(error))
+        self._close_if_due()  # an episode may end with the beginning of the next one
         if self._backlog or self._has_eof:
             self.attend()
 

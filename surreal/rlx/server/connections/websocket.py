@@ -24,7 +24,8 @@ from surreal.rlx.server.connections.connection import MAX_BACKLOG, BaseConnectio
 from surreal.rlx.server.connections.frames import FrameCutter
 from surreal.rlx.server.connections.http import answer_get, may_connect
 from surreal.rlx.server.hub import Hub
-from surreal.rlx.server.session import Reply, Session, action_reply, error_reply
+from surreal.rlx.server.replies import Reply, action_reply, error_reply
+from surreal.rlx.server.session import Session
 
 Sid = str | int | None
 

@@ -6,6 +6,8 @@ Clients are bare asyncio sockets in a process of their own, each waiting for its
 * trivial: a policy that costs nothing, so what is measured is the protocol, the hand-over and the batches.
 * network: `QAgent` with a QFunction of 2 x 64 (24 floats), or the `nature` network (84 x 84 bytes); one torch thread.
   For 256 sessions the floor is the network's own forward too, without any server.
+* floods: how much slower a single session gets while another connection does its worst, in each of a dozen ways; here
+  the floor is the same session left alone, and `p50_ratio` is what counts.
 On a machine that does other work as well, `cpu_us` and `echo_cpu_us`, the CPU time of the serving process for one step,
 say more than the rates. `p99_ratio` is that of the latencies, the gathering window taken off ours.
 """
@@ -29,6 +31,7 @@ import psutil
 import torch
 
 from benchmarks.baselines.rlx_clients import Load, Outcome, run_clients, run_echo
+from benchmarks.baselines.rlx_floods import FLOODS, run_floods
 from benchmarks.harness import alternate, report
 from surreal.agent import Agent, QAgent
 from surreal.agent.loop import AgentLoop
@@ -171,6 +174,34 @@ def compare_forward(state: str, sessions: int, args: argparse.Namespace, clients
     )  # fmt: skip
 
 
+def compare_floods(state: str, args: argparse.Namespace, clients: Any, floods: Any) -> None:
+    """Measure one session beside a client that does its worst, and without that client."""
+    hello, request, answer_bytes = frames(STATES[state])
+    ready_bytes = len(frame(encode({"response": "ready"})))
+    for name in FLOODS:
+        if args.flood not in name:
+            continue
+        with serving(Trivial(), STATES[state], args.window) as (server, _):
+            load = Load(server.port, 1, args.seconds, hello, ready_bytes, request, answer_bytes)
+            calm, beside = Served(clients, os.getpid(), load), Served(clients, os.getpid(), load)
+
+            def flooded(name: str = name, port: int = server.port, beside: Served = beside) -> float:
+                floods.send((port, name, [0.0] * (STATES[state].shape or (1,))[0]))
+                floods.recv()
+                rate = beside.run()
+                floods.send(None)
+                floods.recv()
+                return rate
+
+            ours, floor = alternate(flooded, calm.run, args.rounds)
+        (p50, p99, _), (calm_p50, calm_p99, _) = beside.medians(), calm.medians()
+        report(
+            f"rlx beside a flood of {name}", "steps/s", ours, floor, aim=0.5, p50_ms=round(p50, 3),
+            p99_ms=round(p99, 3), calm_p50_ms=round(calm_p50, 3), calm_p99_ms=round(calm_p99, 3),
+            p50_ratio=round(p50 / calm_p50, 2),
+        )  # fmt: skip
+
+
 def start(context: Any, target: Callable[..., None]) -> tuple[Any, Any]:
     ours, theirs = context.Pipe()
     process = context.Process(target=target, args=(theirs,), daemon=True)
@@ -185,6 +216,7 @@ def main() -> None:
     parser.add_argument("--sessions", default="1,8,64,256")
     parser.add_argument("--window", type=float, default=0.0, help="gathering window, s")
     parser.add_argument("--only", default="", help="measure only what has this in its name")
+    parser.add_argument("--flood", default="", help="measure only the floods that have this in their name")
     args = parser.parse_args()
     torch.set_num_threads(1)
     sys.setswitchinterval(0.0005)  # this and the next as `surreal rlx-server` has it
@@ -200,6 +232,11 @@ def main() -> None:
                     compare(name, state, agent, sessions, args, clients, echo)
     if args.only in "forward 84x84 uint8":
         compare_forward("84x84 uint8", 256, args, clients)
+    if args.only in "floods":
+        flood_process, floods = start(context, run_floods)
+        compare_floods("24 floats", args, clients, floods)
+        floods.send(None)
+        flood_process.join()
     clients.send(None)
     client_process.join()
     echo_process.kill()

@@ -26,6 +26,7 @@ from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.connections.tcp import TcpConnection
 from surreal.rlx.server.hub import Hub
 from surreal.rlx.server.settings import ServerSettings
+from surreal.tree import leaves
 
 LIMITS = Limits(max_bytes=4096, max_items=500, max_depth=8)
 #: A decoded message of 4096 bytes is never larger: images grow by 4, lists of small values most of all.
@@ -173,6 +174,8 @@ class Server:
             if len(ids):
                 if not np.isfinite(batch.reward).all():
                     raise AssertionError(f"{payload.hex()} gives a reward of {batch.reward}")
+                if not all((np.abs(leaf) < 2).all() for leaf in leaves(batch.obs)):
+                    raise AssertionError(f"{payload.hex()} gives an observation of {batch.obs}")
                 self.pool.send(rng.integers(0, 2, len(ids)), ids)
         connection.connection_lost(None)
 

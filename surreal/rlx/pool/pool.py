@@ -21,6 +21,7 @@ from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EnvPool, EpisodeCounter
 from surreal.rlx.pool.batches import BatchBuilder
 from surreal.rlx.pool.events import CutEvent, Event, LastEvent, LiveEvent
+from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits
 from surreal.rlx.pool.states import StateReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
 from surreal.specs import ObsSpec
@@ -53,6 +54,7 @@ class RlxEnvPool(EnvPool):
         gather_max: rows of a batch, >= 1; more are left for the next.
         explore: whether the agent may explore at all; sessions that exploit never do.
         record: whether steps are experience to be sent; those of sessions that exploit never are.
+        limits: of values for which the observation space has no bounds.
 
     Attributes:
         reader: reads states for the sessions; None without an observation space.
@@ -75,8 +77,9 @@ class RlxEnvPool(EnvPool):
         gather_max: int = 1024,
         explore: bool = True,
         record: bool = True,
+        limits: ValueLimits = DEFAULT_LIMITS,
     ) -> None:
-        self.reader = None if observation_space is None else StateReader(observation_space)
+        self.reader = None if observation_space is None else StateReader(observation_space, limits)
         self.wrappers = wrappers
         self.frame_stack = frame_stack
         self.obs_spec = ObsSpec((), {"dict": {}})
@@ -95,6 +98,9 @@ class RlxEnvPool(EnvPool):
         self._builder = BatchBuilder(
             self.obs_spec, is_raw=self.reader is None, explore=explore, record=record and self.reader is not None
         )
+        # Sessions hand over the bytes of plain states as they are: they are looked at here, a whole batch at a time.
+        is_plain = self.reader is not None and wrappers is None and frame_stack == 1
+        self._range = self.reader.plain_range if self.reader is not None and is_plain else None
         self._window_s = gather_window_s
         self._max_rows = gather_max
         self._queue: HandoverQueue[Sequence[Event]] = HandoverQueue()
@@ -236,6 +242,10 @@ class RlxEnvPool(EnvPool):
         ended, self._ended = self._ended, []
         cut, self._cut = self._cut, []
         batch = self._builder.build(ended, live, cut)
+        bad = None if self._range is None else self._range.bad_rows(batch.obs)
+        if bad is not None:
+            ended, live = self._refuse(batch, bad, ended, live, cut)
+            batch = self._builder.build(ended, live, cut)
         if live:
             self._batches += 1
             self._rows += len(live)
@@ -248,6 +258,24 @@ class RlxEnvPool(EnvPool):
             released, self._released = self._released, []
             self._release(released)
         return batch
+
+    def _refuse(
+        self, batch: StepBatch, bad: NDArray[np.bool_], ended: list[LastEvent], live: list[LiveEvent], cut: list[int]
+    ) -> tuple[list[LastEvent], list[LiveEvent]]:
+        """Cut the episodes of bad rows, and tell their sessions; returns the others."""
+        last, rest = bad[: len(ended)].tolist(), bad[len(ended) :].tolist()
+        cut += [event.slot for event, is_bad in zip(ended, last, strict=True) if is_bad]
+        refused: list[tuple[Any, Any]] = []
+        for row, event in enumerate(live, len(ended)):
+            if bad[row] and self._range is not None:
+                refused.append((event.session, self._range.error(batch.obs[row])))
+                if not event.is_first:
+                    cut.append(event.slot)
+        self._deliver(refused)
+        return (
+            [event for event, is_bad in zip(ended, last, strict=True) if not is_bad],
+            [event for event, is_bad in zip(live, rest, strict=True) if not is_bad],
+        )
 
 
 def _nowhere(_: Sequence[Any]) -> None:

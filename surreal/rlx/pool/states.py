@@ -5,14 +5,15 @@ Called by sessions on the server's thread. What fits as it is, is not copied.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal.rlx.protocol.errors import RlxRequestError, brief, brief_keys
+from surreal.rlx.pool.ranges import DEFAULT_LIMITS, Range, ValueLimits, range_of
+from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief, brief_keys
 from surreal.rlx.protocol.images import Image
 from surreal.specs import ArraySpec, ObsSpec, Structure, spaces_of
 from surreal.tree import leaves
@@ -21,65 +22,60 @@ from surreal.tree import leaves
 Leaves = list[NDArray[Any]]
 
 
-class Bounds(NamedTuple):
-    """Which integers a discrete leaf may hold."""
-
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]  #: exclusive
-
-
 class StateReader:
     """Reads states into the leaves of an observation space.
 
     Accepted are: arrays, nested lists, and numbers whose values the leaf's dtype can hold (floats for an integer leaf
     only if they are whole); images, whose bytes an uint8 leaf takes as they are and a float leaf as 0..1; shapes that
-    differ in axes of size 1 only; None or [] for a space without values, and for one with a single value.
+    differ in axes of size 1 only; None or [] for a space without values, and for one with a single value. Values must
+    be in the range of their space.
 
     Args:
         space: the observation space of the environments.
+        limits: of values for which the space has no bounds.
 
     Attributes:
         spec: of an observation.
-        plain: of a state whose bytes are an observation without a further look; None: there are none.
+        plain: of a state whose bytes are an observation, once `plain_range` was looked at; None: there are none.
+        plain_range: of such a state; None: all that its bytes can say.
 
     Raises:
         ValueError: the space is of a kind that has no arrays.
     """
 
-    def __init__(self, space: gymnasium.Space[Any]) -> None:
+    def __init__(self, space: gymnasium.Space[Any], limits: ValueLimits = DEFAULT_LIMITS) -> None:
         self.spec = ObsSpec.from_space(space)
-        self._bounds = [_bounds(leaf) for leaf in leaves(spaces_of(space))]
+        tree = leaves(spaces_of(space))
+        self._ranges = [range_of(one, leaf, limits) for one, leaf in zip(tree, self.spec.leaves, strict=True)]
         self._has_choice = any(leaf.nbytes for leaf in self.spec.leaves) and not _is_single(space)
         self._only = self.spec.leaves[0] if self.spec.is_array else None
-        self.plain = self._only if self._bounds == [None] else None
-        self._zeros: Leaves = [np.zeros(leaf.shape or (1,), leaf.dtype) for leaf in self.spec.leaves]
-        self._lows: Leaves = [
-            zero if bounds is None else np.broadcast_to(bounds.low, zero.shape).astype(zero.dtype)
-            for zero, bounds in zip(self._zeros, self._bounds, strict=True)
-        ]
+        self.plain = self._only if isinstance(space, spaces.Box) else None
+        self.plain_range = self._ranges[0] if self.plain is not None else None
+        self._lows: Leaves = [_lowest(one, leaf) for one, leaf in zip(tree, self.spec.leaves, strict=True)]
 
     def read(self, state: Any) -> Leaves:
         """Read one state.
 
         Raises:
-            RlxRequestError: it does not fit; names what was expected and what came.
+            RlxRequestError: it does not fit; names what was expected and what came. `RlxValueError`: it would, but for
+                a value.
         """
         only = self._only
         if only is not None:
             if type(state) is np.ndarray and state.dtype == only.dtype and state.shape == only.shape != ():
-                if self._bounds[0] is not None:
-                    _check_bounds(state, self._bounds[0], only)
+                if self._ranges[0] is not None:
+                    self._ranges[0].check(state)
                 return [state]
             if not self._has_choice and _is_nothing(state):
                 return self._lows
-            return [_read_leaf(state, only, self._bounds[0])]
+            return [_read_leaf(state, only, self._ranges[0])]
         if not self._has_choice and _is_nothing(state):
             return self._lows
         arrays: list[Any] = []
         _collect(state, self.spec.structure, arrays, "state")
         return [
-            _read_leaf(array, leaf, bounds)
-            for array, leaf, bounds in zip(arrays, self.spec.leaves, self._bounds, strict=True)
+            _read_leaf(array, leaf, within)
+            for array, leaf, within in zip(arrays, self.spec.leaves, self._ranges, strict=True)
         ]
 
     def nothing(self) -> Leaves:
@@ -91,24 +87,33 @@ def _is_nothing(state: Any) -> bool:
     return state is None or (isinstance(state, list) and not state)
 
 
-def _read_leaf(state: Any, leaf: ArraySpec, bounds: Bounds | None) -> NDArray[Any]:
+def _read_leaf(state: Any, leaf: ArraySpec, within: Range | None) -> NDArray[Any]:
     if isinstance(state, Image):
         state = state.pixels if leaf.dtype == np.uint8 else state.to_array()
     try:
-        array = np.asarray(state)
+        sent = np.asarray(state)
     except (ValueError, OverflowError):
         raise RlxRequestError(f"{_expected(leaf)}, got a list that is no array") from None
-    if array.dtype.kind not in "biuf":
-        raise RlxRequestError(f"{_expected(leaf)}, got {_describe(state, array)}")
-    if array.shape != leaf.shape:
-        if _without_ones(array.shape) != _without_ones(leaf.shape):
-            raise RlxRequestError(f"{_expected(leaf)}, got {_describe(state, array)}")
-        array = array.reshape(leaf.shape)
-    if array.dtype != leaf.dtype:
-        array = _cast(array, leaf, state)
-    if bounds is not None:
-        _check_bounds(array, bounds, leaf)
+    if sent.dtype.kind not in "biuf":
+        raise _no_numbers(state, sent, leaf)
+    if sent.shape != leaf.shape:
+        if _without_ones(sent.shape) != _without_ones(leaf.shape):
+            raise RlxRequestError(f"{_expected(leaf)}, got {_describe(state, sent)}")
+        sent = sent.reshape(leaf.shape)
+    array = sent if sent.dtype == leaf.dtype else _cast(sent, leaf, state)
+    if within is not None:
+        within.check(array, sent)
     return array if array.ndim else array.reshape(1)
+
+
+def _no_numbers(state: Any, sent: NDArray[Any], leaf: ArraySpec) -> RlxRequestError:
+    message = f"{_expected(leaf)}, got {_describe(state, sent)}"
+    huge = (
+        next((x for x in sent.flat if type(x) is int and x.bit_length() > 63), None) if sent.dtype == object else None
+    )
+    if huge is None:
+        return RlxRequestError(message)
+    return RlxValueError(f"{message}: an int of {huge.bit_length()} bits is too large", leaf=leaf.name or "the state")
 
 
 def _cast(array: NDArray[Any], leaf: ArraySpec, state: Any) -> NDArray[Any]:
@@ -118,14 +123,13 @@ def _cast(array: NDArray[Any], leaf: ArraySpec, state: Any) -> NDArray[Any]:
     if leaf.dtype.kind == "f":
         return cast
     if not np.can_cast(array.dtype, leaf.dtype) and not np.array_equal(cast, array):
-        raise RlxRequestError(f"{_expected(leaf)}, got {_describe(state, array)} with values that it cannot hold")
+        value = array.flat[int(np.argmax(cast != array))]
+        raise RlxValueError(
+            f"{_expected(leaf)}, got {_describe(state, array)} with values that it cannot hold, such as {value}",
+            leaf=leaf.name or "the state",
+            value=float(value),
+        )
     return cast
-
-
-def _check_bounds(array: NDArray[Any], bounds: Bounds, leaf: ArraySpec) -> None:
-    if np.any(array < bounds.low) or np.any(array >= bounds.high):
-        low, high = bounds.low.ravel().tolist(), (bounds.high - 1).ravel().tolist()
-        raise RlxRequestError(f"{_expected(leaf)} from {low} to {high}, got {np.ravel(array)[:20].tolist()}")
 
 
 def _expected(leaf: ArraySpec) -> str:
@@ -164,17 +168,10 @@ def _collect(state: Any, structure: Structure, arrays: list[Any], path: str) -> 
             _collect(item, child, arrays, f"{path}.{index}")
 
 
-def _bounds(space: Any) -> Bounds | None:
-    """Give the bounds of a leaf: only those whose violation can break a network."""
-    if isinstance(space, spaces.Discrete):
-        return Bounds(np.asarray(space.start, np.int64), np.asarray(space.start + space.n, np.int64))
-    if isinstance(space, spaces.MultiDiscrete):
-        low = np.asarray(space.start, np.int64)
-        return Bounds(low, low + np.asarray(space.nvec, np.int64))
-    if isinstance(space, spaces.MultiBinary):
-        shape = tuple(space.shape or ())
-        return Bounds(np.zeros(shape, np.int64), np.full(shape, 2, np.int64))
-    return None
+def _lowest(space: gymnasium.Space[Any], leaf: ArraySpec) -> NDArray[Any]:
+    """Give an observation of a leaf, for want of one: zeros where the space has them, for all we know."""
+    start = space.start if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
+    return np.broadcast_to(np.asarray(start, leaf.dtype), leaf.shape or (1,))
 
 
 def _is_single(space: gymnasium.Space[Any]) -> bool:

@@ -19,7 +19,7 @@ from gymnasium import ActionWrapper, ObservationWrapper, RewardWrapper, Wrapper
 
 from surreal.envs.wrappers.named import WrapperSpec, apply_wrappers, find_wrapper, select_wrappers
 from surreal.errors import EnvError
-from surreal.rlx.pool.rewards import LARGEST_REWARD
+from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits, widest_range
 from surreal.rlx.pool.states import Leaves, StateReader
 from surreal.rlx.protocol.errors import RlxRequestError
 from surreal.specs import ObsSpec
@@ -38,6 +38,7 @@ class RemoteWrappers:
         observation_space: of what clients send.
         action_space: of what clients take.
         training: whether some sessions train; False leaves out the wrappers that are for training only.
+        limits: of values for which a space has no bounds.
 
     Attributes:
         observation_space, action_space: as the agent sees them, frames not stacked.
@@ -55,6 +56,7 @@ class RemoteWrappers:
         action_space: gymnasium.Space[Any],
         *,
         training: bool = True,
+        limits: ValueLimits = DEFAULT_LIMITS,
     ) -> None:
         for spec in select_wrappers(specs, training=training):
             check_remote(spec)
@@ -74,6 +76,7 @@ class RemoteWrappers:
             self._wire_spec = ObsSpec.from_space(observation_space)
         except ValueError as error:
             raise EnvError(str(error)) from error
+        self._limits = limits
         _layers(env, self._bare)
 
     def open(self, *, training: bool) -> SessionWrappers:
@@ -88,7 +91,9 @@ class RemoteWrappers:
             env = apply_wrappers(counted, self._specs[first:], training=training)
         except EnvError as error:
             raise RlxRequestError(str(error)) from error
-        return SessionWrappers(_layers(env, self._bare), counted, self._wire_spec, self.reader, self._bare.action_space)
+        return SessionWrappers(
+            _layers(env, self._bare), counted, self._wire_spec, self.reader, self._bare.action_space, self._limits
+        )
 
 
 class SessionWrappers:
@@ -101,6 +106,7 @@ class SessionWrappers:
         wire_spec: ObsSpec,
         reader: StateReader,
         action_space: gymnasium.Space[Any],
+        limits: ValueLimits,
     ) -> None:
         self._observations = [layer for layer in layers if isinstance(layer, ObservationWrapper)]
         self._actions = [layer for layer in reversed(layers) if isinstance(layer, ActionWrapper)]
@@ -110,6 +116,8 @@ class SessionWrappers:
         self._rewards = [layer for layer in layers[number:] if isinstance(layer, RewardWrapper)]
         self._wire_spec, self._spec = wire_spec, reader.spec
         self._reader = reader
+        # Bounds of what wrappers make are not a client's to keep, and often just the ones from before.
+        self._ranges = [widest_range(leaf, limits) for leaf in reader.spec.leaves]
         self._action_space = action_space
         self._has_plain_actions = not isinstance(action_space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
 
@@ -123,7 +131,8 @@ class SessionWrappers:
             Leaves of the agent's space, in the same form, in memory of their own.
 
         Raises:
-            RlxRequestError: a wrapper failed, or made something else than its space says.
+            RlxRequestError: a wrapper failed, or made something else than its space says. `RlxValueError`: a value that
+                is not finite, or too large.
         """
         if not self._observations:
             return leaves
@@ -136,9 +145,11 @@ class SessionWrappers:
             arrays = [np.array(array) for array in self._spec.flatten(obs)]
         except (TypeError, ValueError) as error:
             raise RlxRequestError(f"what wrappers made of the state does not fit its space: {error}") from error
-        for array, leaf in zip(arrays, self._spec.leaves, strict=True):
+        for array, leaf, within in zip(arrays, self._spec.leaves, self._ranges, strict=True):
             if array.shape != leaf.shape:
                 raise RlxRequestError(f"wrappers made a state of shape {array.shape}, their space has {leaf.shape}")
+            if within is not None:
+                within.check(array)
         return [array if array.ndim else array.reshape(1) for array in arrays]
 
     def nothing(self) -> Leaves:
@@ -149,7 +160,7 @@ class SessionWrappers:
         """Give what counts for the episode's return, and what is learned from.
 
         Raises:
-            RlxRequestError: a wrapper failed, or made no finite number.
+            RlxRequestError: a wrapper failed, or made no number.
         """
         for layer in self._own_rewards:
             reward = _call(layer, layer.reward, reward)
@@ -157,12 +168,9 @@ class SessionWrappers:
         for layer in self._rewards:
             learned = _call(layer, layer.reward, learned)
         try:
-            reward, learned = float(reward), float(learned)
+            return float(reward), float(learned)
         except (TypeError, ValueError) as error:
             raise RlxRequestError(f"wrappers made a reward that is no number: {error}") from error
-        if not max(abs(reward), abs(learned)) <= LARGEST_REWARD:
-            raise RlxRequestError(f"the reward must be finite, wrappers made {reward:g} and {learned:g}")
-        return reward, learned
 
     def action(self, action: Any) -> Any:
         """Make what the client takes of the agent's action.

@@ -6,6 +6,7 @@ RlxError
 |   `-- RlxLimitError    larger, deeper or longer than the limits allow
 |-- RlxEncodeError       a value that the protocol has no form for
 |-- RlxRequestError      a request that cannot be answered; the connection stays open
+|   `-- RlxValueError    a number in it that nobody could learn from: not finite, or out of its range
 `-- RlxServerError       the server cannot start or go on
 """
 
@@ -47,6 +48,20 @@ class RlxEncodeError(RlxError):
 
 class RlxRequestError(RlxError):
     """A request that cannot be answered as it is: its message goes back as an `error` reply."""
+
+
+class RlxValueError(RlxRequestError):
+    """A number that would do damage: not finite, or out of its range. The episode that it is of is cut.
+
+    Attributes:
+        leaf: what it is of, such as a leaf of the state, or "the reward".
+        value: the number; nan if it is none.
+    """
+
+    def __init__(self, message: str, *, leaf: str, value: float = float("nan")) -> None:
+        super().__init__(message)
+        self.leaf = leaf
+        self.value = value
 
 
 class RlxServerError(RlxError):

@@ -16,11 +16,13 @@ from surreal.rlx.pool.events import Event
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.poller import Poller
 from surreal.rlx.server.settings import ServerSettings
+from surreal.rlx.server.turns import Turns
 
 #: Turns of the event loop that events may wait for others: each comes with what arrived during the one before.
 _MAX_TURNS = 32
 
-_BUFFER_BYTES = 1 << 18
+#: Read from a socket at a time, at most: a piece of work that cannot be divided.
+_BUFFER_BYTES = 1 << 16
 
 #: Longest time from the connection to the first whole request, s.
 FIRST_REQUEST_S = 30.0
@@ -62,12 +64,13 @@ class Hub:
     Attributes:
         connections: those that were admitted.
         buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
-            a new quarter of a MiB each time, costs more than all that is done with a small message.
+            a new buffer each time, costs more than all that is done with a small message.
         poller: reads the sockets.
+        turns: of connections that want more than their share of the thread.
         num_sessions: that are open; a connection counts as one before it has any.
         num_active: sessions that ask for actions.
         num_waiting: those of them that wait for one.
-        refused, errors, requests: counters.
+        refused, errors, requests, refused_values: counters.
     """
 
     def __init__(self, pool: RlxEnvPool, settings: ServerSettings, loop: asyncio.AbstractEventLoop) -> None:
@@ -76,7 +79,8 @@ class Hub:
         self.connections: set[Connection] = set()
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
         self.poller = Poller(loop, self.buffer)
-        self.refused = self.errors = self.requests = 0
+        self.turns = Turns(loop)
+        self.refused = self.errors = self.requests = self.refused_values = 0
         self._loop = loop
         self.num_sessions = self.num_active = self.num_waiting = 0
         self._staged: list[Event] = []
@@ -162,6 +166,7 @@ class Hub:
             "rlx/requests_count": float(self.requests),
             "rlx/refused_count": float(self.refused),
             "rlx/errors_count": float(self.errors),
+            "rlx/refused_values_count": float(self.refused_values),
             "rlx/session_bytes": self.settings.admission.session_bytes,
         }
 

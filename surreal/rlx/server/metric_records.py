@@ -7,9 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.rlx.protocol.errors import RlxRequestError, brief
+from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief
 
 _MAX_NAME_CHARS = 200
+#: Steps that no run gets to in a century: one metric beyond would squeeze all others of a chart together.
+_LARGEST_STEP = 10**12
+#: Files of metrics hold float32.
+_LARGEST_VALUE = float(np.finfo(np.float32).max)
 
 
 class MetricRecord(NamedTuple):
@@ -25,7 +29,7 @@ def read_metric(record: Any) -> MetricRecord:
     """Read one record.
 
     Raises:
-        RlxRequestError: it is none.
+        RlxRequestError: it is none; `RlxValueError` if a number in it is not finite, or too large.
     """
     if not isinstance(record, dict):
         raise RlxRequestError(f"a metric must be a dict with method, name, y and x, got {type(record).__name__}")
@@ -36,8 +40,9 @@ def read_metric(record: Any) -> MetricRecord:
         raise RlxRequestError(f"the name of a metric must be 1 to {_MAX_NAME_CHARS} characters")
     if isinstance(x, float) and x.is_integer():
         x = int(x)
-    if x is not None and (type(x) is not int or x < 0):
-        raise RlxRequestError(f"x of metric {name} must be None or an int >= 0, got {brief(x)}")
+    if x is not None and (type(x) is not int or not 0 <= x <= _LARGEST_STEP):
+        message = f"x of metric {name} must be None or an int from 0 to {_LARGEST_STEP}, got {brief(x)}"
+        raise RlxValueError(message, leaf="x") if isinstance(x, int | float) else RlxRequestError(message)
     value = _numbers(record.get("y"), name)
     if method == "histogram":
         return MetricRecord(method, name, value, x)
@@ -53,4 +58,6 @@ def _numbers(value: Any, name: str) -> NDArray[Any]:
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" or not array.size:
         raise RlxRequestError(f"y of metric {name} must be a number or a list of numbers")
+    if not (array.min() >= -_LARGEST_VALUE and array.max() <= _LARGEST_VALUE):
+        raise RlxValueError(f"y of metric {name} must be finite, and in the range of a float32", leaf="y")
     return array

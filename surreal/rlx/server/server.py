@@ -198,6 +198,9 @@ class _Newcomer(BaseConnection):
     def backlog_size(self) -> int:
         return 0
 
+    def has_work(self) -> bool:
+        return False
+
     def end_sessions(self) -> None:
         """There are none."""
 

@@ -13,29 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from surreal.rlx.pool.events import CutEvent, LastEvent, LiveEvent
-from surreal.rlx.pool.rewards import LARGEST_REWARD
 from surreal.rlx.pool.stacking import FrameStacker
 from surreal.rlx.pool.wrapping import SessionWrappers
-from surreal.rlx.protocol.errors import RlxRequestError, brief
+from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief
 from surreal.rlx.server.hub import Hub
 from surreal.rlx.server.metric_records import read_metric
-
-Reply = Mapping[str, Any]
-
-READY: Reply = {"response": "ready"}
-DONE: Reply = {"response": "done"}
-#: The answer to the end of an episode.
-NO_ACTION: Reply = {"response": "action", "data": None}
-
-
-def error_reply(error: Exception) -> Reply:
-    """Say what went wrong."""
-    return {"response": "error", "message": str(error)}
-
-
-def action_reply(action: Any) -> Reply:
-    """Say what to do."""
-    return {"response": "action", "data": action}
+from surreal.rlx.server.replies import DONE, NO_ACTION, READY, Reply, error_reply
 
 
 class Session:
@@ -90,6 +73,7 @@ class Session:
             return handler(self, request)
         except RlxRequestError as error:
             hub.errors += 1
+            hub.refused_values += isinstance(error, RlxValueError)
             return error_reply(error)
 
     def step(self, state: bytes, reward: float | None) -> bool:
@@ -102,9 +86,7 @@ class Session:
         Returns:
             Whether it was one of these; otherwise nothing has happened, and it is for `handle`.
         """
-        if reward is None and self._is_exploiting:
-            reward = 0.0
-        if reward is None or not -LARGEST_REWARD <= reward <= LARGEST_REWARD:
+        if reward is None or not abs(reward) <= self._hub.settings.rewards.largest:
             return False
         if not self._in_episode or self._stacker is not None or self._wrappers is not None:
             return False
@@ -120,7 +102,12 @@ class Session:
         if not self.is_closed:
             self.is_waiting = False
             self._hub.num_waiting -= 1
-            if self._wrappers is not None:
+            if isinstance(action, RlxValueError):
+                self._hub.errors += 1
+                self._hub.refused_values += 1
+                self._in_episode = False  # the pool has cut it
+                self.has_ended = True
+            elif self._wrappers is not None:
                 try:
                     action = self._wrappers.action(action)
                 except RlxRequestError as error:
@@ -162,25 +149,33 @@ class Session:
     def _update(self, request: Mapping[str, Any]) -> Reply | None:
         if not self._is_ready:
             self._require_ready()
-        if request.get("terminal") is not False or request.get("truncated") is not None:
-            terminal, truncated = _flag(request, "terminal"), _flag(request, "truncated")
-            if terminal or truncated:
-                return self._end(request, is_terminated=not truncated)
+        try:
+            if request.get("terminal") is not False or request.get("truncated") is not None:
+                terminal, truncated = _flag(request, "terminal"), _flag(request, "truncated")
+                if terminal or truncated:
+                    return self._end(request, is_terminated=not truncated)
+            self._go_on(request)
+        except RlxValueError:
+            self._cut()
+            raise
+        return None
+
+    def _go_on(self, request: Mapping[str, Any]) -> None:
+        """Ask for an action in the state that a request brings."""
         reader = self._hub.pool.reader
         state: Any = request.get("state")
         if reader is not None:
             state = reader.read(state)
-        wrappers = self._wrappers
-        if wrappers is not None:
-            state = wrappers.observation(state)
+        if self._wrappers is not None:
+            state = self._wrappers.observation(state)
+        if request.get("reward") is None:
+            self._cut()  # no reward begins an episode, whether or not the last one was ended
         is_first, reward = not self._in_episode, 0.0
         if is_first:
             self._in_episode = True
             self._return, self._length = 0.0, 0
         else:
-            reward = counted = self._read_reward(request.get("reward"))
-            if wrappers is not None:
-                counted, reward = wrappers.rewards(reward)
+            counted, reward = self._read_reward(request)
             self._return += counted
             self._length += 1
         if self._stacker is not None:
@@ -191,7 +186,6 @@ class Session:
         event = self._event
         event.slot, event.is_first, event.is_exploiting = self._slot, is_first, self._is_exploiting
         self._wait(state, reward)
-        return None
 
     def _wait(self, state: Any, reward: float) -> None:
         """Ask for an action."""
@@ -202,10 +196,10 @@ class Session:
         hub.put(event)
 
     def _end(self, request: Mapping[str, Any], *, is_terminated: bool) -> Reply:
+        if request.get("reward") is None:
+            self._cut()  # without its reward the last step is none
         if self._in_episode:
-            reward = counted = self._read_reward(request.get("reward"))
-            if self._wrappers is not None:
-                counted, reward = self._wrappers.rewards(reward)
+            counted, reward = self._read_reward(request)
             final = self._read_final(request.get("state"), is_terminated=is_terminated)
             self._in_episode = False
             if self._stacker is not None:
@@ -265,12 +259,14 @@ class Session:
             return reader.nothing() if wrappers is None else wrappers.nothing()
         return reader.read(state) if wrappers is None else wrappers.observation(reader.read(state))
 
-    def _read_reward(self, reward: Any) -> float:
-        if reward is None:
-            if self._is_exploiting:
-                return 0.0
-            raise RlxRequestError("the reward is None in the middle of an episode; send a number, or reset first")
-        return self._hub.settings.rewards.read(reward)
+    def _read_reward(self, request: Mapping[str, Any]) -> tuple[float, float]:
+        """Give what counts for the episode's return, and what is learned from."""
+        rewards = self._hub.settings.rewards
+        reward = rewards.read(request.get("reward"))
+        if self._wrappers is None:
+            return reward, reward
+        counted, learned = self._wrappers.rewards(reward)
+        return rewards.check(counted), rewards.check(learned)
 
     def _take_metric(self, record: Any) -> None:
         method, name, value, step = read_metric(record)

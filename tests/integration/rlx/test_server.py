@@ -104,7 +104,7 @@ def test_exploiting_session_neither_explores_nor_is_recorded(harness: Any, wire:
     assert exploiting.ask(command="init", exploit=True) == {"response": "ready"}
     training.init()
     exploiting.update([1, 0])
-    exploiting.update([1, 0])  # without a reward, which nobody learns from
+    exploiting.update([1, 0], 1.0)
     training.update([1, 0])
     assert [(row.explore, row.record) for row in served.rows] == [(False, False), (False, False), (True, True)]
 
@@ -164,6 +164,11 @@ def test_peer_that_stopped_writing_still_gets_its_answers(harness: Any, wire: An
         ({"command": "update_metrics", "data": [{"name": "n", "y": "x"}]}, "must be a number"),
         ({"command": "update_metrics", "data": [{"name": "n", "y": [1, 2]}]}, "must be one number, got 2"),
         ({"command": "update_metrics", "data": [{"name": "n", "y": 1, "x": -1}]}, "x of metric n"),
+        ({"command": "update_metrics", "data": [{"name": "n", "y": 1, "x": 2**62}]}, "from 0 to 1000000000000"),
+        ({"command": "update_metrics", "data": [{"name": "n", "y": 1, "x": float("nan")}]}, "x of metric n"),
+        ({"command": "update_metrics", "data": [{"name": "n", "y": float("inf")}]}, "y of metric n must be finite"),
+        ({"command": "update_metrics", "method": "histogram", "name": "n", "y": [1, float("nan")]}, "must be finite"),
+        ({"command": "update_metrics", "data": [{"name": "n", "y": 1e300}]}, "range of a float32"),
         ({"command": "update_metrics", "data": [{"name": "n", "y": 1, "method": "pie"}]}, "scalar or histogram"),
         ({"command": "update_metrics", "data": ["n"]}, "a metric must be a dict"),
     ],
@@ -185,8 +190,7 @@ def test_state_that_does_not_fit_changes_nothing(harness: Any, wire: Any) -> Non
     client.update([1, 0])
     reply = client.ask(command="update", reward=1.0, state=[1, 2, 3], terminal=False)
     assert "shape (2,) and dtype float32, got shape (3,)" in reply["message"]
-    assert "the reward is None" in client.ask(command="update", state=[1, 0], terminal=False)["message"]
-    assert "finite" in client.ask(command="update", state=[1, 0], reward=float("nan"), terminal=False)["message"]
+    assert "empty list" in client.ask(command="update", state=[1, 0], reward=[], terminal=False)["message"]
     assert client.update([1, 0], 1.0) == 1
     assert kinds(served) == ["FIRST", "MID"]
 

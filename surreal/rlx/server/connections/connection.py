@@ -1,4 +1,4 @@
-"""What TCP and WebSocket connections have in common: time, flow control, and the order of replies."""
+"""What TCP and WebSocket connections have in common: time, turns, flow control, and the order of replies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from surreal.rlx.server.hub import Hub
+from surreal.rlx.server.turns import TURN_REQUESTS, TURN_S, Account
 
 #: Requests that may wait behind one that waits for an action; beyond it, nothing more is read.
 MAX_BACKLOG = 64
@@ -27,17 +28,95 @@ class BaseConnection(asyncio.BufferedProtocol):
         self.transport = transport
         self.opened_s = self.heard_s = time.monotonic()
         self.has_spoken = False
+        self._account = Account()
         self._is_reading = True
         self._is_write_blocked = False
+        self._is_queued = False
         self._is_closing = False
+        self._has_eof = False
 
     @property
     def is_busy(self) -> bool:
         raise NotImplementedError
 
+    # -- what a kind of connection defines ---------------------------------------------------------------------------
+
     def end_sessions(self) -> None:
         """Close all sessions of this connection."""
         raise NotImplementedError
+
+    def backlog_size(self) -> int:
+        """How many requests wait behind one."""
+        raise NotImplementedError
+
+    def accept(self, data: bytes) -> None:
+        """Keep what came in, until it is worked off."""
+        raise NotImplementedError
+
+    def has_work(self) -> bool:
+        """Whether something can be done now, without an action."""
+        raise NotImplementedError
+
+    def work(self) -> bool:
+        """Do one piece of it; returns False if it is no more than a step, which now waits for its action."""
+        raise NotImplementedError
+
+    def finish_turn(self) -> None:
+        """Do what comes after the work of a turn."""
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came in, and do what it asks for."""
+        if self._is_closing:
+            return
+        started_s = self.hub.turns.clock()
+        self.accept(data)
+        if not self._is_queued:
+            self._work_off(started_s, is_charged=not self.has_work())
+
+    def attend(self) -> None:
+        """Do what can be done by now, unless it has to wait for its turn."""
+        if not self._is_queued:
+            self.take_turn()
+
+    def take_turn(self) -> None:
+        """See `surreal.rlx.server.turns.Queued`."""
+        self._is_queued = False
+        if not self._is_closing:
+            self._work_off(self.hub.turns.clock(), is_charged=False)
+
+    def _work_off(self, started_s: float, *, is_charged: bool) -> None:
+        turns, now_s = self.hub.turns, started_s
+        for _ in range(TURN_REQUESTS):
+            if not self._can_work() or now_s - started_s > TURN_S:
+                break
+            is_charged = self.work() or is_charged
+            now_s = turns.clock()
+        self.finish_turn()
+        if self._is_closing:
+            return
+        owes = is_charged and self.charge(started_s)
+        if owes or self._can_work():
+            self._is_queued = True
+            turns.put(self)
+        self.adjust_reading()
+
+    def charge(self, started_s: float) -> bool:
+        """Charge the time since then to this connection; returns whether it has had more than its share."""
+        now_s = self.hub.turns.clock()
+        owes = self._account.charge(now_s - started_s, now_s)
+        if owes:
+            self.hub.turns.charge(now_s - started_s)
+        return owes
+
+    def _can_work(self) -> bool:
+        # A peer that does not read its replies, or has gone, gets no more of them.
+        if self._is_closing or self._is_write_blocked or self.transport.is_closing():
+            return False
+        return self.has_work()
+
+    # -- the transport -------------------------------------------------------------------------------------------------
 
     def hear(self) -> None:
         """Note that a whole request came."""
@@ -62,10 +141,6 @@ class BaseConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         self.data_received(bytes(self.hub.buffer[:count]))
 
-    def data_received(self, data: bytes) -> None:
-        """Take what came in."""
-        raise NotImplementedError
-
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
         self.hub.poller.remove(self)
@@ -75,22 +150,17 @@ class BaseConnection(asyncio.BufferedProtocol):
             self.hub.num_sessions -= 1
 
     def pause_writing(self) -> None:
-        # A peer that does not read its replies gets no more of them.
         self._is_write_blocked = True
         self.adjust_reading()
 
     def resume_writing(self) -> None:
         self._is_write_blocked = False
-        self.adjust_reading()
-
-    def backlog_size(self) -> int:
-        """How many requests wait behind one."""
-        raise NotImplementedError
+        self.attend()
 
     def adjust_reading(self) -> None:
-        """Read as long as the peer reads too, and does not run too far ahead."""
-        should_read = not self._is_write_blocked and self.backlog_size() < MAX_BACKLOG
-        if should_read != self._is_reading and not self.transport.is_closing():
+        """Read as long as the peer reads too, has had no more than its share, and does not run too far ahead."""
+        should_read = not self._is_write_blocked and not self._is_queued and self.backlog_size() < MAX_BACKLOG
+        if should_read != self._is_reading and not self._has_eof and not self.transport.is_closing():
             self._is_reading = should_read
             if not should_read:
                 if not self.hub.poller.remove(self):

@@ -13,7 +13,8 @@ from surreal.rlx.protocol.framing import FrameReader, frame
 from surreal.rlx.protocol.layouts import Layouts
 from surreal.rlx.server.connections.connection import BaseConnection
 from surreal.rlx.server.hub import Hub
-from surreal.rlx.server.session import Reply, Session, action_reply, error_reply
+from surreal.rlx.server.replies import Reply, action_reply, error_reply
+from surreal.rlx.server.session import Session
 
 #: Longest request of a client that has not shown the token yet, bytes.
 _STRANGER_BYTES = 1 << 14
@@ -39,8 +40,7 @@ class TcpConnection(BaseConnection):
         self._session = Session(hub, self._on_action)
         if not self._session.is_authorized:
             self._reader.max_bytes = min(_STRANGER_BYTES, self._limits.max_bytes)
-        self._backlog: deque[bytes | RlxFrameError] = deque()
-        self._has_eof = False
+        self._backlog: deque[bytes | dict[str, Any] | RlxFrameError] = deque()
 
     @property
     def is_busy(self) -> bool:
@@ -60,17 +60,16 @@ class TcpConnection(BaseConnection):
     def buffer_updated(self, count: int) -> None:
         layout = self._layouts.get(count)
         if layout is not None and not (self._session.is_waiting or self._reader.pending or self._is_closing):
-            values = layout.read(self.hub.buffer)
+            values = None if self._is_queued else layout.read(self.hub.buffer)
             if values is not None:
                 self.heard_s = time.monotonic()
                 if not (layout.is_plain and self._session.step(*values)):
-                    self._handle(layout.message(*values))
+                    self._backlog.append(layout.message(*values))
+                    self.take_turn()
                 return
         super().buffer_updated(count)
 
-    def data_received(self, data: bytes) -> None:
-        if self._is_closing:
-            return
+    def accept(self, data: bytes) -> None:
         failure: RlxFrameError | None = None
         try:
             payloads = self._reader.feed(data)
@@ -81,22 +80,28 @@ class TcpConnection(BaseConnection):
         self._backlog.extend(payloads)
         if failure is not None:
             self._backlog.append(failure)
-        self._work_off()
+
+    def has_work(self) -> bool:
+        return bool(self._backlog) and not self._session.is_waiting
+
+    def work(self) -> bool:
+        self._process(self._backlog.popleft())
+        return not self._session.is_waiting
+
+    def finish_turn(self) -> None:
+        if self._has_eof and not self._backlog and not self._session.is_waiting:
+            self.close()
 
     def eof_received(self) -> bool:
         # A peer that only stopped writing still gets the answers to what it has asked.
         self._has_eof = True
-        return self._session.is_waiting and self.transport.get_extra_info("sslcontext") is None
+        has_more = self._session.is_waiting or bool(self._backlog)
+        return has_more and self.transport.get_extra_info("sslcontext") is None
 
-    def _work_off(self) -> None:
-        """Answer what waits, up to a request that must wait for the agent."""
-        while self._backlog and not self._session.is_waiting and not self._is_closing:
-            self._process(self._backlog.popleft())
-        self.adjust_reading()
-        if self._has_eof and not self._session.is_waiting and not self._is_closing:
-            self.close()
-
-    def _process(self, request: bytes | RlxFrameError) -> None:
+    def _process(self, request: bytes | dict[str, Any] | RlxFrameError) -> None:
+        if isinstance(request, dict):
+            self._handle(request)
+            return
         if isinstance(request, RlxFrameError):
             self._fail(request)
             return
@@ -125,8 +130,11 @@ class TcpConnection(BaseConnection):
             self.close()
         elif session.is_authorized:
             self._reader.max_bytes = self._limits.max_bytes
-        if session.has_ended:
-            session.has_ended = False
+        self._close_if_due()
+
+    def _close_if_due(self) -> None:
+        if self._session.has_ended:
+            self._session.has_ended = False
             if self.hub.is_due(self):
                 self.close()
 
@@ -142,8 +150,9 @@ class TcpConnection(BaseConnection):
                 self._send(error_reply(action) if isinstance(action, RlxError) else action_reply(action))
             except RlxError as error:
                 self._send(error_reply(error))
+        self._close_if_due()  # an episode may end with the beginning of the next one
         if self._backlog or self._has_eof:
-            self._work_off()
+            self.attend()
 
     def _send(self, reply: Reply) -> None:
         self.transport.write(frame(encode(reply)))

@@ -7,7 +7,6 @@ than what was sent.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -21,10 +20,12 @@ from websockets.server import ServerProtocol
 from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.errors import RlxDecodeError, RlxError, RlxRequestError, brief
 from surreal.rlx.protocol.json_form import dump_json, parse_json
-from surreal.rlx.server.connections.connection import BaseConnection
+from surreal.rlx.server.connections.connection import MAX_BACKLOG, BaseConnection
+from surreal.rlx.server.connections.frames import FrameCutter
 from surreal.rlx.server.connections.http import answer_get, may_connect
 from surreal.rlx.server.hub import Hub
-from surreal.rlx.server.session import Reply, Session, action_reply, error_reply
+from surreal.rlx.server.replies import Reply, action_reply, error_reply
+from surreal.rlx.server.session import Session
 
 Sid = str | int | None
 
@@ -60,6 +61,9 @@ class WebSocketConnection(BaseConnection):
         self._protocol = ServerProtocol(max_size=self._limits.max_bytes)
         self._clients: dict[Sid, _Client] = {}
         self._by_session: dict[Session, _Client] = {}
+        self._ready: deque[_Client] = deque()  # those with requests that can be answered now
+        self._num_held = 0  # requests of all clients
+        self._cutter = FrameCutter()
         self._message = bytearray()
         self._opcode = Opcode.TEXT
         self._abort_timer: asyncio.TimerHandle | None = None
@@ -77,26 +81,45 @@ class WebSocketConnection(BaseConnection):
         self._protocol.handshake_exc = None
         self._protocol.reader.discard()
 
+    @property
+    def _is_open(self) -> bool:
+        return self._protocol.state is not State.CONNECTING
+
     def end_sessions(self) -> None:
         for client in list(self._clients.values()):
             self._end(client)
 
     def backlog_size(self) -> int:
-        return max((len(client.requests) for client in self._clients.values()), default=0)
+        return self._num_held
 
-    def data_received(self, data: bytes) -> None:
-        if self._is_closing:
-            return
-        self._protocol.receive_data(data)
+    def accept(self, data: bytes) -> None:
+        self._cutter.add(data)
+
+    def has_work(self) -> bool:
+        return bool(self._ready) or (self._num_held < MAX_BACKLOG and self._cutter.has_piece(is_open=self._is_open))
+
+    def work(self) -> bool:
+        if self._ready:
+            client = self._ready.popleft()
+            if client.requests:  # else it has been ended meanwhile
+                self._num_held -= 1
+                self._answer(client, *client.requests.popleft())
+                self._make_ready(client)
+            return True
+        self._protocol.receive_data(self._cutter.take(is_open=self._is_open))
+        is_free = False
         for event in self._protocol.events_received():
             if isinstance(event, Request):
                 self._open(event)
             elif isinstance(event, Frame):
-                self._take_frame(event)
+                is_free = self._take_frame(event) and len(self._clients) == 1
+        return not is_free
+
+    def finish_turn(self) -> None:
         self._flush()
-        self.adjust_reading()
 
     def eof_received(self) -> bool:
+        self._has_eof = True
         self._protocol.receive_eof()
         self._flush()
         return False
@@ -139,18 +162,19 @@ class WebSocketConnection(BaseConnection):
             response.body = answer.body
         self._protocol.send_response(response)
 
-    def _take_frame(self, frame: Frame) -> None:
+    def _take_frame(self, frame: Frame) -> bool:
+        """Take a frame; returns whether it brought a step, which now waits for its action."""
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
             self._opcode = frame.opcode
             if frame.fin:
-                self._take_message(bytes(frame.data))
-                return
+                return self._take_message(bytes(frame.data))
             self._message += frame.data
         elif frame.opcode is Opcode.CONT:
             self._message += frame.data
             if frame.fin:
                 message, self._message = bytes(self._message), bytearray()
-                self._take_message(message)
+                return self._take_message(message)
+        return False
 
     def _flush(self) -> None:
         """Send what the protocol wants sent; an empty piece means the end."""
@@ -164,9 +188,9 @@ class WebSocketConnection(BaseConnection):
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
-    def _take_message(self, data: bytes) -> None:
+    def _take_message(self, data: bytes) -> bool:
         if self._is_closing or self._protocol.state is not State.OPEN:
-            return
+            return False
         self.hear()
         is_binary = self._opcode is Opcode.BINARY
         try:
@@ -178,17 +202,22 @@ class WebSocketConnection(BaseConnection):
             self.hub.errors += 1
             self._send(error_reply(error), None, has_sid=False, is_binary=is_binary)
             self._protocol.send_close(CloseCode.INVALID_DATA)
-            return
+            return False
         try:
             client = self._client_of(request, is_binary=is_binary)
         except RlxRequestError as error:
             self.hub.errors += 1
             sid = request.get("sid")
             self._send(error_reply(error), sid if _is_sid(sid) else None, has_sid="sid" in request, is_binary=is_binary)
-            return
-        if client is not None:
+            return False
+        if client is None:
+            return False
+        if client.session.is_waiting:
             client.requests.append((is_binary, request))
-            self._work_off(client)
+            self._num_held += 1
+            return False
+        self._answer(client, is_binary, request)
+        return client.session.is_waiting
 
     def _client_of(self, request: Mapping[str, Any], *, is_binary: bool) -> _Client | None:
         """Find or open the session that a request is for; None: it was about the session itself."""
@@ -212,20 +241,22 @@ class WebSocketConnection(BaseConnection):
             self._by_session[client.session] = client
         return client
 
-    def _work_off(self, client: _Client) -> None:
+    def _answer(self, client: _Client, is_binary: bool, request: dict[str, Any]) -> None:
         session = client.session
-        while client.requests and not session.is_waiting and not session.is_closed and not self._is_closing:
-            client.is_binary, request = client.requests.popleft()
-            reply = session.handle(request)
-            if reply is None:
-                continue
-            self._reply(client, reply)
-            if session.is_refused:
-                self._protocol.send_close(CloseCode.POLICY_VIOLATION)
-                return
-            if session.has_ended:
-                session.has_ended = False
-                self._close_if_due()
+        client.is_binary = is_binary
+        reply = session.handle(request)
+        if reply is None:
+            return
+        self._reply(client, reply)
+        if session.is_refused:
+            self._protocol.send_close(CloseCode.POLICY_VIOLATION)
+        elif session.has_ended:
+            session.has_ended = False
+            self._close_if_due()
+
+    def _make_ready(self, client: _Client) -> None:
+        if client.requests and not client.session.is_waiting:
+            self._ready.append(client)
 
     def _close_if_due(self) -> None:
         if self.hub.is_due(self) and all(client.session.is_between_episodes for client in self._clients.values()):
@@ -233,19 +264,23 @@ class WebSocketConnection(BaseConnection):
 
     def _on_action(self, session: Session, action: Any) -> None:
         client = self._by_session.get(session)
-        if client is None or self._is_closing:
+        if client is None or self._is_closing or self.transport.is_closing():
             return
-        self.heard_s = time.monotonic()  # it was our turn until now
+        self.heard_s = started_s = self.hub.turns.clock()  # it was our turn until now
         self._reply(client, error_reply(action) if isinstance(action, RlxError) else action_reply(action))
-        self._work_off(client)
+        self._make_ready(client)
         self._flush()
-        self.adjust_reading()
+        if len(self._clients) > 1:  # they share what one connection may have
+            self.charge(started_s)
+        if self.has_work():
+            self.attend()
 
     def _end(self, client: _Client) -> None:
         del self._clients[client.sid]
         if self._clients:
             self.hub.num_sessions -= 1
         self._by_session.pop(client.session, None)
+        self._num_held -= len(client.requests)
         client.requests.clear()
         client.session.close()
 

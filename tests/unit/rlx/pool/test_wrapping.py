@@ -13,7 +13,7 @@ from surreal.envs.wrappers.named import WrapperSpec
 from surreal.errors import EnvError
 from surreal.rlx.pool.states import StateReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
-from surreal.rlx.protocol.errors import RlxRequestError
+from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError
 
 BOX, TWO = spaces.Box(-9, 9, (2, 2), np.float32), spaces.Discrete(2)
 
@@ -41,6 +41,12 @@ class Count(gymnasium.ObservationWrapper[Any, Any, Any]):
 class Broken(gymnasium.ObservationWrapper[Any, Any, Any]):
     def observation(self, obs: Any) -> Any:
         raise KeyError("lives")
+
+
+class Divide(gymnasium.ObservationWrapper[Any, Any, Any]):
+    def observation(self, obs: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return 1 / obs
 
 
 class WrongShape(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -161,5 +167,5 @@ def test_failing_wrapper_is_an_error_of_the_request() -> None:
         make(WrapperSpec(local("Broken"))).open(training=True).observation([np.zeros((2, 2), np.float32)])
     with pytest.raises(RlxRequestError, match=r"made a state of shape \(2,\), their space has \(2, 2\)"):
         make(WrapperSpec(local("WrongShape"))).open(training=True).observation([np.zeros((2, 2), np.float32)])
-    with pytest.raises(RlxRequestError, match="must be finite"):
-        make(WrapperSpec("reward_scale", {"scale": 1e300})).open(training=True).rewards(2.0)
+    with pytest.raises(RlxValueError, match=r"the state\[0, 0\] is inf; it must be finite"):
+        make(WrapperSpec(local("Divide"))).open(training=True).observation([np.zeros((2, 2), np.float32)])

@@ -3,6 +3,7 @@
     SurrealError
     |-- ConfigError              a setting is wrong: key, file, line
     |-- EnvError                 an environment cannot be made or breaks its contract
+    |-- BadValueError            a number that is not finite, or too large to learn from
     |-- RedisUnavailableError    no answer from Redis within the time allowed
     |-- ContractError            two processes of a run disagree: the difference
     |-- CodecError               bytes that are not what they claim to be
@@ -39,6 +40,10 @@ class ConfigError(SurrealError):
 
 class EnvError(SurrealError):
     """An environment cannot be made, or it broke its contract (shape, dtype, a worker that died)."""
+
+
+class BadValueError(SurrealError):
+    """A number that is not finite, or too large to learn from; the message names where it came from."""
 
 
 class RedisUnavailableError(SurrealError):

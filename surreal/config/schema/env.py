@@ -57,6 +57,10 @@ class EnvConfig(Section):
     (ALE's games take the wrappers `atari`, `life_loss` and those of rewards there, others none); `subproc`: in worker
     processes, for environments that are slow or crash."""
 
+    on_error: Literal["end", "restart"] = "end"
+    """When an environment raises an exception: `end` ends the run with it; `restart` cuts the episode, makes the
+    environment anew and goes on, ten times in a row at most without a whole episode in between. Not of `vector`."""
+
     num_envs: int = Field(8, ge=1, le=4096)
     """Environments of one agent; more makes the network's calls cheaper per step, and the experience broader."""
 
@@ -78,6 +82,8 @@ class EnvConfig(Section):
             raise ValueError(f"frame_stack is {self.frame_stack}, but states are raw: they cannot be stacked")
         if self.observation_space == "raw" and not all(wrapper.on_client for wrapper in self.wrappers):
             raise ValueError("states are raw: they reach the agent as they came, without wrappers")
+        if self.on_error == "restart" and self.pool == "vector":
+            raise ValueError("on_error is restart, but pool is vector, whose environments cannot be made one by one")
         places = [wrapper.on_client for wrapper in self.wrappers]
         if places != sorted(places, reverse=True):
             raise ValueError("wrappers that are on_client are the innermost: they come first")

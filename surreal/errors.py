@@ -9,6 +9,7 @@
     |-- CodecError               bytes that are not what they claim to be
     |-- ReplayFullError          the stream stayed at its bound longer than the sender may wait
     |-- LeaseError               another process holds the lease of a stream or a policy
+    |-- DivergedError            learning gives numbers that are not finite, again and again
     |-- CheckpointError          a checkpoint is missing, cut off, or of another model
     |-- ThreadFailedError        a supervised thread died: its exception is the cause
     `-- StoppedError             the owner asked to stop while a call was waiting
@@ -88,6 +89,10 @@ class ReplayFullError(SurrealError):
 
 class LeaseError(SurrealError):
     """Another process holds the lease of a stream or policy, or took it over."""
+
+
+class DivergedError(SurrealError):
+    """Learning gives numbers that are not finite, again and again: parameters, or the gradients of many updates."""
 
 
 class CheckpointError(SurrealError):

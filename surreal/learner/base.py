@@ -262,4 +262,4 @@ class Learner(ABC):
         self._readings = {name: float(value) for name, value in metrics.items()}
         broken = [name for name, value in self._readings.items() if not math.isfinite(value)]
         if broken:
-            logger.warning("update %d: %s is not finite; the learning rate may be too high", self.updates, broken[0])
+            logger.warning("update %d: %s is not finite", self.updates, broken[0])

@@ -23,7 +23,7 @@ from benchmarks.harness import report
 
 IMPORTS = "import torch, numpy, pyarrow, gymnasium, pydantic, redis, safetensors, psutil, yaml, fsspec"
 
-PARTS = '''
+PARTS = """
 import os, pathlib, time
 import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -52,7 +52,7 @@ class NotingLearner(DQNLearner):
         return metrics
 
 gymnasium.register("NotingCartPole-v0", NotingCartPole, max_episode_steps=500)
-'''
+"""
 
 SETTINGS = (
     "env.id=startup_parts:NotingCartPole-v0",

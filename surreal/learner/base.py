@@ -134,7 +134,16 @@ class Learner(ABC):
         """
 
     def build(self) -> None:
-        """Make optimizers and further networks: called once, when the model has its shape and is on its device."""
+        """Make optimizers and further networks: called when the model has its shape and is on its device.
+
+        Called again only by `rebuild`, to begin anew with the model as it is then.
+        """
+
+    def rebuild(self) -> None:
+        """Make optimizers and further networks anew, from the model as it is now; for a learner that diverged."""
+        if self.is_ready:
+            self._kept.clear()
+            self.build()
 
     def keep(self, name: str, part: Kept, *, expected: Callable[[], dict[str, Tensor]] | None = None) -> None:
         """Have checkpoints keep something beside the model; for `build`.

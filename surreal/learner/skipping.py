@@ -44,6 +44,7 @@ class SkipCounter:
         """
         self.total, streak = int(self._total), int(self._streak)
         if streak > MOST_IN_A_ROW:
+            self._streak = 0.0  # who goes on all the same begins to count anew
             raise DivergedError(
                 f"the gradients of {streak} updates in a row are not finite: lower the learning rate, clip gradients"
                 " (gradients_norm_clipping), or look at what observations and rewards hold"

@@ -76,7 +76,7 @@ class Checkpointing:
         return True
 
     def go_back(self) -> str:
-        """Take over the run's newest whole checkpoint, but none of its counts; returns its file, "" if there is none."""
+        """Take over the run's newest whole checkpoint, but none of its counts; returns its file, "" without one."""
         found = self._store.newest_whole()
         if found is None:
             return ""

@@ -25,7 +25,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from surreal.errors import CheckpointError
+from surreal.errors import CheckpointError, DivergedError
+from surreal.utils.pytorch import name_not_finite
 
 logger = logging.getLogger(__name__)
 
@@ -133,10 +134,13 @@ def save_checkpoint(
 
     Raises:
         CheckpointError: it could not be written.
+        DivergedError: a tensor holds nan or an infinity: who restored it would go on from nothing.
         ValueError: `metadata` is not JSON-able.
     """
     target = os.fspath(path)
     on_cpu = _standalone(tensors)
+    if name := name_not_finite(on_cpu):
+        raise DivergedError(f"{target} is not written: {name} holds nan or an infinity")
     text = json.dumps(_to_json(dict(metadata)), allow_nan=False)
     header = {
         "format": FORMAT,
@@ -165,7 +169,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Read and verify one checkpoint file.
 
     Raises:
-        CheckpointError: it is missing, cut off, damaged, of a newer version, or no checkpoint of ours.
+        CheckpointError: it is missing, cut off, damaged, not finite, of a newer version, or no checkpoint of ours.
     """
     source = os.fspath(path)
     try:
@@ -196,6 +200,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         raise CheckpointError(f"checkpoint {source} is damaged: its checksum is wrong")
     if not isinstance(metadata, dict):
         raise CheckpointError(f"checkpoint {source} is damaged: its metadata is no mapping")
+    if name := name_not_finite(tensors):
+        raise CheckpointError(f"checkpoint {source} is of no use: {name} holds nan or an infinity")
     return Checkpoint(source, step, tensors, metadata)
 
 

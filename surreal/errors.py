@@ -3,11 +3,13 @@
     SurrealError
     |-- ConfigError              a setting is wrong: key, file, line
     |-- EnvError                 an environment cannot be made or breaks its contract
+    |-- BadValueError            a number that is not finite, or too large to learn from
     |-- RedisUnavailableError    no answer from Redis within the time allowed
     |-- ContractError            two processes of a run disagree: the difference
     |-- CodecError               bytes that are not what they claim to be
     |-- ReplayFullError          the stream stayed at its bound longer than the sender may wait
     |-- LeaseError               another process holds the lease of a stream or a policy
+    |-- DivergedError            learning gives numbers that are not finite, again and again
     |-- CheckpointError          a checkpoint is missing, cut off, or of another model
     |-- ThreadFailedError        a supervised thread died: its exception is the cause
     `-- StoppedError             the owner asked to stop while a call was waiting
@@ -39,6 +41,10 @@ class ConfigError(SurrealError):
 
 class EnvError(SurrealError):
     """An environment cannot be made, or it broke its contract (shape, dtype, a worker that died)."""
+
+
+class BadValueError(SurrealError):
+    """A number that is not finite, or too large to learn from; the message names where it came from."""
 
 
 class RedisUnavailableError(SurrealError):
@@ -83,6 +89,10 @@ class ReplayFullError(SurrealError):
 
 class LeaseError(SurrealError):
     """Another process holds the lease of a stream or policy, or took it over."""
+
+
+class DivergedError(SurrealError):
+    """Learning gives numbers that are not finite, again and again: parameters, or the gradients of many updates."""
 
 
 class CheckpointError(SurrealError):

@@ -10,9 +10,10 @@ their end, however long the others have been finished.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -20,19 +21,27 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.envs.actions import ActionAdapter
+from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
 from surreal.envs.pools.base import describe_observations
+from surreal.envs.pools.mending import Mercy
 from surreal.errors import EnvError, StoppedError
 from surreal.specs import ObsSpec
 from surreal.types import Action, Obs
+from surreal.values import LARGEST, describe_unsound, is_sound
+
+logger = logging.getLogger(__name__)
+
+#: Steps of an episode in an environment that has no time limit of its own; half an hour of an Atari game.
+DEFAULT_MAX_STEPS = 27_000
 
 
 class EpisodeScore(NamedTuple):
-    """One whole episode: undiscounted return, length in env steps, and the seed its environment was reset with."""
+    """One episode: undiscounted return, length in env steps, and the seed its environment was reset with."""
 
     episode_return: float
     length: int
     seed: int
+    is_cut: bool = False  #: it did not end within the steps that an episode may take
 
 
 class GreedyAgent(Protocol):
@@ -41,7 +50,12 @@ class GreedyAgent(Protocol):
     def set_mode(self, mode: str) -> None: ...
 
     def act_batch(
-        self, obs: Obs, explore: NDArray[np.bool_], env_ids: NDArray[np.int64], first: NDArray[np.bool_]
+        self,
+        obs: Obs,
+        explore: NDArray[np.bool_],
+        env_ids: NDArray[np.int64],
+        first: NDArray[np.bool_],
+        action_mask: NDArray[np.bool_] | None = None,
     ) -> Action: ...
 
 
@@ -62,7 +76,8 @@ class EvaluationRound:
         """Sample standard deviation (n - 1); 0 for one episode."""
         if len(self.scores) < 2:
             return 0.0
-        return float(np.std([score.episode_return for score in self.scores], ddof=1))
+        with np.errstate(invalid="ignore"):
+            return float(np.std([score.episode_return for score in self.scores], ddof=1))
 
     @property
     def standard_error(self) -> float:
@@ -72,6 +87,19 @@ class EvaluationRound:
     @property
     def mean_length(self) -> float:
         return float(np.mean([score.length for score in self.scores]))
+
+    @property
+    def cut_episodes(self) -> int:
+        """Episodes that did not end by themselves."""
+        return sum(score.is_cut for score in self.scores)
+
+    @property
+    def problem(self) -> str:
+        """Why this round says nothing about its policy; "" if it does."""
+        for score in self.scores:
+            if not math.isfinite(score.episode_return):
+                return f"the evaluation's return is not finite: {score.episode_return} with seed {score.seed}"
+        return ""
 
     def extended(self, scores: Sequence[EpisodeScore]) -> EvaluationRound:
         """The same round with further episodes of the same version."""
@@ -84,47 +112,80 @@ class Evaluator:
         evaluator = Evaluator(agent, envs, rng=np.random.default_rng(0))
         scores = evaluator.play(20)
 
+    An episode that shows an impossible number (see `surreal.values`) does not count: another is played in its place.
+
     Args:
         agent: acts without exploring; its mode is set to "eval".
         envs: gymnasium environments (5-value `step`), used and reset here, closed by `close`. More of them make a round
             faster, because the model sees larger batches; more than the episodes of a round are not used.
         rng: draws the seed of every episode.
+        max_episode_steps: env steps after which an episode is cut and counts as it is; None: no bound for environments
+            with a time limit of their own, and `DEFAULT_MAX_STEPS` for others.
+
+    Attributes:
+        env_steps: taken so far.
+        void_episodes: that did not count.
     """
 
     def __init__(
-        self, agent: GreedyAgent, envs: Sequence[gymnasium.Env[Any, Any]], *, rng: np.random.Generator
+        self,
+        agent: GreedyAgent,
+        envs: Sequence[gymnasium.Env[Any, Any]],
+        *,
+        rng: np.random.Generator,
+        max_episode_steps: int | None = None,
     ) -> None:
         if not envs:
             raise ValueError("an evaluation needs at least one environment")
         self._agent = agent
         self._envs = list(envs)
         self._rng = rng
+        self._max_steps = _step_bound(envs[0], max_episode_steps)
         self._spec = describe_observations(envs[0].observation_space)
         self._adapter = ActionAdapter(envs[0].action_space)
+        self._mercies = [Mercy() for _ in envs]  # beyond a round: faults in a row may be in two of them
+        self._seats: list[_Seat] = []
         self.env_steps = 0
+        self.void_episodes = 0
         agent.set_mode("eval")
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Episodes played of the round that is played now, or was played last, and how many it has; from any thread."""
+        seats = self._seats
+        return sum(len(seat.scores) for seat in seats), sum(len(seat.seeds) for seat in seats)
 
     def play(self, episodes: int, *, stop: threading.Event | None = None) -> list[EpisodeScore]:
         """Play `episodes` (>= 1) whole episodes, each reset with a fresh seed.
 
         Raises:
             StoppedError: `stop` was set; unfinished episodes do not count, so there is no score.
+            EnvError: an environment showed impossible numbers in episode after episode, or not what its space says.
         """
         if episodes < 1:
             raise ValueError(f"episodes is {episodes}; it must be >= 1")
         count = min(len(self._envs), episodes)
-        seats = [_Seat(index, self._envs[index], self._spec) for index in range(count)]
+        width = mask_width(self._adapter.space)
+        seats = [
+            _Seat(index, env, self._spec, mask_width=width, max_steps=self._max_steps, mercy=mercy, redraw=self._redraw)
+            for index, (env, mercy) in enumerate(zip(self._envs[:count], self._mercies[:count], strict=True))
+        ]
         for number, seed in enumerate(self._rng.integers(0, 2**31 - 1, size=episodes)):
             seats[number % count].seeds.append(int(seed))
+        self._seats = active = seats
         for seat in seats:
             seat.next_episode()
-        active = seats
         while active:
             if stop is not None and stop.is_set():
                 raise StoppedError("asked to stop during an evaluation round")
             self._step(active)
             active = [seat for seat in active if not seat.is_finished]
-        return [score for seat in seats for score in seat.scores]
+        scores = [score for seat in seats for score in seat.scores]
+        if cut := sum(score.is_cut for score in scores):
+            logger.warning(
+                "%d of %d episodes did not end within %d steps, and were cut", cut, episodes, self._max_steps
+            )
+        return scores
 
     def close(self) -> None:
         """Close the environments."""
@@ -133,28 +194,50 @@ class Evaluator:
 
     def _step(self, seats: Sequence[_Seat]) -> None:
         columns = [np.stack(rows) for rows in zip(*(seat.leaves for seat in seats), strict=True)]
+        has_mask = any(seat.has_mask for seat in seats)
         action = self._agent.act_batch(
             self._spec.unflatten(columns),
             np.zeros(len(seats), dtype=np.bool_),
             np.array([seat.index for seat in seats], dtype=np.int64),
             np.array([seat.length == 0 for seat in seats], dtype=np.bool_),
+            np.stack([seat.mask for seat in seats]) if has_mask else None,
         )
         for seat, choice in zip(seats, self._adapter.rows(action.actions), strict=True):
             seat.step(choice)
         self.env_steps += len(seats)
 
+    def _redraw(self) -> int:
+        """An episode does not count: give the seed of the one in its place."""
+        self.void_episodes += 1
+        return int(self._rng.integers(0, 2**31 - 1))
+
 
 class _Seat:
-    """One environment with the episodes it still has to play."""
+    """One environment with the episodes it still has to play; `redraw` gives a seed in place of one that is void."""
 
-    def __init__(self, index: int, env: gymnasium.Env[Any, Any], spec: ObsSpec) -> None:
+    def __init__(
+        self,
+        index: int,
+        env: gymnasium.Env[Any, Any],
+        spec: ObsSpec,
+        *,
+        mask_width: int,
+        max_steps: int | None,
+        mercy: Mercy,
+        redraw: Callable[[], int],
+    ) -> None:
         self.index = index
         self.seeds: list[int] = []
         self.scores: list[EpisodeScore] = []
         self.leaves: list[NDArray[Any]] = []
+        self.mask = np.ones(mask_width, np.bool_)
+        self.has_mask = False
         self.length = 0
         self._env = env
         self._spec = spec
+        self._max_steps = max_steps
+        self._mercy = mercy
+        self._redraw = redraw
         self._return = 0.0
 
     @property
@@ -162,25 +245,55 @@ class _Seat:
         return len(self.scores) == len(self.seeds)
 
     def next_episode(self) -> None:
-        self.length = 0
-        self._return = 0.0
-        obs, _ = self._env.reset(seed=self.seeds[len(self.scores)])
-        self._see(obs)
+        while True:
+            self.length = 0
+            self._return = 0.0
+            obs, info = self._env.reset(seed=self.seeds[len(self.scores)])
+            if self._see(obs, 0.0, info):
+                return
 
     def step(self, action: Any) -> None:
-        obs, reward, terminated, truncated, _ = self._env.step(action)
+        obs, reward, terminated, truncated, info = self._env.step(action)
         self.length += 1
         self._return += float(reward)
-        if terminated or truncated:
-            self.scores.append(EpisodeScore(self._return, self.length, self.seeds[len(self.scores)]))
+        if not self._see(obs, float(reward), info):
+            self.next_episode()
+            return
+        has_ended = terminated or truncated
+        if has_ended or self.length == self._max_steps:
+            self._mercy.refill()
+            seed = self.seeds[len(self.scores)]
+            self.scores.append(EpisodeScore(self._return, self.length, seed, is_cut=not has_ended))
             if not self.is_finished:
                 self.next_episode()
-        else:
-            self._see(obs)
 
-    def _see(self, obs: Obs) -> None:
+    def _see(self, obs: Obs, reward: float, info: Mapping[str, Any]) -> bool:
+        """Keep what the agent needs of an observation; false if the episode cannot count and another is to begin."""
         try:
             # A copy: environments reuse their buffers, and this one is stacked with others later.
             self.leaves = [np.array(leaf) for leaf in self._spec.flatten(obs)]
         except ValueError as error:
             raise EnvError(f"{self._env} gave an observation that its space does not describe: {error}") from error
+        if len(self.mask) and (self.has_mask or "action_mask" in info):
+            mask = info.get("action_mask")
+            self.has_mask = True
+            self.mask = np.ones_like(self.mask) if mask is None else flat_mask(mask, len(self.mask))
+        if abs(reward) <= LARGEST and all(is_sound(leaf) for leaf in self.leaves):
+            return True
+        names = [f"observation {leaf.name}".rstrip() for leaf in self._spec.leaves]
+        shown = {"reward": np.asarray(reward, np.float64), **dict(zip(names, self.leaves, strict=True))}
+        self._mercy.ask(f"{self._env}, evaluation: {describe_unsound(shown)}")
+        self.seeds[len(self.scores)] = self._redraw()
+        return False
+
+
+def _step_bound(env: gymnasium.Env[Any, Any], asked: int | None) -> int | None:
+    """How long an episode may take: as asked, else as long as it likes where the environment has a limit of its own."""
+    if asked is not None:
+        return asked
+    inner: Any = env
+    while isinstance(inner, gymnasium.Wrapper):
+        if isinstance(inner, gymnasium.wrappers.TimeLimit):
+            return None
+        inner = inner.env
+    return DEFAULT_MAX_STEPS

@@ -130,8 +130,13 @@ class Agent(ABC):
             raise ValueError(f"mode is {mode!r}; it must be 'training' or 'eval'")
         self.mode = cast(Mode, mode)
 
-    def act(self, obs: Obs) -> Any:
+    def act(self, obs: Obs, action_mask: NDArray[np.bool_] | None = None) -> Any:
         """Choose the action for one observation, or for a batch of them; explores in training mode.
+
+        Args:
+            obs: one, or a batch.
+            action_mask: [n] of one observation, or [B, n]: which discrete actions are legal, as environments say it in
+                `info["action_mask"]`; None: all.
 
         Returns:
             For one observation its action, a Python number if the action is a scalar, else an array [*action_shape];
@@ -142,12 +147,13 @@ class Agent(ABC):
             self.obs_spec = ObsSpec.from_obs(obs)
         single_ndim = len(self.obs_spec.leaves[0].shape)
         if np.ndim(leaf) == single_ndim:
-            action = self._act_rows(tree.map_leaves(_add_batch_axis, obs), 1)[0]
+            mask = None if action_mask is None else np.asarray(action_mask)[None]
+            action = self._act_rows(tree.map_leaves(_add_batch_axis, obs), 1, mask)[0]
             return action.item() if np.ndim(action) == 0 else action
         if np.ndim(leaf) != single_ndim + 1:
             shape = self.obs_spec.leaves[0].shape
             raise ValueError(f"observation has shape {np.shape(leaf)}; one has {shape}, a batch one axis more")
-        return self._act_rows(obs, len(leaf))
+        return self._act_rows(obs, len(leaf), action_mask)
 
     def act_batch(
         self,
@@ -190,9 +196,10 @@ class Agent(ABC):
             raise ValueError(f"{type(self).__name__}._act gave {len(actions)} actions for {len(explore)} rows")
         return Action(actions, extras, version)
 
-    def _act_rows(self, obs: Obs, count: int) -> NDArray[Any]:
-        explore = np.ones(count, dtype=np.bool_)
-        return self.act_batch(obs, explore, np.arange(count), np.zeros(count, dtype=np.bool_)).actions
+    def _act_rows(self, obs: Obs, count: int, action_mask: NDArray[np.bool_] | None) -> NDArray[Any]:
+        explore, is_first = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+        mask = None if action_mask is None else np.asarray(action_mask, np.bool_)
+        return self.act_batch(obs, explore, np.arange(count), is_first, mask).actions
 
 
 def _to_array(column: Any) -> NDArray[Any]:

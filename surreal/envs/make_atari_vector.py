@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.envs.atari.preprocessing import screen_shape
+from surreal.envs.atari.preprocessing import fire_action, screen_shape
 from surreal.envs.atari.vector import AtariVector, RewardFunction
 from surreal.errors import EnvError
 
@@ -36,7 +36,9 @@ def make_atari_vector(
         raise EnvError("ALE's vector environment shows small gray frames; put the wrapper `atari` first")
     if frame_stack < 1:
         raise EnvError(f"frame_stack is {frame_stack}; it must be >= 1")
-    shape, preprocessing = _preprocessing(**wrappers[0].args)
+    arguments = dict(wrappers[0].args)
+    fires = bool(arguments.pop("fire_on_reset", False))
+    shape, preprocessing = _preprocessing(**arguments)
     cuts_lives, rewards = False, []
     for spec in wrappers[1:]:
         if spec.name == "life_loss" and not spec.args:
@@ -52,14 +54,15 @@ def make_atari_vector(
         img_height=shape[0],
         img_width=shape[1],
         stack_num=1,
-        use_fire_reset=False,
+        use_fire_reset=fires,
         episodic_life=False,
         life_loss_info=False,
         reward_clipping=False,
         **preprocessing,
         **game,
     )
-    return AtariVector(envs, frame_stack=frame_stack, cuts_lives=cuts_lives, rewards=rewards)
+    fire = fire_action([action.name for action in envs.ale.get_action_set()]) if fires else None
+    return AtariVector(envs, frame_stack=frame_stack, cuts_lives=cuts_lives, rewards=rewards, fire=fire)
 
 
 def _preprocessing(

@@ -134,7 +134,16 @@ class Learner(ABC):
         """
 
     def build(self) -> None:
-        """Make optimizers and further networks: called once, when the model has its shape and is on its device."""
+        """Make optimizers and further networks: called when the model has its shape and is on its device.
+
+        Called again only by `rebuild`, to begin anew with the model as it is then.
+        """
+
+    def rebuild(self) -> None:
+        """Make optimizers and further networks anew, from the model as it is now; for a learner that diverged."""
+        if self.is_ready:
+            self._kept.clear()
+            self.build()
 
     def keep(self, name: str, part: Kept, *, expected: Callable[[], dict[str, Tensor]] | None = None) -> None:
         """Have checkpoints keep something beside the model; for `build`.
@@ -262,4 +271,4 @@ class Learner(ABC):
         self._readings = {name: float(value) for name, value in metrics.items()}
         broken = [name for name, value in self._readings.items() if not math.isfinite(value)]
         if broken:
-            logger.warning("update %d: %s is not finite; the learning rate may be too high", self.updates, broken[0])
+            logger.warning("update %d: %s is not finite", self.updates, broken[0])

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.optimizers import Optimizer, OptimizerSettings, check_max_norm
+from surreal.learner.skipping import SkipCounter
 from surreal.schedules import LinearSchedule
 from surreal.utils.pytorch import Module
 
@@ -37,6 +38,9 @@ class GradientLearner(Learner):
 
     By default there is one group of parameters, all of the model's. A subclass with several, such as an actor's and a
     critic's, says so in `build` by `optimize_group`, in place of calling `super().build()`.
+
+    Attributes:
+        skipped: counts the steps that were not done, for their gradients were not finite.
 
     Args:
         model: see `Learner`.
@@ -89,6 +93,7 @@ class GradientLearner(Learner):
         self._max_norm = gradients_norm_clipping
         self._groups: dict[str, Optimizer] = {}
         self._norms: dict[str, Tensor] = {}
+        self.skipped = SkipCounter()
 
     def build(self) -> None:
         """Make the optimizer of all of the model's parameters."""
@@ -112,22 +117,28 @@ class GradientLearner(Learner):
     def apply(self, gradients: Gradients) -> None:
         """Do one step down the gradients of a group: clip them, anneal the learning rate, change the parameters.
 
-        The model's lock is held only meanwhile: agents in this process, which share the model, act on otherwise.
+        Gradients that are not finite change nothing, and are counted. The model's lock is held only while parameters
+        change: agents in this process, which share the model, act on otherwise.
+
+        Raises:
+            DivergedError: that happened too often in a row.
         """
         optimizer = self._groups[gradients.group]
         if self._schedule is not None:
             optimizer.learning_rate = self._schedule(self.updates if self._schedule_by_updates else self.global_step)
         norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self.model.lock)
-        if norm is not None:
-            self._norms[gradients.group] = norm
+        self._norms[gradients.group] = norm
+        self.skipped.note(norm)
+        if not norm.is_cuda or self.is_metrics_due:
+            self.skipped.check()
 
     def step(self, loss: Tensor, group: str = MODEL) -> None:
         """Do one step down the gradient of a loss: `apply(gradients(loss))`."""
         self.apply(self.gradients(loss, group))
 
     def common_metrics(self) -> Mapping[str, Tensor | float]:
-        """Learning rate, and norm of the gradients before clipping, of each group."""
-        found: dict[str, Any] = {}
+        """Learning rate, and norm of the gradients before clipping, of each group; and how many steps were skipped."""
+        found: dict[str, Any] = {"skipped_updates": float(self.skipped.total)}
         for group, optimizer in self._groups.items():
             suffix = "" if group == MODEL else f"_{group}"
             found[f"learning_rate{suffix}"] = optimizer.learning_rate

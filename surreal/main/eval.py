@@ -55,7 +55,9 @@ class EvaluationSession:
         self.listener = build_listener(config, process.parameter_client, self.model)
         stack.callback(self.listener.close)
         self.book = ScoreBook(process.run_dir / "eval", keep=config.checkpoint.best_checkpoints_to_keep)
-        self.evaluator = Evaluator(self.agent, envs, rng=process.rng(1, self.book.rounds))
+        self._max_steps = config.eval.max_episode_steps
+        rng = process.rng(1, self.book.rounds)
+        self.evaluator = Evaluator(self.agent, envs, rng=rng, max_episode_steps=self._max_steps)
         stack.callback(self.evaluator.close)
         self._started_s = -float("inf")
         self._away_s = 0.0
@@ -119,11 +121,12 @@ class EvaluationSession:
         version = self.model.version
         scores = self.evaluator.play(settings.episodes, stop=stop)
         result = EvaluationRound(self.book.rounds, version, tuple(scores))
-        reaches = goal is not None and result.mean_return >= goal
+        # A round that says nothing is recorded as such, and never ends a run.
+        reaches = goal is not None and not result.problem and result.mean_return >= goal
         if reaches and settings.confirm_episodes:
             result = result.extended(self.evaluator.play(settings.confirm_episodes, stop=stop))
             # One standard error above: a policy that is merely near the goal would miss it half of the time.
-            reaches = goal is not None and result.mean_return - result.standard_error >= goal
+            reaches = goal is not None and not result.problem and result.mean_return - result.standard_error >= goal
         self._write_down(result)
         if reaches:
             self._request_stop(
@@ -147,7 +150,11 @@ class EvaluationSession:
             "eval/best_return": self.book.best_return or 0.0,
             "eval/version": float(result.version),
             "eval/rounds_count": float(self.book.rounds),
+            "eval/cut_episodes": float(result.cut_episodes),
+            "eval/void_episodes": float(self.evaluator.void_episodes),
         }
+        if result.problem:
+            logger.error("round %d, version %d: %s", result.number, result.version, result.problem)
         logger.info(
             "round %d: mean return %.1f +- %.1f over %d episodes, version %d%s",
             result.number, result.mean_return, result.std_return, len(result.scores), result.version,
@@ -159,7 +166,8 @@ class EvaluationSession:
             env = build_env(self.config, training=False, render_mode="rgb_array")
             folder = self.process.run_dir / "eval" / "videos"
             camera = record_video(env, str(folder), name=f"round-{number:06d}")
-            recorder = Evaluator(self.agent, [camera], rng=self.process.rng(2, number))
+            rng = self.process.rng(2, number)
+            recorder = Evaluator(self.agent, [camera], rng=rng, max_episode_steps=self._max_steps)
         except EnvError as error:
             logger.warning("no video: %s", error)
             return
@@ -173,9 +181,10 @@ class EvaluationSession:
         client.retry(lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop)
 
     def _metrics(self) -> dict[str, float]:
-        """Each round's numbers once; the heartbeat keeps them."""
+        """Each round's numbers once, which the heartbeat keeps; and how far the running one is."""
         latest, self._latest = self._latest, {}
-        return latest
+        done, wanted = self.evaluator.progress
+        return {"eval/episode": float(done), "eval/episodes": float(wanted), **latest}
 
 
 def body(process: RoleProcess) -> None:

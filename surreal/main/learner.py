@@ -18,7 +18,7 @@ from typing import Any
 
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.errors import StoppedError
+from surreal.errors import DivergedError, StoppedError
 from surreal.learner import Learner
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
@@ -32,6 +32,7 @@ from surreal.main.session.checkpointing import Checkpointing
 from surreal.main.session.limits import Limits
 from surreal.main.session.priorities import PrioritiesSaver
 from surreal.main.session.publishing import Publishing
+from surreal.main.session.rollback import Rollback
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
 from surreal.utils.threads import Supervisor
@@ -64,6 +65,7 @@ class LearnerSession:
         shared = (self.learner, self.replay, self.broadcaster)
         self.publishing = Publishing(config, process.parameter_client, model, *shared)
         self.checkpoints = Checkpointing(config, *shared, store)
+        self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
         self.priorities = PrioritiesSaver(self.replay, process.run_dir)
         self.limits = Limits(config, is_timed=not process.arguments.supervised)
         self._checked_s = 0.0
@@ -86,29 +88,48 @@ class LearnerSession:
         self.publishing.begin(live_processes(self.process.client))
 
     def run(self) -> None:
-        """Learn until the run ends, or this learner's updates are done."""
+        """Learn until the run ends, or this learner's updates are done.
+
+        Raises:
+            DivergedError: the learner diverged, and going back did not help.
+        """
         i = 0
         while not self.process.should_stop() and not self._is_done:
             batch = self.replay.dequeue(_DEQUEUE_TIMEOUT_S)
-            if batch is not None:
-                self.learner.optimize(i, batch)
-                i += 1
-                self.publishing.after_update()
-                self.checkpoints.after_update()
-            else:
-                self.publishing.while_waiting()
+            try:
+                if batch is not None:
+                    self.learner.optimize(i, batch)
+                    i += 1
+                    self.publishing.after_update()
+                    self.checkpoints.after_update()
+                else:
+                    self.publishing.while_waiting()
+                self._check()
+            except DivergedError as error:
+                self.rollback.after(error)
             self.broadcaster.maintain()
-            self._check()
             if reason := self.limits.updates_reason(self.learner.updates):
                 self._request_stop(reason)
                 return
 
     def end(self) -> None:
-        """Hand out and keep what was learned last."""
+        """Hand out and keep what was learned last.
+
+        Raises:
+            DivergedError: as from `run`.
+        """
         self.replay.stop()
-        self.checkpoints.finish()
+        try:
+            self.checkpoints.finish()
+        except DivergedError as error:
+            self.rollback.after(error)
         self.priorities.save()
         self.publishing.finish(is_connected=self.process.telemetry.is_connected)
+
+    def give_up(self, error: DivergedError) -> None:
+        """Have the run end for this reason; under a launcher, this process's exit code does that."""
+        if not self.process.arguments.supervised:
+            self._request_stop(f"learner failed: {error}")
 
     def _check(self) -> None:
         """See to what need not be seen to after each update."""
@@ -132,7 +153,8 @@ class LearnerSession:
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.learner.updates
-        return {**self._rate.metrics(), **self.publishing.metrics()}
+        rollbacks = {"learner/rollbacks": float(self.rollback.count)}
+        return {**self._rate.metrics(), **rollbacks, **self.publishing.metrics()}
 
 
 def body(process: RoleProcess) -> None:
@@ -150,9 +172,13 @@ def body(process: RoleProcess) -> None:
         session.replay.start_threads()
         stack.callback(session.replay.join, 5.0)
         stack.callback(session.replay.stop)
-        with suppress(StoppedError):
-            session.run()
-        session.end()
+        try:
+            with suppress(StoppedError):
+                session.run()
+            session.end()
+        except DivergedError as error:
+            session.give_up(error)
+            raise
 
 
 def _keep_torch_out_of_tmp(run_dir: Path, stack: ExitStack) -> None:

@@ -28,11 +28,10 @@ from surreal.replay.store.priority_file import SavedPriorities, read_priorities,
 from surreal.replay.store.storage import Rows
 from surreal.replay.store.sum_tree import SumTree
 from surreal.types import Batch, SampleInfo
+from surreal.values import LARGEST
 
 #: Updates that may wait for the replay's thread; it takes them all before each batch, so there are seldom two.
 _MAX_PENDING = 256
-#: Priorities above this count as this, so that sums stay finite.
-_MAX_PRIORITY = 1e100
 #: Column by which agents send initial priorities (Ape-X, Horgan et al. 2018, arXiv:1803.00933).
 PRIORITY_COLUMN = "priority"
 
@@ -100,10 +99,15 @@ class PrioritizedReplay(Replay[Batch]):
             return start
         return start + (end - start) * min(self.num_samples / self.batch_size / steps, 1.0)
 
+    @property
+    def _largest_leaf(self) -> float:
+        """Of the largest priority that makes sense."""
+        return float((LARGEST + self.priority_epsilon) ** self.priority_exponent)
+
     # -- from the learner's thread -----------------------------------------------------------------------------------
 
     def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
-        """Queue the |TD error| [B] of a batch; never waits.
+        """Queue the |TD error| [B] of a batch; never waits. What is not finite, negative or too large is passed over.
 
         Raises:
             ValueError: the shape is not the batch's.
@@ -144,7 +148,8 @@ class PrioritizedReplay(Replay[Batch]):
         """
         self._saved = read_priorities(path, exponent=self.priority_exponent)
         # Also where none of the file's chunks is left: what is new must not fall behind the errors of the rest.
-        self._max_leaf = max(self._max_leaf, self._saved.max_leaf)
+        if self._saved.max_leaf <= self._largest_leaf:
+            self._max_leaf = max(self._max_leaf, self._saved.max_leaf)
         return sum(len(leaves) for leaves in self._saved.chunks.values())
 
     # -- hooks: on the replay's thread -------------------------------------------------------------------------------
@@ -204,8 +209,10 @@ class PrioritizedReplay(Replay[Batch]):
     def _initial_leaves(self, table: Chunk, number: int) -> NDArray[np.float64]:
         saved = self._saved.chunks.pop(table.chunk_id, None) if self._saved is not None else None
         if saved is not None and len(saved) == number:
-            self._restored += number
-            return saved
+            is_usable = saved <= self._largest_leaf
+            self._refused += number - int(np.count_nonzero(is_usable))
+            self._restored += int(np.count_nonzero(is_usable))
+            return np.where(is_usable, saved, self._max_leaf)
         sent = table.extras.get(PRIORITY_COLUMN)
         if sent is None:
             return np.full(number, self._max_leaf)
@@ -235,13 +242,12 @@ class PrioritizedReplay(Replay[Batch]):
                 self._tree.set(numbers % self._tree.capacity, leaves)
 
     def _to_leaves(self, errors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Leaves of these |TD errors|, and which of them make sense: no NaN, nothing infinite or negative."""
-        is_usable = (errors >= 0.0) & (errors < np.inf)
+        """Leaves of these |TD errors|, and which of them make sense: no NaN, nothing negative or too large."""
+        is_usable = (errors >= 0.0) & (errors <= LARGEST)
         if not is_usable.all():
             self._refused += len(errors) - int(np.count_nonzero(is_usable))
             errors = np.where(is_usable, errors, 0.0)
-        leaves = np.minimum(errors + self.priority_epsilon, _MAX_PRIORITY) ** self.priority_exponent
-        return leaves, is_usable
+        return (errors + self.priority_epsilon) ** self.priority_exponent, is_usable
 
     def _note_max(self, leaves: NDArray[np.float64]) -> None:
         if len(leaves):

@@ -184,6 +184,14 @@ def _describe(entry: Mapping[str, Any] | None) -> str:
     return "missing" if entry is None else f"{entry['dtype']}{entry['shape']}"
 
 
+def name_not_finite(tensors: Mapping[str, Tensor]) -> str:
+    """Name the first tensor that holds nan or an infinity; "" if all are finite. Waits for their device."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            return name
+    return ""
+
+
 def tensors_of(batch: Any) -> list[Tensor]:
     """List all tensors of a batch, or of an observation."""
     return [leaf for leaf in tree.leaves(batch) if isinstance(leaf, Tensor)]

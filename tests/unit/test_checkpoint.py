@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from surreal.checkpoint import CheckpointStore, check_tensors, load_checkpoint, save_checkpoint
-from surreal.errors import CheckpointError
+from surreal.errors import CheckpointError, DivergedError
 
 
 def some_tensors(fill: float = 1.0) -> dict[str, Tensor]:
@@ -244,3 +244,21 @@ def test_file_is_plain_safetensors(tmp_path: Path) -> None:
         header = file.metadata()
         assert torch.equal(file.get_tensor("model/weight"), some_tensors()["model/weight"])
     assert (header["format"], header["step"], json.loads(header["metadata"])) == ("surreal-checkpoint", "9", {"a": 1})
+
+
+def test_a_checkpoint_that_is_not_finite_is_neither_written_nor_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path, keep=5)
+    store.save(1, {"a": torch.ones(2)}, {})
+    bad = {"a": torch.tensor([1.0, torch.nan])}
+    with pytest.raises(DivergedError, match="is not written: a holds nan"):
+        store.save(2, bad, {})
+    with monkeypatch.context() as earlier:  # a program that did not look
+        earlier.setattr("surreal.checkpoint.name_not_finite", lambda tensors: "")
+        path = store.save(3, bad, {})
+    with pytest.raises(CheckpointError, match="is of no use: a holds nan"):
+        store.load(path)
+    found = store.newest_whole()
+    assert found is not None
+    assert found.step == 1

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from surreal.errors import EnvError, StoppedError
-from surreal.evaluation import EpisodeScore, EvaluationRound, Evaluator
+from surreal.evaluation import DEFAULT_MAX_STEPS, EpisodeScore, EvaluationRound, Evaluator
 from surreal.types import Action
 
 
@@ -45,17 +45,52 @@ class Recorder:
     def __init__(self) -> None:
         self.mode = ""
         self.calls: list[tuple[Any, Any, Any, Any]] = []
+        self.masks: list[Any] = []
 
     def set_mode(self, mode: str) -> None:
         self.mode = mode
 
-    def act_batch(self, obs: Any, explore: Any, env_ids: Any, first: Any) -> Action:
+    def act_batch(self, obs: Any, explore: Any, env_ids: Any, first: Any, action_mask: Any = None) -> Action:
         self.calls.append((obs, explore, env_ids, first))
+        self.masks.append(action_mask)
         return Action(np.ones(len(explore), np.int64), {}, 3)
 
 
-def evaluator(*envs: gymnasium.Env[Any, Any], agent: Recorder | None = None) -> Evaluator:
-    return Evaluator(agent or Recorder(), envs, rng=np.random.default_rng(0))
+class Faulty(FixedLength):
+    """Shows an impossible number in the third step of some episodes, or as their first observation."""
+
+    def __init__(self, length: int, *, every: int = 2, bad: float = np.nan, at: str = "obs") -> None:
+        super().__init__(length)
+        self.every, self.bad, self.at = every, bad, at
+
+    @property
+    def is_bad(self) -> bool:
+        return len(self.seeds) % self.every == 0
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        obs, info = super().reset(**options)
+        return (obs + np.float32(self.bad) if self.is_bad and self.at == "first" else obs), info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, reward, *rest = super().step(action)
+        if self.is_bad and self._steps == 3:
+            obs, reward = (obs, self.bad) if self.at == "reward" else (obs + np.float32(self.bad), reward)
+        return obs, reward, *rest
+
+
+class Masked(FixedLength):
+    """Says in odd steps that only action 1 is legal."""
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        return super().reset(**options)[0], {"action_mask": np.array([1, 1], np.int8)}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        *rest, _ = super().step(action)
+        return *rest, {"action_mask": np.array([0, 1], np.int8)} if self._steps % 2 else {}  # type: ignore[return-value]
+
+
+def evaluator(*envs: gymnasium.Env[Any, Any], agent: Recorder | None = None, **options: Any) -> Evaluator:
+    return Evaluator(agent or Recorder(), envs, rng=np.random.default_rng(0), **options)
 
 
 def test_long_episodes_count_as_often_as_short_ones() -> None:
@@ -108,6 +143,10 @@ def test_nested_observations_are_stacked_leaf_by_leaf() -> None:
             super().reset(**options)
             return {"a": np.ones(2, np.float32), "b": 2}, {}
 
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            _, *rest = super().step(action)
+            return {"a": np.ones(2, np.float32), "b": 2}, *rest  # type: ignore[return-value]
+
     agent = Recorder()
     evaluator(Nested(1), Nested(1), agent=agent).play(2)
     obs = agent.calls[0][0]
@@ -128,6 +167,79 @@ def test_stop_ends_a_round_without_a_score() -> None:
     stop.set()
     with pytest.raises(StoppedError):
         evaluator(FixedLength(10**6)).play(1, stop=stop)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -3e38])
+@pytest.mark.parametrize("at", ["obs", "reward", "first"])
+def test_episode_with_an_impossible_number_does_not_count_and_another_is_played(at: str, bad: float) -> None:
+    env = Faulty(4, bad=bad, at=at)
+    rounds = evaluator(env)
+    scores = rounds.play(6)
+    assert [score.episode_return for score in scores] == [4.0] * 6
+    assert [score.seed for score in scores] == env.seeds[::2]  # those that are good
+    assert len(set(env.seeds)) == len(env.seeds) == 11
+    assert rounds.void_episodes == 5
+
+
+def test_number_in_the_last_step_voids_its_episode_too() -> None:
+    rounds = evaluator(Faulty(3))
+    assert [score.length for score in rounds.play(3)] == [3] * 3
+    assert rounds.void_episodes == 2
+
+
+def test_environment_without_a_good_episode_is_an_error_that_names_it() -> None:
+    with pytest.raises(EnvError, match=r"Faulty.*evaluation: observation is nan.*11 episodes were lost"):
+        evaluator(Faulty(4, every=1)).play(1)
+
+
+def test_episode_that_never_ends_is_cut_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    scores = evaluator(FixedLength(10**9), FixedLength(5), max_episode_steps=7).play(2)
+    assert [(score.length, score.episode_return, score.is_cut) for score in scores] == [(7, 7.0, True), (5, 5.0, False)]
+    assert "1 of 2 episodes did not end within 7 steps" in caplog.text
+
+
+def test_episode_that_ends_with_its_last_step_is_not_cut() -> None:
+    assert [score.is_cut for score in evaluator(FixedLength(7), max_episode_steps=7).play(2)] == [False, False]
+
+
+def test_only_an_environment_without_a_time_limit_of_its_own_gets_a_bound() -> None:
+    score = evaluator(FixedLength(10**9)).play(1)[0]
+    assert (score.length, score.is_cut) == (DEFAULT_MAX_STEPS, True)
+    limited = gymnasium.wrappers.TimeLimit(FixedLength(10**9), DEFAULT_MAX_STEPS + 5)
+    score = evaluator(gymnasium.wrappers.TransformReward(limited, lambda reward: reward)).play(1)[0]
+    assert (score.length, score.is_cut) == (DEFAULT_MAX_STEPS + 5, False)
+
+
+def test_agent_hears_which_actions_are_legal() -> None:
+    agent = Recorder()
+    evaluator(Masked(3), FixedLength(3), agent=agent).play(2)
+    assert [mask.tolist() for mask in agent.masks] == [
+        [[True, True], [True, True]], [[False, True], [True, True]], [[True, True], [True, True]],
+    ]  # fmt: skip
+    agent = Recorder()
+    evaluator(FixedLength(3), agent=agent).play(1)
+    assert agent.masks == [None] * 3
+
+
+def test_progress_of_a_round_is_known_while_it_is_played() -> None:
+    seen = []
+
+    class Watching(Recorder):
+        def act_batch(self, *columns: Any) -> Action:
+            seen.append(rounds.progress)
+            return super().act_batch(*columns)
+
+    rounds = evaluator(FixedLength(1), agent=Watching())
+    assert rounds.progress == (0, 0)
+    rounds.play(3)
+    assert seen == [(0, 3), (1, 3), (2, 3)]
+    assert rounds.progress == (3, 3)
+
+
+def test_round_with_a_return_that_is_not_finite_says_so() -> None:
+    good, bad = EpisodeScore(1.0, 3, 7), EpisodeScore(float("inf"), 3, 8)
+    assert EvaluationRound(0, 7, (good,)).problem == ""
+    assert EvaluationRound(0, 7, (good, bad)).problem == "the evaluation's return is not finite: inf with seed 8"
 
 
 def test_no_environments_and_no_episodes_are_refused() -> None:

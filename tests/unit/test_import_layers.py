@@ -16,7 +16,7 @@ PACKAGE = ROOT / "surreal"
 
 #: From the bottom to the top. Parts of one layer do not import each other, except in the lowest.
 LAYERS: list[set[str]] = [
-    {"types", "tree", "errors", "specs", "metrics", "checkpoint", "schedules", "utils", "config"},
+    {"types", "tree", "values", "errors", "specs", "metrics", "checkpoint", "schedules", "utils", "config"},
     {"model", "envs", "distributed"},
     {"agent", "replay", "rlx"},
     {"learner", "evaluation"},
@@ -35,7 +35,7 @@ ROOMS: dict[str, list[set[str]]] = {
 #: A folder shows at most so many files and folders at one sight, its docstring not counted.
 MAX_ENTRIES = 12
 #: Inside the lowest layer: the bare vocabulary imports nothing but itself.
-VOCABULARY = {"types", "tree", "errors", "specs"}
+VOCABULARY = {"types", "tree", "values", "errors", "specs"}
 #: What a part must never import although its layer would allow it: other packages, and parts that would bring them in.
 FORBIDDEN: dict[str, set[str]] = {
     "agent": {"redis", "surreal.distributed"},

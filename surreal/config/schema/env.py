@@ -57,6 +57,10 @@ class EnvConfig(Section):
     one; the fastest, but ALE games accept only the wrappers `atari`, `life_loss` and the reward wrappers there, and
     other environments none. `subproc`: in worker processes, for slow environments and those that crash."""
 
+    on_error: Literal["end", "restart"] = "end"
+    """When an environment raises an exception: `end` ends the run with it; `restart` cuts the episode, makes the
+    environment anew and goes on, ten times in a row at most without a whole episode in between. Not of `vector`."""
+
     num_envs: int = Field(8, ge=1, le=4096)
     """Environments per agent. Raising it makes the forward pass cheaper per env step and the experience more
     diverse."""
@@ -80,6 +84,8 @@ class EnvConfig(Section):
             raise ValueError(f"frame_stack is {self.frame_stack}, but states are raw: they cannot be stacked")
         if self.observation_space == "raw" and not all(wrapper.on_client for wrapper in self.wrappers):
             raise ValueError("states are raw: they reach the agent as they came, without wrappers")
+        if self.on_error == "restart" and self.pool == "vector":
+            raise ValueError("on_error is restart, but pool is vector, whose environments cannot be made one by one")
         places = [wrapper.on_client for wrapper in self.wrappers]
         if places != sorted(places, reverse=True):
             raise ValueError("wrappers that are on_client are the innermost: they come first")

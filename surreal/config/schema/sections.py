@@ -193,6 +193,10 @@ class EvalConfig(Section):
     num_envs: int = Field(10, ge=1, le=4096)
     """Environments stepped at once."""
 
+    max_episode_steps: int | None = Field(None, ge=1)
+    """Env steps after which an episode is cut; it counts as it is, and its score says so. Unset: no bound for an
+    environment with a time limit of its own, 27000 for others."""
+
     interval_s: float = Field(5.0, ge=0)
     """Least time in s from the start of one round to the next; a round starts only for parameters not yet evaluated."""
 

@@ -17,7 +17,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from surreal.errors import CodecError
+from surreal.errors import CodecError, DivergedError
+from surreal.utils.pytorch import name_not_finite
 
 FORMAT = "surreal-parameters"
 VERSION = "1"
@@ -36,6 +37,7 @@ def encode_parameters(tensors: Mapping[str, Tensor], header: Mapping[str, Any] |
 
     Raises:
         ValueError: a dtype that we do not transport (complex, quantised, sparse).
+        DivergedError: a parameter is not finite: an agent could do nothing with it.
     """
     seen: set[int] = set()
     flat: dict[str, Tensor] = {}
@@ -46,6 +48,8 @@ def encode_parameters(tensors: Mapping[str, Tensor], header: Mapping[str, Any] |
             tensor = tensor.clone()
         seen.add(address)
         flat[name] = tensor
+    if name := name_not_finite(flat):
+        raise DivergedError(f"parameters that are not finite are not broadcast: {name} holds nan or an infinity")
     try:
         blob: bytes = safetensors.torch.save(
             flat, {"format": FORMAT, "version": VERSION, "model": json.dumps(header or {})}
@@ -69,6 +73,8 @@ def decode_parameters(blob: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> tup
         raise CodecError(f"parameters are corrupted: {error}") from error
     if any(not isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
         raise CodecError("parameters are corrupted: not tensors")
+    if name := name_not_finite(tensors):
+        raise CodecError(f"parameters are not finite: {name} holds nan or an infinity")
     return tensors, header
 
 

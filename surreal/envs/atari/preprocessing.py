@@ -51,6 +51,8 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         noop_max: most no-ops at the start of an episode, >= 0; drawn from 1 .. noop_max. More varies the starts.
         frame_skip: frames of one step, >= 1; more is faster and coarser.
         screen_size: height and width, or one number for both.
+        fire_on_reset: press FIRE, where the game has it, when a game begins, and again in the first step after a lost
+            life, whatever action was chosen then: some games wait for it. It counts as one of the no-ops at the start.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         noop_max: int = 30,
         frame_skip: int = 4,
         screen_size: int | Sequence[int] = 84,
+        fire_on_reset: bool = False,
     ) -> None:
         height, width = screen_shape(screen_size)
         if noop_max < 0 or frame_skip < 1:
@@ -74,6 +77,9 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         self._ale = game.ale
         self._noop_max = noop_max
         self._frame_skip = frame_skip
+        self._fire = fire_action(game.get_action_meanings()) if fire_on_reset else None
+        self._must_fire = False
+        self._lives = 0
         shape = tuple(self._ale.getScreenDims())
         self._resize = AreaResize((shape[0], shape[1]), (height, width))
         self._frame = np.zeros(shape, np.uint8)
@@ -86,16 +92,22 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         """Start an episode."""
         _, info = self.env.reset(seed=seed, options=options)
         noops = int(self.np_random.integers(1, self._noop_max + 1)) if self._noop_max else 0
+        if self._fire is not None:
+            _, _, _, _, info = self.env.step(self._fire)
+            noops -= 1
         for _ in range(noops):
             _, _, terminated, truncated, info = self.env.step(_NOOP)
             if terminated or truncated:
                 _, info = self.env.reset(options=options)
         self._ale.getScreenGrayscale(self._frame)
+        self._lives, self._must_fire = self._ale.lives(), False
         return self._resize(self._frame), info
 
     def step(self, action: Any) -> tuple[NDArray[np.uint8], SupportsFloat, bool, bool, dict[str, Any]]:
         """Repeat one action."""
         total, has_before = 0.0, False
+        if self._must_fire:
+            action = self._fire
         for left in range(self._frame_skip - 1, -1, -1):
             _, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
@@ -108,6 +120,9 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         self._ale.getScreenGrayscale(self._frame)
         if has_before:
             np.maximum(self._frame, self._frame_before, out=self._frame)
+        if self._fire is not None:
+            lives = self._ale.lives()
+            self._must_fire, self._lives = 0 < lives < self._lives and not (terminated or truncated), lives
         return self._resize(self._frame), total, terminated, truncated, info
 
 
@@ -145,6 +160,11 @@ class LifeLoss(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._goes_on = 0 < lives < self._lives and not (terminated or truncated)
         self._lives = lives
         return obs, reward, terminated or self._goes_on, truncated, info
+
+
+def fire_action(meanings: Sequence[str]) -> int | None:
+    """Find the action that presses FIRE and nothing else; None if the game has none."""
+    return list(meanings).index("FIRE") if "FIRE" in meanings else None
 
 
 def screen_shape(screen_size: int | Sequence[int]) -> tuple[int, int]:

@@ -33,6 +33,8 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         frame_stack: frames of an observation, >= 1; 1 gives [height, width].
         cuts_lives: whether a lost life ends an episode.
         rewards: functions that the rewards of training go through, in this order.
+        fire: action taken in the first step after a lost life, whatever was chosen; None: none. The games themselves
+            press FIRE when they begin.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         frame_stack: int = 1,
         cuts_lives: bool = False,
         rewards: Sequence[RewardFunction] = (),
+        fire: int | None = None,
     ) -> None:
         self._envs = envs
         self.num_envs = count = envs.num_envs
@@ -57,6 +60,8 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         self._obs = self._stacks if frame_stack > 1 else self._stacks[:, 0]
         self._cuts_lives = cuts_lives
         self._rewards = tuple(rewards)
+        self._fire = fire
+        self._must_fire = np.zeros(count, np.bool_)
         self._lives = np.zeros(count, np.int32)
         self._begins = np.zeros(count, np.bool_)  # ended at the last step
         self._is_over = np.zeros(count, np.bool_)  # and so did its game
@@ -77,7 +82,7 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         frames, info = self._envs.reset(seed=seeds, options=options)
         self._stacks[:] = frames
         self._lives = np.array(info["lives"])
-        self._begins[:] = self._is_over[:] = False
+        self._begins[:] = self._is_over[:] = self._must_fire[:] = False
         self._returns[:] = self._lengths[:] = 0
         return self._obs, {}
 
@@ -89,6 +94,8 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         is_any_new = bool(begins.any())
         if is_any_new:
             actions = np.where(begins, _NOOP, actions)
+        if self._fire is not None:
+            actions = np.where(self._must_fire, self._fire, actions)
         frames, reward, terminated, truncated, info = self._envs.step(actions)
         self._stacks[:, :-1] = self._stacks[:, 1:]
         self._stacks[:, -1] = frames[:, 0]
@@ -99,9 +106,10 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         self._is_over = is_over = terminated | truncated
         lives = np.array(info["lives"])
         ends = is_over
+        # A game that shows no lives for a few frames is not over.
+        self._must_fire = (lives > 0) & (lives < self._lives) & ~is_over
         if self._cuts_lives:
-            # A game that shows no lives for a few frames is not over; and the no-op between two lives ends none.
-            is_lost = (lives > 0) & (lives < self._lives) & ~is_over & ~begins
+            is_lost = self._must_fire & ~begins  # the no-op between two lives ends none
             terminated = terminated | is_lost
             ends = is_over | is_lost
         self._lives, self._begins = lives, ends

@@ -6,40 +6,66 @@ Called by `LocalEnvPool` through its stepper, and by the workers of `SubprocEnvP
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal import tree
 from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.pools.columns import Columns
+from surreal.envs.pools.mending import Mercy, OnError, describe_error
 from surreal.envs.wrappers.raw_monitor import find_monitor
 from surreal.errors import EnvError
 from surreal.specs import ArraySpec, ObsSpec
+from surreal.values import describe_unsound, is_sound, unsound_rows
 
 #: Makes one gymnasium environment.
 EnvFactory = Callable[[], gymnasium.Env[Any, Any]]
+StepFunction = Callable[[Any], tuple[Any, Any, bool, bool, dict[str, Any]]]
 
 
 class EnvList:
     """k environments of one kind; whoever ends is reset in the same step.
 
+    An environment that shows an impossible number (nan, infinite, or too large) loses its episode, and begins another;
+    one that raises an exception does so too, if it may, and is made anew. See `mending` for how often that is forgiven.
+
     Args:
         env_fns: make one environment each.
         seeds: of the environments' first reset, one each.
         columns: where to write, allocated here if None.
+        on_error: "end" raises what an environment raises, "restart" makes it anew.
+
+    Attributes:
+        lost: indices of the environments whose episode was lost in the last step: they show a first observation.
+        lost_episodes: how many were lost so far.
 
     Raises:
         EnvError: the environments have different spaces, or spaces without arrays.
     """
 
-    def __init__(self, env_fns: Sequence[EnvFactory], seeds: Sequence[int], columns: Columns | None = None) -> None:
+    def __init__(
+        self,
+        env_fns: Sequence[EnvFactory],
+        seeds: Sequence[int],
+        columns: Columns | None = None,
+        *,
+        on_error: OnError = "end",
+    ) -> None:
         if not env_fns:
             raise ValueError("a pool needs at least one environment")
         self.envs: list[gymnasium.Env[Any, Any]] = []
+        self.lost: list[int] = []
+        self.lost_episodes = 0
+        self._env_fns = list(env_fns)
         self._seeds = list(seeds)
+        self._mercies = [Mercy() for _ in env_fns]
+        self._raised: list[int] = []
+        self._on_error = on_error
         try:
             for make in env_fns:
                 self.envs.append(make())
@@ -53,13 +79,14 @@ class EnvList:
         self._mask_width = mask_width(self.adapter.space)
         self.columns = columns or Columns.allocate(self.obs_spec, len(self.envs), self._mask_width)
         self.has_mask = False
-        self._step_fns = [env.step for env in self.envs]
+        self._step_fns = [self._step_of(index) for index in range(len(self.envs))]
         self._monitors = [find_monitor(env) for env in self.envs]
         self._returns = np.zeros(len(self.envs), np.float64)
         self._starts = [0] * len(self.envs)
         self._steps = 0
         self._stale: list[int] = []
         leaves = zip(_leaf_paths(self.obs_spec.structure), self.obs_spec.leaves, self.columns.obs, strict=True)
+        self._leaf_names = [f"observation {leaf.name}".rstrip() for leaf in self.obs_spec.leaves]
         self._writers = [(path, leaf, leaf.shape, array) for path, leaf, array in leaves]
 
     def reset(self) -> None:
@@ -68,6 +95,9 @@ class EnvList:
         for index, (env, seed) in enumerate(zip(self.envs, self._seeds, strict=True)):
             obs, info = env.reset(seed=seed)
             self._check(obs, env)
+            for _, leaf in tree.with_paths(obs):
+                if not is_sound(np.asarray(leaf)):
+                    raise EnvError(f"{_name(env)} begins with an impossible observation: {np.asarray(leaf)}")
             self.has_mask = self.has_mask or (self._mask_width > 0 and "action_mask" in info)
             self._write(index, obs)
             if self.has_mask:
@@ -105,16 +135,72 @@ class EnvList:
                     columns.terminated[index], columns.truncated[index] = terminated, truncated
                     ended.append(index)
         self._steps += 1
+        self.lost = self._find_lost()
+        if self.lost:
+            ended = [index for index in ended if index not in self.lost]
         self._returns += reward
         for index in ended:
             self._finish(index)
-        self._stale = ended
+        for index in self.lost:
+            self._begin_again(index)
+        self._stale = [*ended, *self.lost]
         return ended
 
     def close(self) -> None:
         """Close all environments."""
         for env in self.envs:
             env.close()
+
+    def _step_of(self, index: int) -> StepFunction:
+        """The environment's own `step`; where it may raise, one that does not."""
+        step: StepFunction = self.envs[index].step
+        if self._on_error == "end":
+            return step
+
+        def guarded(action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+            try:
+                return step(action)
+            except Exception as error:
+                who = f"{_name(self.envs[index])} (environment {index})"
+                self._mercies[index].ask(f"{who} raised {describe_error(error)}", error)
+                self._raised.append(index)
+                seen = self.obs_spec.unflatten([leaf[index] for leaf in self.columns.obs])
+                return seen, 0.0, False, False, {}
+
+        return guarded
+
+    def _find_lost(self) -> list[int]:
+        """Find the environments whose step raised, or shows an impossible number."""
+        columns, lost = self.columns, set(self._raised)
+        for name, array in (("reward", columns.reward), *zip(self._leaf_names, columns.obs, strict=True)):
+            if not is_sound(array):
+                for index in np.flatnonzero(unsound_rows(array)).tolist():
+                    if index not in lost:
+                        who = f"{_name(self.envs[index])} (environment {index})"
+                        self._mercies[index].ask(f"{who}: {describe_unsound({name: array[index]})}")
+                        lost.add(index)
+        return sorted(lost)
+
+    def _begin_again(self, index: int) -> None:
+        """Start the next episode of an environment whose last one is lost; made anew if it raised."""
+        self.lost_episodes += 1
+        if index in self._raised:
+            self._raised.remove(index)
+            with suppress(Exception):  # it is broken
+                self.envs[index].close()
+            env = self.envs[index] = self._env_fns[index]()
+            self._step_fns[index], self._monitors[index] = self._step_of(index), find_monitor(env)
+        env, monitor, columns = self.envs[index], self._monitors[index], self.columns
+        obs, info = env.reset()
+        self._write(index, obs)
+        if any(unsound_rows(leaf[index : index + 1]).any() for leaf in columns.obs):
+            raise EnvError(f"{_name(env)} (environment {index}) begins with an impossible observation")
+        if self.has_mask:
+            self._write_mask(columns.action_mask, index, info)
+        if monitor is not None:
+            monitor.take_episode()
+        columns.reward[index] = self._returns[index] = 0.0
+        self._starts[index] = self._steps
 
     def _finish(self, index: int) -> None:
         """Keep the final observation and the episode's numbers, and start the next episode."""
@@ -133,6 +219,7 @@ class EnvList:
         columns.episode_return[index], columns.episode_length[index] = episode or (np.nan, 0)
         self._returns[index] = 0.0
         self._starts[index] = self._steps
+        self._mercies[index].refill()
 
     def _write(self, index: int, obs: Any) -> None:
         for path, leaf, shape, array in self._writers:

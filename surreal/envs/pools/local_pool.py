@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EnvPool, EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
 from surreal.envs.pools.env_list import EnvFactory, EnvList
+from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.rows import LiveRows, RowJoiner
 from surreal.envs.pools.vector_stepper import VectorStepper
 from surreal.specs import ObsSpec
@@ -25,6 +26,10 @@ class Stepper(Protocol):
     observation_space: gymnasium.Space[Any]
     obs_spec: ObsSpec
     adapter: ActionAdapter
+
+    @property
+    def lost_episodes(self) -> int:
+        """Episodes that were cut for a fault of their environment."""
 
     def reset(self) -> StepBatch:
         """Start all environments: all rows are FIRST."""
@@ -45,6 +50,8 @@ class LocalEnvPool(EnvPool):
         seed: entropy from which every environment gets a seed of its own.
         explore: whether the agent may explore in these environments.
         record: whether their steps are experience to be sent.
+        on_error: "end" raises what an environment raises; "restart" cuts its episode and makes it anew (not those of a
+            vector environment).
 
     Raises:
         EnvError: the environments cannot be made, or their spaces differ or are not supported.
@@ -57,6 +64,7 @@ class LocalEnvPool(EnvPool):
         seed: Seed = None,
         explore: bool = True,
         record: bool = True,
+        on_error: OnError = "end",
     ) -> None:
         stepper: Stepper
         if isinstance(envs, gymnasium.vector.VectorEnv):
@@ -64,7 +72,7 @@ class LocalEnvPool(EnvPool):
             joiner = RowJoiner(spec, envs.num_envs, explore=explore, record=record)
             stepper = VectorStepper(envs, spec, seed, joiner)
         else:
-            singles = EnvList(envs, env_seeds(seed, len(envs)))
+            singles = EnvList(envs, env_seeds(seed, len(envs)), on_error=on_error)
             stepper = _ListStepper(singles, RowJoiner(singles.obs_spec, len(envs), explore=explore, record=record))
         self._stepper = stepper
         self.num_envs = stepper.num_envs
@@ -127,8 +135,9 @@ class LocalEnvPool(EnvPool):
         self._steps += count
 
     def metrics(self) -> dict[str, float]:
-        """Return env steps, episodes, and their mean return and length."""
-        return {"env/steps": float(self._steps), **self._episodes.metrics()}
+        """Return env steps, episodes, their mean return and length, and how many were lost."""
+        counts = {"env/steps": float(self._steps), "env/lost_episodes": float(self._stepper.lost_episodes)}
+        return {**counts, **self._episodes.metrics()}
 
     def close(self) -> None:
         """Close the environments; may be called twice."""
@@ -171,19 +180,23 @@ class _ListStepper:
         self._ids = np.arange(self.num_envs)
         self._mask: NDArray[np.bool_] | None = None
 
+    @property
+    def lost_episodes(self) -> int:
+        return self._envs.lost_episodes
+
     def reset(self) -> StepBatch:
         self._envs.reset()
         self._mask = self._envs.columns.action_mask if self._envs.has_mask else None
         return self._joiner.live(self._live(self._ids))
 
     def step(self, actions: NDArray[Any]) -> StepBatch:
-        ended = self._envs.step(actions)
+        ended, lost = self._envs.step(actions), self._envs.lost
         columns = self._envs.columns
-        if not ended:
+        if not ended and not lost:
             return self._joiner.steady(self._obs, columns.reward, self._mask)
         # They begin their next episode in the same batch.
-        first = np.array(ended)
-        return self._joiner.join(columns.last_rows(first, has_mask=self._mask is not None), self._live(first))
+        last = columns.last_rows(np.array(ended, np.int64), has_mask=self._mask is not None)
+        return self._joiner.join(last, self._live(np.array([*ended, *lost])), np.array(lost, np.int64))
 
     def close(self) -> None:
         self._envs.close()

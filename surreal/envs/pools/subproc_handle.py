@@ -14,6 +14,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 
 from surreal.envs.pools.env_list import EnvFactory
+from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.subproc_worker import SharedMemory, run_worker
 from surreal.errors import EnvError
 
@@ -55,7 +56,12 @@ class WorkerHandle:
         return None if self._process is None else self._process.pid
 
     def launch(
-        self, context: SpawnContext, env_fns: Sequence[EnvFactory], seeds: Sequence[int], shared: SharedMemory
+        self,
+        context: SpawnContext,
+        env_fns: Sequence[EnvFactory],
+        seeds: Sequence[int],
+        shared: SharedMemory,
+        on_error: OnError,
     ) -> None:
         """Start the process; returns before its environments are there.
 
@@ -64,6 +70,7 @@ class WorkerHandle:
             env_fns: of the environments of this worker.
             seeds: one for each of them.
             shared: of the whole pool.
+            on_error: what to do when one of them raises an exception.
 
         Raises:
             EnvError: the functions cannot be sent to another process.
@@ -72,7 +79,7 @@ class WorkerHandle:
         ours, theirs = context.Pipe()
         # The kernel ties a child to the thread that spawned it, which may end before this process does.
         is_main = threading.current_thread() is threading.main_thread()
-        arguments = (theirs, env_fns, seeds, shared, self.start, os.getpid(), is_main)
+        arguments = (theirs, env_fns, seeds, shared, self.start, os.getpid(), is_main, on_error)
         name = f"surreal-env-worker-{self._index}"
         process = context.Process(target=run_worker, args=arguments, name=name, daemon=True)
         try:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from surreal.envs.actions import ActionAdapter, mask_width
 from surreal.envs.pools.base import EnvPool, EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
 from surreal.envs.pools.env_list import EnvFactory
+from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.rows import NO_IDS, RowJoiner
 from surreal.envs.pools.subproc_handle import WorkerHandle
 from surreal.envs.pools.subproc_worker import FAILED, QUIT, STEP, SharedMemory
@@ -39,7 +40,7 @@ class SubprocEnvPool(EnvPool):
     """Environments that step in other processes; `recv` returns the rows of the workers that are ready.
 
     A worker that dies is started again: its environments are named in `closed_ids`, come back with FIRST rows, and
-    the others go on. An exception of an environment is no such death: it is raised by `recv`.
+    the others go on. An exception of an environment is no such death: see `on_error`.
 
     Args:
         env_fns: functions that make one gymnasium environment each; importable, or `functools.partial` of such. The
@@ -48,6 +49,8 @@ class SubprocEnvPool(EnvPool):
         seed: entropy from which every environment gets a seed of its own.
         explore: whether the agent may explore in these environments.
         record: whether their steps are experience to be sent.
+        on_error: when an environment raises an exception, "end" raises it in `recv`; "restart" cuts its episode, and
+            makes it anew.
         max_restarts: deaths of workers within ten minutes that are forgiven.
         worker_timeout_s: a worker that needs longer for a step is killed, and counts as dead; None waits for ever.
 
@@ -63,6 +66,7 @@ class SubprocEnvPool(EnvPool):
         seed: Seed = None,
         explore: bool = True,
         record: bool = True,
+        on_error: OnError = "end",
         max_restarts: int = 10,
         worker_timeout_s: float | None = None,
     ) -> None:
@@ -76,6 +80,8 @@ class SubprocEnvPool(EnvPool):
         # Drawn once: the seeds of a restarted worker are drawn from the same entropy.
         self._entropy: Seed = seed if seed is not None else int(np.random.default_rng().integers(2**63))
         self._joiner = RowJoiner(self.obs_spec, self.num_envs, explore=explore, record=record)
+        self._on_error: OnError = on_error
+        self._lost_episodes = 0
         self._max_restarts = max_restarts
         self._worker_timeout_s = worker_timeout_s
         self._deaths: deque[float] = deque()
@@ -124,9 +130,12 @@ class SubprocEnvPool(EnvPool):
             if message[:1] == FAILED:
                 raise self._failure(worker, message[1:].decode("utf-8", "replace"))
             self._has_mask |= bool(message[1])
-            finished = np.frombuffer(message[2:], np.int64)
+            told = np.frombuffer(message[2:], np.int64)
+            lost, finished = np.split(told[1:], told[:1])
             first = np.full(worker.stop - worker.start, worker.is_starting)
-            first[finished] = True
+            first[told[1:]] = True
+            closed.append(lost + worker.start)
+            self._lost_episodes += len(lost)
             ready.append(np.arange(worker.start, worker.stop))
             ended.append(finished + worker.start)
             is_first.append(first)
@@ -171,7 +180,11 @@ class SubprocEnvPool(EnvPool):
 
     def metrics(self) -> dict[str, float]:
         """Return env steps, episodes with their mean return and length, and restarts of workers."""
-        counts = {"env/steps": float(self._steps), "env/worker_restarts": float(self._num_restarts)}
+        counts = {
+            "env/steps": float(self._steps),
+            "env/lost_episodes": float(self._lost_episodes),
+            "env/worker_restarts": float(self._num_restarts),
+        }
         return {**counts, **self._episodes.metrics()}
 
     def close(self) -> None:
@@ -204,7 +217,7 @@ class SubprocEnvPool(EnvPool):
     def _start(self, worker: WorkerHandle) -> None:
         seeds = env_seeds(self._entropy, self.num_envs, incarnation=worker.incarnation)
         envs = slice(worker.start, worker.stop)
-        worker.launch(self._context, self._env_fns[envs], seeds[envs], self._shared)
+        worker.launch(self._context, self._env_fns[envs], seeds[envs], self._shared, self._on_error)
         self._selector.register(worker.connection, selectors.EVENT_READ, worker)
 
     def _restart(self, worker: WorkerHandle) -> NDArray[np.int64]:

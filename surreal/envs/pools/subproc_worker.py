@@ -3,7 +3,8 @@
 Over its pipe go short messages without pickle:
 
     parent -> worker    b"s" step with the actions in shared memory; b"q" close and end
-    worker -> parent    b"r" + has_mask (1 byte) + indices of ended episodes (int64 each): rows are written
+    worker -> parent    b"r" + has_mask (1 byte) + how many episodes were lost (int64) + indices of these, and of those
+                        that ended (int64 each): rows are written
                         b"e" + text: an environment raised; first line is the reason, the rest the traceback
 """
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from surreal.envs.pools.columns import Columns
 from surreal.envs.pools.env_list import EnvFactory, EnvList
+from surreal.envs.pools.mending import OnError
 from surreal.errors import EnvError
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.utils.process import die_with_parent
@@ -65,6 +67,7 @@ def run_worker(
     start: int,
     parent_pid: int,
     follow_thread: bool,
+    on_error: OnError,
 ) -> None:
     """Serve the environments `start` to `start + len(env_fns)` until told to quit, or until the owner is gone."""
     # Ctrl-C reaches the whole terminal; it is the owner who decides when its environments end.
@@ -72,7 +75,7 @@ def run_worker(
     die_with_parent(parent_pid=parent_pid, follow_thread=follow_thread)
     with contextlib.suppress(EOFError, ConnectionError), connection:
         try:
-            _serve(connection, env_fns, seeds, shared, start)
+            _serve(connection, env_fns, seeds, shared, start, on_error)
         except (EOFError, ConnectionError):
             raise
         except Exception as error:
@@ -82,18 +85,24 @@ def run_worker(
 
 
 def _serve(
-    connection: Connection, env_fns: Sequence[EnvFactory], seeds: Sequence[int], shared: SharedMemory, start: int
+    connection: Connection,
+    env_fns: Sequence[EnvFactory],
+    seeds: Sequence[int],
+    shared: SharedMemory,
+    start: int,
+    on_error: OnError,
 ) -> None:
     columns, actions = shared.views()
     stop = start + len(env_fns)
-    envs = EnvList(env_fns, seeds, columns.rows(start, stop))
+    envs = EnvList(env_fns, seeds, columns.rows(start, stop), on_error=on_error)
     try:
         if envs.obs_spec != shared.obs_spec:
             raise EnvError(f"environment {start} has observations {envs.observation_space}, unlike environment 0")
         envs.reset()
         ended: list[int] = []
         while True:
-            connection.send_bytes(READY + bytes([envs.has_mask]) + np.array(ended, np.int64).tobytes())
+            told = np.array([len(envs.lost), *envs.lost, *ended], np.int64)
+            connection.send_bytes(READY + bytes([envs.has_mask]) + told.tobytes())
             if connection.recv_bytes() == QUIT:
                 return
             ended = envs.step(actions[start:stop])

@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
+from surreal import tree
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.atari.vector import AtariVector
 from surreal.envs.pools.base import Seed, env_seeds
@@ -23,6 +24,7 @@ from surreal.envs.pools.rows import NO_IDS, LastRows, LiveRows, RowJoiner
 from surreal.errors import EnvError
 from surreal.specs import ObsSpec
 from surreal.types import Obs, StepBatch
+from surreal.values import describe_unsound, is_sound
 
 
 class VectorStepper:
@@ -59,6 +61,7 @@ class VectorStepper:
         self._returns = np.zeros(self.num_envs, np.float64)
         self._starts = np.zeros(self.num_envs, np.int64)
         self._steps = 0
+        self.lost_episodes = 0
 
     def reset(self) -> StepBatch:
         """Start all environments: all rows are FIRST."""
@@ -70,6 +73,7 @@ class VectorStepper:
     def step(self, actions: NDArray[Any]) -> StepBatch:
         """Step all environments with actions [num_envs, *shape]."""
         obs, reward, terminated, truncated, info = self._envs.step(self.adapter.batch(actions))
+        self._check_values(obs, reward)
         self._steps += 1
         self._returns += reward
         first, self._waiting = self._waiting, NO_IDS
@@ -98,6 +102,12 @@ class VectorStepper:
         if self._mode is AutoresetMode.DISABLED:
             leaves, masks = self._reset_some(leaves, masks, is_ended)
         return self._joiner.join(last, LiveRows(self._ids, leaves, reward, ended, masks))
+
+    def _check_values(self, obs: Obs, reward: NDArray[Any]) -> None:
+        arrays = {"reward": reward, **{f"observation {path}".rstrip(): leaf for path, leaf in tree.with_paths(obs)}}
+        if not all(map(is_sound, arrays.values())):
+            problem = describe_unsound(arrays)
+            raise EnvError(f"{self._envs} cannot go on, for its environments are not reset one by one: {problem}")
 
     def close(self) -> None:
         """Close them."""

@@ -85,5 +85,5 @@ def build_pool(config: Config, *, index: int) -> EnvPool:
     if config.agent.show_ui:
         factories[0] = partial(make, render_mode="human")
     if env.pool == "subproc":
-        return SubprocEnvPool(factories, num_workers=env.num_workers, seed=seed)
-    return LocalEnvPool(factories, seed=seed)
+        return SubprocEnvPool(factories, num_workers=env.num_workers, seed=seed, on_error=env.on_error)
+    return LocalEnvPool(factories, seed=seed, on_error=env.on_error)

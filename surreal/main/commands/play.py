@@ -58,7 +58,7 @@ def play_policy(
     evaluator: Evaluator | None = None
     try:
         agent = saved_agent(policy, config, spaces, rng=rng)
-        evaluator = Evaluator(agent, envs, rng=rng)
+        evaluator = Evaluator(agent, envs, rng=rng, max_episode_steps=config.eval.max_episode_steps)
         if on_episode is None:
             scores = evaluator.play(episodes)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,4 +16,9 @@ def read_best(folder: Path) -> dict[str, Any] | None:
         data = json.loads((folder / BEST_NAME).read_text())
     except (OSError, ValueError):
         return None
-    return data if isinstance(data, dict) and "mean_return" in data else None
+    return data if isinstance(data, dict) and is_finite(data.get("mean_return")) else None
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value out of a file is a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)

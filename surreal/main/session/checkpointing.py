@@ -68,12 +68,23 @@ class Checkpointing:
             self._learner.model.load_tensors(policy_tensors(found), header=policy_header(found))
             logger.info("beginning with the policy in %s", found.path)
             return True
-        self._learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
+        self._take_over(found)
         self._broadcaster.propose(int(found.metadata["version"]))
         if found.path.startswith(self._store.folder):
             self._replay.load_state_dict(found.metadata["replay"])
         logger.info("restored %s: %d updates", found.path, self._learner.updates)
         return True
+
+    def go_back(self) -> str:
+        """Take over the run's newest whole checkpoint, but none of its counts; returns its file, "" without one."""
+        found = self._store.newest_whole()
+        if found is None:
+            return ""
+        updates, global_step = self._learner.updates, self._learner.global_step
+        self._take_over(found)
+        self._learner.updates = updates
+        self._learner.on_global_step(global_step)
+        return found.path
 
     def begin(self) -> None:
         """Count from here: what the learner begins with needs no checkpoint."""
@@ -110,6 +121,9 @@ class Checkpointing:
         """Keep what was learned last."""
         if self._learner.updates > self._last_updates:
             self.save()
+
+    def _take_over(self, found: Checkpoint) -> None:
+        self._learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
 
     def _find(self, *, is_resumed: bool) -> Checkpoint | None:
         restore = self._config.checkpoint.restore

@@ -65,16 +65,18 @@ class Publishing:
 
     def take_over(self) -> None:
         """Without a checkpoint, go on from what was broadcast last, if anything was: better than from scratch."""
-        if not self.has_parameters():
-            return
-        listener = build_listener(self._config, self._client, self._model)
-        try:
-            if listener.update_once():
-                # Counts go on too: schedules and limits depend on them.
-                self._learner.updates = read_progress(listener.message).get("updates", 0)
-                logger.info("no checkpoint; going on from the parameters of version %d", listener.version)
-        finally:
-            listener.close()
+        message = self._load_last()
+        if message is not None:
+            # Counts go on too: schedules and limits depend on them.
+            self._learner.updates = read_progress(message).get("updates", 0)
+            logger.info("no checkpoint; going on from the parameters of version %d", self._model.version)
+
+    def go_back(self) -> str:
+        """Take over the parameters that were broadcast last, with optimizers as new; returns which, "" if none were."""
+        if self._load_last() is None:
+            return ""
+        self._learner.rebuild()
+        return f"the parameters of version {self._model.version}"
 
     def begin(self, beats: Iterable[Heartbeat]) -> None:
         """Let everyone have the parameters, under a version newer than any that is in use."""
@@ -114,6 +116,14 @@ class Publishing:
         """By how many versions the newest experience is behind."""
         newest = self._replay.metrics().get("replay/newest_version", -1.0)
         return {"learner/policy_lag_versions": self._broadcaster.version - newest} if newest >= 0 else {}
+
+    def _load_last(self) -> str | None:
+        """Load what was broadcast last; returns its message, None if nothing was."""
+        listener = build_listener(self._config, self._client, self._model)
+        try:
+            return listener.message if listener.update_once() else None
+        finally:
+            listener.close()
 
     def _publish_if_due(self, interval_updates: int) -> None:
         has_learned = self._learner.updates - self._last_updates >= interval_updates

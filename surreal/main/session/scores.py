@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from surreal.checkpoint import save_checkpoint
 from surreal.evaluation import EvaluationRound
-from surreal.main.session.best import BEST_NAME, read_best
+from surreal.main.session.best import BEST_NAME, is_finite, read_best
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,11 @@ class ScoreBook:
         self.rounds = 1 + max((int(line["round"]) for line in rounds), default=-1)
         self.last_version = max((int(line["version"]) for line in rounds), default=0)
         kept = {int(path.stem.removeprefix("best-")) for path in folder.glob("best-*.safetensors")}
-        self._kept = {int(line["version"]): float(line["mean_return"]) for line in rounds if line["version"] in kept}
+        self._kept = {
+            int(line["version"]): float(line["mean_return"])
+            for line in rounds
+            if line["version"] in kept and is_finite(line["mean_return"])
+        }
 
     @property
     def best_return(self) -> float | None:
@@ -75,8 +80,9 @@ class ScoreBook:
             progress: how far the run was with these parameters: env steps, updates.
 
         Returns:
-            Whether this round is the best so far; of equals, the newest counts.
+            Whether this round is the best so far: better than all before it. One whose return is not finite never is.
         """
+        problem = result.problem
         summary = {
             "kind": "round",
             "round": result.number,
@@ -84,22 +90,25 @@ class ScoreBook:
             "version": result.version,
             **progress,
             "episodes": len(result.scores),
-            "mean_return": result.mean_return,
-            "std_return": result.std_return,
-            "min_return": min(score.episode_return for score in result.scores),
-            "max_return": max(score.episode_return for score in result.scores),
+            "cut_episodes": result.cut_episodes,
+            "mean_return": _plain(result.mean_return),
+            "std_return": _plain(result.std_return),
+            "min_return": _plain(min(score.episode_return for score in result.scores)),
+            "max_return": _plain(max(score.episode_return for score in result.scores)),
             "mean_length": result.mean_length,
+            **({"problem": problem} if problem else {}),
         }
-        is_best = self.best_return is None or result.mean_return >= self.best_return
+        is_best = not problem and (self.best_return is None or result.mean_return > self.best_return)
         summary["is_best"] = is_best
         lines = [
             {
                 "kind": "episode",
                 "round": result.number,
                 "version": result.version,
-                "return": score.episode_return,
+                "return": _plain(score.episode_return),
                 "length": score.length,
                 "seed": score.seed,
+                "is_cut": score.is_cut,
             }
             for score in result.scores
         ]
@@ -112,7 +121,7 @@ class ScoreBook:
             save_checkpoint(self.best_policy, tensors, content, step=result.version)
             _write_json(self.folder / BEST_NAME, summary)
             self.best = summary
-        if self._keep > 1:
+        if self._keep > 1 and not problem:
             self._keep_further(result, tensors, content)
         return is_best
 
@@ -157,6 +166,11 @@ def _round_lines(path: Path) -> list[dict[str, Any]]:
         if isinstance(line, dict) and line.get("kind") == "round":
             found.append(line)
     return found
+
+
+def _plain(value: float) -> float | None:
+    """JSON has no numbers that are not finite."""
+    return value if math.isfinite(value) else None
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:

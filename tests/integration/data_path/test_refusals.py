@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from naive_replay import NaiveReplay, Walker, assert_same, contents, pump_until
 
-from surreal.errors import ContractError, ThreadFailedError
+from surreal.errors import BadValueError, ContractError, ThreadFailedError
 
 STEPS = 300
 
@@ -100,3 +100,22 @@ def test_a_step_of_another_shape_is_refused_and_the_sender_goes_on(run: Any, obs
 def test_a_truncated_step_needs_its_new_obs(run: Any) -> None:
     with pytest.raises(ValueError, match="needs its new_obs"):
         run.sender().send([np.zeros(2)], 0, 0.0, True, truncated=True)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])
+@pytest.mark.parametrize("where", ["obs", "reward", "extra"])
+def test_a_step_with_an_impossible_number_is_refused_and_the_others_arrive(run: Any, where: str, bad: float) -> None:
+    sender, replay = run.sender(), run.replay(start_size=1)
+    obs = [np.full(3, number, np.float32) for number in range(5)]
+
+    def send(number: int, spoilt: str = "") -> None:
+        new_obs = np.full(3, bad, np.float32) if spoilt == "obs" else obs[number + 1]
+        reward, value = (bad if spoilt == name else 1.0 for name in ("reward", "extra"))
+        sender.send([obs[number], new_obs], 0, reward, False, extras={"value": np.float32(value)})
+
+    send(0)
+    with pytest.raises(BadValueError, match=f"is {bad:g};".replace("+", ".")):
+        send(1, where)
+    send(3)
+    sender.close()
+    pump_until(replay, lambda: len(replay) == 2)

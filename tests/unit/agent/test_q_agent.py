@@ -130,3 +130,10 @@ def test_the_seeds_skeleton_acts() -> None:
         expected = q_model(torch.from_numpy(obs)).argmax(dim=1).numpy()
     np.testing.assert_array_equal(q_agent.act(obs), expected)
     assert q_agent.act(obs[3]) == expected[3]
+
+
+def test_act_takes_the_mask_of_one_observation_or_of_a_batch() -> None:
+    agent = make(None)
+    assert agent.act(np.zeros(3), np.array([1, 1, 0, 1], np.int8)) == 1
+    mask = np.array([[1, 1, 1, 1], [1, 0, 0, 1]], np.int8)
+    assert agent.act(np.zeros((2, 3)), mask).tolist() == [2, 0]

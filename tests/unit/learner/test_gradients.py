@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from surreal.errors import CheckpointError
+from surreal.errors import CheckpointError, DivergedError
 from surreal.learner import GradientLearner, Gradients
+from surreal.learner.skipping import MOST_IN_A_ROW
 from surreal.model import MLP, QFunction
 from surreal.types import Batch
 
@@ -115,3 +116,49 @@ def test_a_part_is_kept_once() -> None:
     for name in ("target", "model", "a/b"):
         with pytest.raises(ValueError, match="cannot be named"):
             learner.keep(name, learner.model)
+
+
+@pytest.mark.parametrize("clipping", [None, 1.0])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 3e38])
+def test_gradients_that_are_not_finite_change_nothing_and_are_counted(
+    make_batch: MakeBatch, bad: float, optimizer: str, clipping: float | None
+) -> None:
+    learner = made(optimizer=optimizer, gradients_norm_clipping=clipping, metrics_interval=1)
+    twin = made(optimizer=optimizer, gradients_norm_clipping=clipping, metrics_interval=1)
+    for i in range(2):
+        learner.optimize(i, make_batch(i))
+        twin.optimize(i, make_batch(i))
+    spoilt = make_batch(5)
+    spoilt.obs[3, 1] = bad
+    assert learner.optimize(2, spoilt)["skipped_updates"] == 1
+    learner.optimize(3, make_batch(3))
+    twin.optimize(3, make_batch(3))
+    ours, theirs = learner.state_dict()["tensors"], twin.state_dict()["tensors"]
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def test_a_learner_that_skips_everything_says_that_it_has_diverged(make_batch: MakeBatch) -> None:
+    learner = made()
+    learner.optimize(0, make_batch())
+    spoilt = make_batch(1)
+    spoilt.obs[:] = torch.nan
+    for i in range(MOST_IN_A_ROW):
+        learner.optimize(i, spoilt)
+    learner.optimize(0, make_batch(2))  # one that is good, and the count begins anew
+    for i in range(MOST_IN_A_ROW):
+        learner.optimize(i, spoilt)
+    with pytest.raises(DivergedError, match="gradients of 51 updates in a row"):
+        learner.optimize(0, spoilt)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_gradients_that_are_not_finite_change_nothing_on_a_gpu(make_batch: MakeBatch, optimizer: str) -> None:
+    learner = made(optimizer=optimizer, device="cuda", metrics_interval=1)
+    learner.optimize(0, make_batch())
+    before = {name: tensor.clone() for name, tensor in learner.state_dict()["tensors"].items()}
+    spoilt = make_batch(1)
+    spoilt.obs[:] = torch.nan
+    assert learner.optimize(1, spoilt)["skipped_updates"] == 1
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.state_dict()["tensors"].items())

@@ -17,6 +17,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk, Contract, decode, encode
 from surreal.errors import CheckpointError, ContractError
 from surreal.replay import PrioritizedReplay
+from surreal.replay.store.priority_file import SavedPriorities, write_priorities
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Batch, SampleInfo
 
@@ -166,11 +167,15 @@ def test_new_transitions_have_the_largest_priority_so_far() -> None:
 
 def test_initial_priorities_of_agents_are_taken_if_they_make_sense() -> None:
     replay = Fed()
-    replay.take(5, contract=APE_X, priority=np.array([0.5, 4.0, np.nan, -1.0, np.inf], np.float32))
+    chunk = make_chunk(6, contract=APE_X, priority=np.zeros(6, np.float32))
+    # Put in here: the codec refuses all of these but the negative one.
+    chunk.extras["priority"] = np.array([0.5, 4.0, np.nan, -1.0, np.inf, 3e38], np.float32)
+    replay.feed.append(chunk)
+    replay._engine.intake.take_in()
     largest = leaf(4.0)
-    expected = {0: leaf(0.5), 1: largest, 2: largest, 3: largest, 4: largest}
+    expected = {0: leaf(0.5), 1: largest, 2: largest, 3: largest, 4: largest, 5: largest}
     assert replay.priorities() == expected
-    assert replay.metrics()["replay/refused_priorities"] == 3
+    assert replay.metrics()["replay/refused_priorities"] == 4
     np.testing.assert_allclose(replay.metrics()["replay/priority_max"], 4.0 + EPSILON)
 
 
@@ -210,12 +215,10 @@ def test_late_priorities_are_dropped_and_counted_although_their_places_are_used_
 
 def test_priorities_that_make_no_sense_are_refused_and_counted() -> None:
     replay = Fed()
-    replay.take(4)
-    replay.tell([0, 1, 2, 3], [np.nan, np.inf, -1.0, 0.0])
-    assert replay.priorities() == {0: 1.0, 1: 1.0, 2: 1.0, 3: leaf(0.0)}
-    assert replay.metrics()["replay/refused_priorities"] == 3
-    replay.tell([0], [np.finfo(np.float32).max])
-    assert np.isfinite(list(replay.priorities().values())).all()
+    replay.take(6)
+    replay.tell(range(6), [np.nan, np.inf, -1.0, 0.0, 3e38, 1e17])
+    assert replay.priorities() == {0: 1.0, 1: 1.0, 2: 1.0, 3: leaf(0.0), 4: 1.0, 5: leaf(1e17)}
+    assert replay.metrics()["replay/refused_priorities"] == 4
     with pytest.raises(ValueError, match="shape"):
         replay.tell([0, 1], [1.0])
 
@@ -290,6 +293,17 @@ def test_of_a_file_of_other_chunks_the_largest_priority_counts_alone(tmp_path: P
     replay.number = 100
     replay.take(10)
     assert replay.priorities() == dict.fromkeys(range(10), other.priorities()[0])
+
+
+def test_saved_priorities_that_make_no_sense_are_refused_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "priorities.safetensors"
+    leaves = np.array([leaf(2.0), leaf(3e38), leaf(1.0)])
+    write_priorities(path, SavedPriorities(ALPHA, leaf(3e38), {"sender-0": leaves}))
+    replay = Fed()
+    replay.load_priorities(path)
+    replay.take(3, 1)
+    assert replay.priorities() == {0: leaf(2.0), 1: 1.0, 2: leaf(1.0), 3: 1.0}
+    assert replay.metrics()["replay/refused_priorities"] == 1
 
 
 def test_an_empty_replay_saves_and_loads(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ from surreal.distributed.experience.format.arrow_table import read_table, write_
 from surreal.distributed.experience.format.block import read_block, read_compressed_block, stored_bytes, write_block
 from surreal.distributed.experience.format.chunk import Chunk
 from surreal.distributed.experience.format.data_contract import EXTRA_PREFIX, FORMAT_VERSION, MAX_STACK, Contract
-from surreal.errors import CodecError
+from surreal.errors import BadValueError, CodecError
+from surreal.values import describe_unsound
 
 __all__ = [
     "FORMAT_VERSION",
@@ -110,7 +111,12 @@ def encode(
         segments: [S, 5] rows, own steps, slot, first step number, history rows of each segment.
         columns: one array [n_steps, ...] for each of `contract.table_columns`, of the right dtype.
         leaves: observation rows [n_rows, *shape] for each leaf, of the right dtype; they must not change afterwards.
+
+    Raises:
+        BadValueError: a number is not finite, or too large.
     """
+    if problem := _describe_unsound(contract, columns, leaves):
+        raise BadValueError(f"experience that cannot be learned from is not sent: {problem}")
     table = write_table(contract.table_columns, contract.table_schema, columns)
     pieces = write_block(leaves, contract.compression)
     block_bytes = sum(piece.nbytes for piece in pieces)
@@ -190,6 +196,9 @@ def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: by
         leaves = read_block(contract.obs, block, num_rows)
     else:
         leaves = read_compressed_block(contract.obs, block, num_rows, contract.compression, sizes)
+    # Foreign senders, and files that people made: nothing behind here looks at the numbers again.
+    if problem := _describe_unsound(contract, columns, leaves):
+        raise CodecError(f"a chunk holds an impossible number: {problem}")
     extras = {extra.name: columns.pop(EXTRA_PREFIX + extra.name) for extra in contract.extras}
     return Chunk(
         segments,
@@ -200,6 +209,13 @@ def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: by
         stored_bytes=stored_bytes(len(head), _content_bytes(block_bytes, in_table)),
         contract=contract,
     )
+
+
+def _describe_unsound(contract: Contract, columns: Mapping[str, NDArray[Any]], leaves: Sequence[NDArray[Any]]) -> str:
+    named = {
+        f"observation {leaf.name}".rstrip(): array for leaf, array in zip(contract.obs.leaves, leaves, strict=False)
+    }
+    return describe_unsound({**columns, **named})
 
 
 def _padding(block_bytes: int) -> int:

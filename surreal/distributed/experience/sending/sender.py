@@ -26,7 +26,7 @@ from surreal.distributed.experience.sending.row_log import RowLog, extra_specs
 from surreal.distributed.experience.sending.sharded_outbox import ShardedOutbox
 from surreal.distributed.experience.sending.single_steps import SingleSteps
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.errors import ContractError, RedisUnavailableError, ReplayFullError
+from surreal.errors import BadValueError, ContractError, RedisUnavailableError, ReplayFullError
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.tree import take
 from surreal.types import Action, Obs, StepBatch
@@ -120,6 +120,7 @@ class ExpSender:
 
         Raises:
             ValueError: shapes or columns changed since the first call.
+            BadValueError: a chunk had to leave that holds a number that is not finite, or too large.
             ReplayFullError, RedisUnavailableError: a chunk had to leave and could not, for `wait_timeout_s`.
             ContractError: the stream holds experience of another kind.
             StoppedError: `stop` was set during a wait.
@@ -185,6 +186,7 @@ class ExpSender:
 
         Raises:
             ValueError: shapes changed, or a truncated step has no new_obs to bootstrap from.
+            BadValueError: a number is not finite, or too large; nothing of this step is recorded.
             ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`.
         """
         if info and info.get("phantom"):
@@ -248,13 +250,13 @@ class ExpSender:
         Returns:
             Whether everything was acknowledged; what was not is counted as dropped.
         """
-        if self._log is not None:
-            self._log.close_open_rows()
-            self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
         self._singles.forget()
         try:
+            if self._log is not None:
+                self._log.close_open_rows()
+                self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
             self.outbox.push(timeout_s=timeout_s, is_limited=False)
-        except (ReplayFullError, RedisUnavailableError, ContractError) as error:
+        except (BadValueError, ReplayFullError, RedisUnavailableError, ContractError) as error:
             logger.warning("experience was not sent: %s", error)
             self.outbox.drop_all()
             return False

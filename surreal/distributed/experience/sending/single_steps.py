@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.distributed.experience.sending.row_log import TERMINATED, TRUNCATED, RowLog
+from surreal.errors import BadValueError
+from surreal.tree import leaves, with_paths
 from surreal.types import Obs, StepKind
+from surreal.values import LARGEST, describe_unsound, is_sound
 
 _FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)
 
@@ -41,7 +44,9 @@ class SingleSteps:
 
         Raises:
             ValueError: shapes or columns changed, or a truncated step has no new_obs to bootstrap from.
+            BadValueError: a number is not finite, or too large; the step is not recorded, and its segment ends before.
         """
+        self._check(obs, reward, extras)
         position, is_oldest = log.length, False
         if position + 2 > log.capacity:
             log.reserve(2)
@@ -75,6 +80,24 @@ class SingleSteps:
             # The next step's obs completes this one; until then its reward waits beside the log.
             self._previous, self._unfinished_reward = None, reward
         return is_oldest
+
+    def _check(self, obs: Sequence[Obs], reward: float, extras: Mapping[str, Any]) -> None:
+        is_good = abs(reward) <= LARGEST
+        for shown in obs:
+            for leaf in leaves(shown):
+                is_good = is_good and is_sound(np.asarray(leaf))
+        if is_good and not extras:
+            return
+        arrays = {"reward": np.asarray(reward, np.float64)}
+        arrays |= {f"extra.{name}": np.asarray(value) for name, value in extras.items()}
+        arrays |= {
+            f"{name} {path}".rstrip(): np.asarray(leaf)
+            for name, shown in zip(("obs", "new_obs"), obs, strict=False)
+            for path, leaf in with_paths(shown)
+        }
+        if problem := describe_unsound(arrays):
+            self.forget()
+            raise BadValueError(f"a step that cannot be learned from is not recorded: {problem}")
 
     def _start_row(self, log: RowLog, position: int, obs: Obs) -> int:
         """Put obs where it belongs: behind a waiting step, in the row that has it already, or in a new FIRST row."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.distributed.parameters.encoding import decode_parameters, encode_parameters, split
-from surreal.errors import CodecError
+from surreal.errors import CodecError, DivergedError
 
 NAMES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
 DTYPES: list[torch.dtype] = [getattr(torch, name) for name in NAMES]
@@ -119,4 +119,16 @@ def test_changed_bytes_give_tensors_or_a_codec_error(position: int, value: int, 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused(blob: bytes) -> None:
     with pytest.raises(CodecError):
+        decode_parameters(blob)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_parameters_that_are_not_finite_are_neither_sent_nor_taken(bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = {"a": torch.ones(3), "b": torch.tensor([1.0, bad])}
+    with pytest.raises(DivergedError, match="b holds nan or an infinity"):
+        encode_parameters(tensors)
+    with monkeypatch.context() as foreign:  # a broadcaster that does not look
+        foreign.setattr("surreal.distributed.parameters.encoding.name_not_finite", lambda tensors: "")
+        blob = encode_parameters(tensors)
+    with pytest.raises(CodecError, match="not finite: b"):
         decode_parameters(blob)

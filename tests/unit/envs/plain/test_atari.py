@@ -22,8 +22,11 @@ EXACT = (WrapperSpec("atari", {"noop_max": 0}), WrapperSpec("life_loss"), Wrappe
 STICKLESS = {"repeat_action_probability": 0.0}
 
 
-def breakout(*, frame_stack: int = 1, training: bool = True) -> gymnasium.Env[Any, Any]:
-    return make_env("ALE/Breakout-v5", kwargs=STICKLESS, wrappers=EXACT, frame_stack=frame_stack, training=training)
+FIRING = (WrapperSpec("atari", {"noop_max": 0, "fire_on_reset": True}), *EXACT[1:])
+
+
+def breakout(*, frame_stack: int = 1, training: bool = True, wrappers: Any = EXACT) -> gymnasium.Env[Any, Any]:
+    return make_env("ALE/Breakout-v5", kwargs=STICKLESS, wrappers=wrappers, frame_stack=frame_stack, training=training)
 
 
 def layers(env: Any) -> list[type]:
@@ -158,9 +161,12 @@ def test_a_seed_begins_a_new_game_after_a_lost_life_too() -> None:
     assert (game.resets, game.count) == (2, 1)
 
 
-def test_vector_environment_does_what_single_games_do() -> None:
-    single = breakout(frame_stack=4)
-    vector = make_vector_env("ALE/Breakout-v5", 2, kwargs=STICKLESS, wrappers=EXACT, frame_stack=4)
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("wrappers", [EXACT, FIRING])
+def test_vector_environment_does_what_single_games_do(wrappers: Any, training: bool) -> None:
+    options: Any = {"frame_stack": 4, "wrappers": wrappers, "training": training}
+    single = breakout(**options)
+    vector = make_vector_env("ALE/Breakout-v5", 2, kwargs=STICKLESS, **options)
     assert isinstance(vector, AtariVector)
     assert vector.single_observation_space == single.observation_space
     assert vector.single_action_space == single.action_space
@@ -183,7 +189,7 @@ def test_vector_environment_does_what_single_games_do() -> None:
             # OpenCV rounds halves differently here and there.
             assert np.abs(obs.astype(int) - many[0]).max() <= 1
         np.testing.assert_array_equal(many[0], many[1])
-    assert lost > 10
+    assert lost > (10 if training else 2)
     single.close()
     vector.close()
 
@@ -275,6 +281,27 @@ def test_raw_rewards_of_the_vector_environment_are_counted_below_the_clipping() 
     assert stacks == [[[0, 1], [0, 1]], [[1, 2], [1, 2]], [[3, 3], [2, 3]], [[3, 4], [3, 4]], [[5, 5], [5, 5]]]
     np.testing.assert_array_equal(episodes[0], [20.0, -28.0])
     np.testing.assert_array_equal(episodes[1], [4, 4])
+
+
+def test_game_that_waits_for_fire_is_played_to_its_end_by_an_agent_that_never_presses_it() -> None:
+    env = breakout(wrappers=FIRING, training=False)
+    env.reset(seed=0)
+    steps, is_over = 0, False
+    while not is_over and steps < 2000:
+        *_, is_over, _, info = env.step(0)
+        steps += 1
+    assert (is_over, info["lives"]) == (True, 0)
+    env.close()
+    waiting = breakout(training=False)
+    waiting.reset(seed=0)
+    assert not any(waiting.step(0)[2] for _ in range(steps))
+    waiting.close()
+
+
+def test_game_without_fire_begins_as_ever() -> None:
+    env = make_env("ALE/Freeway-v5", kwargs=STICKLESS, wrappers=FIRING[:1])
+    assert env.reset(seed=0)[1]["episode_frame_number"] == 0
+    env.close()
 
 
 def test_plain_game_is_preprocessed_and_whole_unless_it_is_for_training() -> None:

@@ -48,10 +48,38 @@ def test_best_policy_is_the_one_of_the_best_round(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "best.json").read_text())["mean_return"] == 20.0
 
 
-def test_newest_of_equals_is_the_best(tmp_path: Path) -> None:
+def test_a_tie_does_not_replace_the_best(tmp_path: Path) -> None:
     book = ScoreBook(tmp_path)
     assert add(book, 5.0, 1)
+    assert not add(book, 5.0, 2)
+    assert load_checkpoint(tmp_path / "best.safetensors").metadata["version"] == 1
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_return_that_is_not_finite_is_written_down_and_never_best(tmp_path: Path, bad: float) -> None:
+    book = ScoreBook(tmp_path, keep=2)
+    assert not add(book, bad, 1)
+    assert not (tmp_path / "best.json").exists()
     assert add(book, 5.0, 2)
+    assert not add(book, bad, 3)
+    first = next(line for line in lines(tmp_path) if line["kind"] == "round")
+    assert first["mean_return"] is None
+    assert first["problem"].startswith(f"the evaluation's return is not finite: {bad}")
+    again = ScoreBook(tmp_path, keep=2)
+    assert (again.rounds, again.last_version, again.best_return) == (3, 3, 5.0)
+    assert sorted(path.name for path in tmp_path.glob("best-*")) == ["best-0000000002.safetensors"]
+
+
+def test_best_file_that_is_not_finite_is_no_best(tmp_path: Path) -> None:
+    (tmp_path / "best.json").write_text('{"mean_return": NaN}')
+    assert add(ScoreBook(tmp_path), 5.0, 1)
+
+
+def test_episode_that_was_cut_is_marked(tmp_path: Path) -> None:
+    scores = (EpisodeScore(1.0, 5, 1), EpisodeScore(2.0, 9, 2, is_cut=True))
+    ScoreBook(tmp_path).add(EvaluationRound(0, 1, scores), {"weight": torch.ones(1)}, {}, {})
+    *episodes, summary = lines(tmp_path)
+    assert ([line["is_cut"] for line in episodes], summary["cut_episodes"]) == ([False, True], 1)
 
 
 def test_started_again_it_goes_on_where_the_files_end(tmp_path: Path) -> None:

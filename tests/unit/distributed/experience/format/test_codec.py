@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from surreal.distributed.experience.format.codec import Chunk, Contract, EncodedChunk, contract_id, decode, encode
-from surreal.errors import CodecError
+from surreal.errors import BadValueError, CodecError
 from surreal.specs import ArraySpec, ObsSpec
 
 DTYPES = ["|b1", "|u1", "|i1", "<i4", "<i8", "<f2", "<f4", "<f8"]
@@ -364,3 +364,19 @@ def test_a_hostile_contract_is_refused(index: int) -> None:
 def test_noise_is_no_contract(text: bytes) -> None:
     with pytest.raises(CodecError):
         Contract.from_bytes(text)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -3e38])
+@pytest.mark.parametrize("where", ["observation a", "action", "reward", "extra.value"])
+def test_impossible_numbers_are_neither_sent_nor_read(where: str, bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = (ArraySpec("value", (), np.dtype(np.float32)),)
+    contract = Contract(SMALL.obs, SMALL.action, extras, 0)
+    segments, columns, leaves = make_parts(contract, [3, 2])
+    (leaves[0] if where == "observation a" else columns[where])[1] = bad
+    with pytest.raises(BadValueError, match=f"{where} is {bad:g}".replace("+", r"\+")):
+        encode(contract, segments, columns, leaves)
+    with monkeypatch.context() as foreign:  # a sender that does not look
+        foreign.setattr("surreal.distributed.experience.format.codec.describe_unsound", lambda arrays: "")
+        chunk = encode(contract, segments, columns, leaves)
+    with pytest.raises(CodecError, match=f"impossible number: {where} is"):
+        decode_chunk(contract, chunk)

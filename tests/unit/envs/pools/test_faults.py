@@ -1,0 +1,138 @@
+"""Environments that raise, or show impossible numbers: their episode is lost, the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool
+from surreal.envs.pools.mending import Mercy
+from surreal.errors import EnvError
+from surreal.types import StepBatch, StepKind
+
+
+class Faulty(gymnasium.Env[np.ndarray, int]):
+    """Episodes of five steps; the third step of every second episode is at fault. The observation counts episodes."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, fault: str, every: int = 2) -> None:
+        self.fault, self.every, self.episode, self.step_number = fault, every, -1, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        self.episode, self.step_number = self.episode + 1, 0
+        return self._look(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.step_number += 1
+        obs, reward = self._look(), 1.0
+        if self.step_number == 3 and self.episode % self.every == self.every - 1:
+            if self.fault == "raise":
+                raise RuntimeError("the simulator\nis gone")
+            if self.fault == "reward":
+                reward = 1e300
+            else:
+                obs[1] = float(self.fault)
+        return obs, reward, self.step_number == 5, False, {}
+
+    def _look(self) -> np.ndarray:
+        return np.array([self.episode, self.step_number], np.float32)
+
+
+Pool = Callable[..., EnvPool]
+
+
+def local(fault: str, **options: Any) -> EnvPool:
+    return LocalEnvPool([partial(Faulty, fault), partial(Faulty, fault, 10**9)], **options)
+
+
+def in_workers(fault: str, **options: Any) -> EnvPool:
+    makers = [partial(Faulty, fault), partial(Faulty, fault, 10**9)]
+    return SubprocEnvPool(makers, num_workers=1, **options)
+
+
+def drive(pool: EnvPool, count: int) -> list[StepBatch]:
+    """Copies of so many batches that have rows."""
+    batches: list[StepBatch] = []
+    while len(batches) < count:
+        batch = pool.recv(60.0)
+        if len(batch.kind):
+            batches.append(batch._replace(obs=batch.obs.copy(), reward=batch.reward.copy()))
+            ids = batch.env_ids[batch.num_last :]
+            pool.send(np.zeros(len(ids), np.int64), ids)
+    return batches
+
+
+@pytest.mark.parametrize("make", [local, in_workers])
+@pytest.mark.parametrize("fault", ["nan", "inf", "-3e38", "reward", "raise"])
+def test_an_episode_with_a_fault_is_cut_and_nothing_of_the_fault_is_seen(make: Pool, fault: str) -> None:
+    with make(fault, on_error="restart" if fault == "raise" else "end") as pool:
+        batches = drive(pool, 24)
+        assert all(np.abs(batch.obs).max() < 1e6 and np.abs(batch.reward).max() < 10 for batch in batches)
+        cut = [batch for batch in batches if len(batch.closed_ids)]
+        assert len(cut) >= 2
+        for batch in cut:
+            assert batch.closed_ids.tolist() == [0]
+            rows = [(int(kind), int(row)) for kind, row in zip(batch.kind, batch.env_ids, strict=True)]
+            # The faulty one begins anew, without the end of an episode; the other one goes on.
+            assert (int(StepKind.FIRST), 0) in rows
+            assert (int(StepKind.LAST), 0) not in rows
+            assert batch.reward[rows.index((int(StepKind.FIRST), 0))] == 0.0
+        assert pool.metrics()["env/lost_episodes"] == len(cut)
+        lengths = [
+            int(batch.info["episode_length"][row]) for batch in batches for row in range(batch.num_last)
+        ]  # fmt: skip
+        assert lengths
+        assert set(lengths) == {5}
+
+
+def test_an_exception_ends_the_run_unless_it_is_forgiven() -> None:
+    with local("raise") as pool, pytest.raises(RuntimeError, match="the simulator"):
+        drive(pool, 24)
+
+
+@pytest.mark.parametrize("fault", ["nan", "raise"])
+def test_an_environment_that_never_comes_to_an_end_ends_the_run_with_the_reason(fault: str) -> None:
+    pool = LocalEnvPool([partial(Faulty, fault, 1)], on_error="restart")
+    reason = "the simulator is gone" if fault == "raise" else "observation is nan"
+    with pool, pytest.raises(EnvError, match=rf"Faulty \(environment 0\).*{reason}.*11 episodes were lost"):
+        drive(pool, 100)
+
+
+def test_a_first_observation_that_is_impossible_is_refused() -> None:
+    class Broken(Faulty):
+        def _look(self) -> np.ndarray:
+            return np.full(2, np.nan, np.float32)
+
+    with LocalEnvPool([partial(Broken, "nan")]) as pool, pytest.raises(EnvError, match="begins with an impossible"):
+        pool.recv()
+
+
+def test_vector_environments_name_what_they_show() -> None:
+    vector = gymnasium.vector.SyncVectorEnv([partial(Faulty, "nan")] * 2)
+    with LocalEnvPool(vector) as pool, pytest.raises(EnvError, match="observation is nan"):
+        drive(pool, 24)
+
+
+def test_mercy_refills_with_every_whole_episode_and_speaks_rarely(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = 0.0
+    mercy = Mercy(lambda: now_s)
+    for _ in range(10):
+        for _ in range(10):
+            mercy.ask("it broke")
+        mercy.refill()
+    assert caplog.text.count("it broke") == 1
+    now_s = 60.0
+    mercy.ask("it broke")
+    assert "(100 faults since the last word of it)" in caplog.text
+    for _ in range(9):
+        mercy.ask("it broke")
+    with pytest.raises(EnvError, match="11 episodes were lost"):
+        mercy.ask("it broke")

@@ -218,7 +218,7 @@ def test_parts_that_expired_are_uploaded_again(client: RedisClient, monkeypatch:
 
 
 def test_listener_reads_the_newest_when_parts_vanish(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surreal.distributed.parameters import listener as module
+    from surreal.distributed.parameters import published as module
 
     model = Net()
     broadcaster = TorchBroadcaster(client, model, part_bytes=200)
@@ -257,6 +257,78 @@ def test_publication_repeated_after_a_lost_answer_counts_once(client: RedisClien
     client.run_script = run_script  # type: ignore[method-assign]
     assert broadcaster.broadcast() == 2
     assert TorchListener(client, Net()).update_once()
+
+
+# Going on
+
+
+@pytest.mark.parametrize("part_bytes", PARTS)
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_learner_that_comes_back_goes_on_from_the_last_broadcast(
+    client: RedisClient, part_bytes: int, is_lazy: bool
+) -> None:
+    killed = TorchBroadcaster(client, Net().fill(7), part_bytes=part_bytes, lease_s=0.05)
+    killed.broadcast()
+    killed.broadcast()
+    model = LazyNet() if is_lazy else Net().fill(0)
+    broadcaster = TorchBroadcaster(client, model, lease_s=0.05)
+    assert broadcaster.restore()
+    assert (model.holds(7), model.version) == (True, 2)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert broadcaster.broadcast() == 3
+    mirror = Net()
+    assert TorchListener(client, mirror).update_once()
+    assert mirror.holds(7)
+
+
+def test_nothing_to_go_on_from_leaves_the_model(client: RedisClient) -> None:
+    model = Net().fill(3)
+    broadcaster = TorchBroadcaster(client, model)
+    assert not broadcaster.restore()
+    assert (model.holds(3), model.version) == (True, 0)
+    assert broadcaster.broadcast() == 1
+
+
+def test_restored_versions_go_on_when_redis_was_emptied_in_between(client: RedisClient) -> None:
+    first = TorchBroadcaster(client, Net())
+    first.propose(40)
+    first.broadcast()
+    second = TorchBroadcaster(client, Net())
+    assert second.restore()
+    client.delete_run()
+    assert second.broadcast() == 42
+
+
+def test_parameters_of_another_model_are_not_gone_on_from(client: RedisClient) -> None:
+    TorchBroadcaster(client, Net(hidden=16)).broadcast()
+    model = Net().fill(3)
+    with pytest.raises(ContractError, match=f"run {client.run} holds parameters of another model"):
+        TorchBroadcaster(client, model).restore()
+    assert model.holds(3)
+
+
+# Waits that say what they are for
+
+
+def test_a_wait_for_a_lease_says_so_once(
+    client: RedisClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("surreal.utils.wait_notice.PATIENCE_S", 0.1)
+    TorchBroadcaster(client, Net(), lease_s=1.0).broadcast()
+    assert TorchBroadcaster(client, Net(), lease_s=0.1).broadcast() == 2
+    expected = f"waiting until the learner that published policy default of run {client.run} last is gone, at most 1 s"
+    assert caplog.messages.count(expected) == 1
+
+
+def test_a_wait_for_a_learner_says_so_once(
+    client: RedisClient, listener: TorchListener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not listener.wait_for_first(0.3)
+    assert "waiting" not in caplog.text
+    monkeypatch.setattr("surreal.utils.wait_notice.PATIENCE_S", 0.1)
+    assert not listener.wait_for_first(1.0)
+    expected = f"waiting for a learner to publish policy default of run {client.run}, at most 1 s"
+    assert caplog.messages.count(expected) == 1
 
 
 # Leases

@@ -20,6 +20,7 @@ from surreal.replay.stream.credit import Credit
 from surreal.replay.stream.follower import StreamFollower
 from surreal.replay.stream.limiter import SamplesPerInsert
 from surreal.replay.stream.owner import StreamOwner
+from surreal.utils.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +204,7 @@ class StreamKeeper:
             return
         if self.is_owner:
             return
-        began_s = time.monotonic()
+        began_s, notice = time.monotonic(), WaitNotice(logger)
         while True:
             waited_s = time.monotonic() - began_s  # before it is asked: this process may be held up after that
             held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
@@ -214,6 +215,8 @@ class StreamKeeper:
                 raise self._held()
             if not held and waited_s > client.retry_timeout_s:
                 raise RedisUnavailableError(f"no shard of run {client.run} answers", address=client.address)
+            if held:
+                notice.tell("waiting until the learner that owned the replay of run %s last is gone", client.run)
             if self._stop.wait(0.1):
                 raise StoppedError("stopped while waiting for the stream's lease")
 

@@ -16,6 +16,7 @@ import torch
 from redis.exceptions import OutOfMemoryError
 from torch import nn
 
+from surreal.agent import Agent
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
 from surreal.distributed.parameters.encoding import encode_parameters
 from surreal.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
@@ -522,6 +523,42 @@ def test_other_failures_of_the_thread_are_raised_too(client: RedisClient, monkey
     with pytest.raises(ThreadFailedError, match="division by zero"):
         listener.wait_for_first(30)
     listener.close()
+
+
+class Constant(Agent):
+    """Needs nothing of its model but that it is up to date."""
+
+    def _act(self, obs: Any, explore: Any) -> Any:
+        return torch.zeros(len(explore), dtype=torch.int64)
+
+
+def act_until_it_fails(agent: Agent) -> None:
+    """The plain loop, which calls nothing of the listener."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        agent.act([0.0, 0.0, 0.0, 0.0])
+        time.sleep(0.005)
+
+
+def test_an_agent_whose_listener_died_stops_with_the_reason(
+    client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TorchBroadcaster(client, Net(hidden=128)).broadcast()
+    model = Net(hidden=64)
+    listener, agent = TorchListener(client, model), Constant(model)
+    listener.run_listener_thread()
+    with pytest.raises(ContractError, match=r"fc1\.weight is \[64, 4\] here and \[128, 4\] in run"):
+        act_until_it_fails(agent)
+    monkeypatch.setattr(listener, "update_once", lambda: 1 / 0)
+    listener.run_listener_thread()
+    with pytest.raises(ThreadFailedError, match="the listener of policy default failed: division by zero"):
+        act_until_it_fails(agent)
+    monkeypatch.undo()
+    client.delete_run()
+    listener.run_listener_thread()  # a new start is a new chance
+    assert agent.act([0.0, 0.0, 0.0, 0.0]) == 0
+    listener.close()
+    assert agent.act([0.0, 0.0, 0.0, 0.0]) == 0, "a listener that was closed is no failure"
 
 
 class LazyNet(Net):

@@ -7,6 +7,9 @@
         ...                                      # model(obs) under model.lock sees one version
         listener.check()                         # raises if the listener failed: another model, no Redis
 
+An agent that acts with the model needs no `check`: its next action raises the same, for a listener that fails marks the
+model (`Module.fail`).
+
 A notice carries only a version. Several notices are one fetch, the newest. The listener subscribes, waits for Redis'
 confirmation, then reads; and reads every few seconds besides: no notice can be lost for good.
 """
@@ -88,6 +91,7 @@ class TorchListener:
         if not self._supervisor.is_running:
             self._supervisor = Supervisor("listener")
             self._next_poll = 0.0
+            self.model.fail(None)
             self._supervisor.spawn("parameters", self._supervised_step)
 
     def step(self) -> None:
@@ -186,8 +190,14 @@ class TorchListener:
         try:
             self.step()
         except Exception as error:
-            if not isinstance(error, StoppedError):  # an owner that never calls check() shall know at least
+            if not isinstance(error, StoppedError):
                 logger.error("the listener of policy %s ends: %s", self.policy, error)
+                # An agent whose owner never calls check() shall not go on with parameters that nobody replaces.
+                failure = error
+                if not isinstance(error, SurrealError):
+                    failure = ThreadFailedError(f"the listener of policy {self.policy} failed: {error}")
+                    failure.__cause__ = error
+                self.model.fail(failure)
             raise
 
     def _subscribe(self) -> PubSub:

@@ -308,6 +308,54 @@ def test_parameters_of_another_model_are_not_gone_on_from(client: RedisClient) -
     assert model.holds(3)
 
 
+def test_a_learner_that_replaces_an_old_run_says_so_once(client: RedisClient, caplog: pytest.LogCaptureFixture) -> None:
+    first = TorchBroadcaster(client, Net())
+    first.broadcast()
+    first.broadcast()
+    first.close()
+    assert "is not new" not in caplog.text
+    age_s = 2 * 3600 + 60
+    published_s = int(client.redis.hget(client.policy_keys().params, "published_s") or 0)
+    client.redis.hset(client.policy_keys().params, "published_s", published_s - age_s)
+    second = TorchBroadcaster(client, Net())
+    second.broadcast()
+    second.broadcast()
+    expected = f"run {client.run} at {client.address} is not new: policy default stands at version 2, published 2 h ago"
+    assert [record.levelname for record in caplog.records if record.getMessage().startswith(expected)] == ["WARNING"]
+
+
+def test_who_knows_of_the_old_run_is_told_nothing(client: RedisClient, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for prepare in ("none", "restore", "propose", "load"):
+        broadcaster = TorchBroadcaster(client, Net())
+        if prepare == "restore":
+            assert broadcaster.restore()
+            assert f"run {client.run} goes on: policy default, version 1, published" in caplog.text
+        elif prepare == "propose":  # as one with a checkpoint does
+            broadcaster.propose(1)
+        elif prepare == "load":
+            assert TorchListener(client, broadcaster.model).update_once()
+        broadcaster.broadcast()
+        assert "is replaced now" not in caplog.text, prepare
+        broadcaster.close()
+
+
+def test_an_agent_of_an_old_run_says_so_once(client: RedisClient, caplog: pytest.LogCaptureFixture) -> None:
+    old = TorchBroadcaster(client, Net())
+    old.broadcast()
+    assert TorchListener(client, Net()).update_once()
+    assert caplog.messages == []
+    old.close()
+    listener = TorchListener(client, Net())
+    assert listener.update_once()
+    assert "policy default stands at version 1" in caplog.text
+    assert "no learner publishes it now" in caplog.text
+    caplog.clear()
+    TorchBroadcaster(client, listener.model).broadcast()
+    assert listener.update_once()
+    assert caplog.messages == []
+
+
 # Waits that say what they are for
 
 

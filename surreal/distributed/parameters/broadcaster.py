@@ -27,7 +27,7 @@ from surreal.distributed.connection.client import RedisClient, ScriptArg
 from surreal.distributed.connection.contract import register_model_contract
 from surreal.distributed.parameters.encoding import decode_parameters, encode_parameters, split
 from surreal.distributed.parameters.parts import part_names, pause, upload_parts
-from surreal.distributed.parameters.published import PublishedReader
+from surreal.distributed.parameters.published import PublishedReader, Standing
 from surreal.errors import ContractError, LeaseError, RedisUnavailableError
 from surreal.utils.wait_notice import WaitNotice
 
@@ -122,7 +122,8 @@ class TorchBroadcaster:
             )
             raise ContractError(message, diff=error.diff) from error
         self.propose(published.version)
-        logger.info("run %s: going on from version %d of policy %s", self.client.run, published.version, self.policy)
+        standing = self._standing()
+        logger.info("run %s goes on: policy %s, %s", self.client.run, self.policy, standing)
         return True
 
     def broadcast(self, model: Module | None = None, message: str = "") -> int:
@@ -149,6 +150,7 @@ class TorchBroadcaster:
         if self._last is None:
             self._contract = model.parameter_contract()
             self._register()
+            self._tell_what_is_replaced(model)
         with model.lock:
             blob = encode_parameters(model.tensors(), model.header())
         self._last = _Publication(blob, message)
@@ -263,6 +265,19 @@ class TorchBroadcaster:
             what="compare the model with the run's",
             stop=self._stop,
         )
+
+    def _standing(self) -> Standing:
+        return self.client.retry(self._reader.standing, what="look at the last broadcast", stop=self._stop)
+
+    def _tell_what_is_replaced(self, model: Module) -> None:
+        """Say that the run is not new, unless the caller has shown that it knows: nobody goes on unawares."""
+        standing = self._standing()
+        if standing.version and standing.version != model.version and not self._proposed:
+            what = (
+                "run %s at %s is not new: policy %s stands at %s, and is replaced now; the broadcaster's restore() goes"
+            )
+            what += " on from it, RedisClient(..., run=NAME) begins a run of its own"
+            logger.warning(what, self.client.run, self.client.address, self.policy, standing)
 
     def _refused(self, status: str) -> LeaseError:
         where = f"the parameters of policy {self.policy} in run {self.client.run}"

@@ -263,8 +263,17 @@ class TorchListener:
             text = "run %s holds parameters of another model that nobody publishes any more; waiting for new ones"
             logger.warning(text, self.client.run)
             return False
+        if self._loaded_at is None:
+            self._tell_whether_it_is_old()
         self.version, self.epoch, self.message = fetched.version, fetched.epoch, fetched.message
         self._loaded_at = time.monotonic()
         self._updates += 1
         logger.debug("loaded version %d of policy %s: %s", fetched.version, self.policy, fetched.message)
         return True
+
+    def _tell_whether_it_is_old(self) -> None:
+        """Say that the first parameters are left over from an earlier learner: nobody acts with them unawares."""
+        standing = self.client.retry(self._reader.standing, what="look at the last broadcast")
+        if standing.version and not standing.is_held:
+            what = "run %s at %s is not new: policy %s stands at %s; it is used, though no learner publishes it now"
+            logger.warning(what, self.client.run, self.client.address, self.policy, standing)

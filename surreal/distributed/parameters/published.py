@@ -21,6 +21,12 @@ class Standing(NamedTuple):
     age_s: float | None  #: since it was published; None if Redis does not tell
     is_held: bool  #: whether a broadcaster holds the policy's lease
 
+    def __str__(self) -> str:
+        """Such as `version 50, published 12 min ago`."""
+        return f"version {self.version}" + (
+            f", published {_show_age(self.age_s)} ago" if self.age_s is not None else ""
+        )
+
 
 class Published(NamedTuple):
     """Parameters as they were published."""
@@ -46,20 +52,17 @@ class PublishedReader:
         self._max_bytes = max_bytes
 
     def standing(self) -> Standing:
-        """Look at what is published, by whom and how long ago.
-
-        Raises:
-            CodecError: Redis holds something else under this name.
-        """
+        """Look at what is published, how long ago, and whether a learner is at it."""
         version, published_s = self._client.execute("HMGET", self._keys.params, "version", "published_s")
         is_held = bool(self._client.execute("EXISTS", self._keys.lease))
-        if version is None:
+        try:
+            number, published = _to_int(version, 0, 2**53), _to_int(published_s, 0, 2**53)
+        except CodecError:  # who reads the parameters refuses them in words
             return Standing(0, None, is_held)
-        age_s = None
-        if published_s is not None:
-            seconds, _ = self._client.redis.time()  # of the same clock
-            age_s = float(max(0, seconds - _to_int(published_s, 0, 2**53)))
-        return Standing(_to_int(version, 1, 2**53), age_s, is_held)
+        if not number or not published:
+            return Standing(number, None, is_held)
+        now, _ = self._client.redis.time()  # of the same clock
+        return Standing(number, float(max(0, now - published)), is_held)
 
     def newest(self, is_known: Callable[[int, str], bool] | None = None) -> Published | None:
         """Read the newest parameters; None if there are none, or `is_known(version, epoch)` says that we have them.
@@ -104,3 +107,10 @@ def _to_int(value: bytes | None, low: int, high: int) -> int:
     if not low <= number <= high:
         raise CodecError(f"{str(value)[:40]} is not a number from {low} to {high}")
     return number
+
+
+def _show_age(age_s: float) -> str:
+    for unit, seconds in (("days", 86400), ("h", 3600), ("min", 60)):
+        if age_s >= 2 * seconds:
+            return f"{age_s / seconds:.0f} {unit}"
+    return f"{age_s:.0f} s"

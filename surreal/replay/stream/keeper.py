@@ -208,9 +208,13 @@ class StreamKeeper:
         while True:
             waited_s = time.monotonic() - began_s  # before it is asked: this process may be held up after that
             held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
-            if not held and any(owner.is_owner for owner in self.owners):
-                return
             client = self.owners[0].stream.client
+            if not held and any(owner.is_owner for owner in self.owners):
+                if self._steps:
+                    alive = sum(owner.live_steps for owner in self.owners)
+                    what = "the replay of run %s goes on at %d env steps, of which it holds the last %d"
+                    logger.info(what, client.run, self._steps, alive)
+                return
             if held and waited_s > 2 * self._lease_s + 1:
                 raise self._held()
             if not held and waited_s > client.retry_timeout_s:

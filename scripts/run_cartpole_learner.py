@@ -24,6 +24,8 @@ def main() -> None:
     client = RedisClient(args.redis, run=args.run)
     replay = UniformReplay(client, batch_size=128, capacity=50_000, start_size=1000, samples_per_insert=16)
     broadcaster = TorchBroadcaster(client, q_model)
+    if broadcaster.restore():  # this learner was killed: it goes on, before anything copies the model
+        print(f"going on from version {q_model.version}", flush=True)
     dqn = DQNLearner(q_model, replay)
 
     replay.start_threads()

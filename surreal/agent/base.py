@@ -141,6 +141,9 @@ class Agent(ABC):
         Returns:
             For one observation its action, a Python number if the action is a scalar, else an array [*action_shape];
             for a batch an array [B, *action_shape].
+
+        Raises:
+            SurrealError: what ended the listener that kept the model's parameters up to date.
         """
         leaf = tree.first_leaf(obs)
         if self.obs_spec is None:
@@ -171,6 +174,9 @@ class Agent(ABC):
             slots: [N] slot of each row.
             is_first: [N] rows that begin an episode.
             action_mask: [N, n] legal discrete actions, for agents that can choose among them.
+
+        Raises:
+            SurrealError: as `act`.
         """
         if not self._is_initialized:
             self._is_initialized = True
@@ -181,6 +187,8 @@ class Agent(ABC):
             self.steps += len(explore)
         model = self.model
         with model.lock, torch.inference_mode():
+            if model.failure is not None:
+                raise model.failure
             tensors = to_tensors(obs, None if model.is_on_cpu else model.device)
             if self._takes_context:
                 chosen = self._act(tensors, explore, ActContext(slots, is_first, action_mask))

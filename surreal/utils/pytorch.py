@@ -33,11 +33,13 @@ class Module(nn.Module):
         version: of the parameters, 0 if they were never replaced; read and written under `lock`.
         device: where the parameters are, or will be.
         is_on_cpu: whether that is the CPU.
+        failure: why the parameters can be kept up to date no more; None while all is well. See `fail`.
         state_shape: shape of one environment's recurrent state; None of a module without a memory.
     """
 
     device_probe: Tensor
     state_shape: tuple[int, ...] | None = None
+    failure: Exception | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,6 +110,15 @@ class Module(nn.Module):
                 tensor.copy_(tensors[name])
             if version is not None:
                 self.version = version
+
+    def fail(self, error: Exception | None) -> None:
+        """Let everyone who acts with this module get `error`; None: all is well again. Any thread may call it.
+
+        Who keeps the parameters up to date (a listener's thread) calls it when that has ended, and agents look at
+        `failure` before each action: nobody goes on with parameters that will never be replaced.
+        """
+        with self.lock:
+            self.failure = error
 
     def _require_materialized(self) -> None:
         if not self.is_materialized:

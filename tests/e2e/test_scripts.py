@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from surreal.distributed import RedisClient, TorchListener
+from surreal.model import QFunction
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
 
@@ -31,6 +34,30 @@ def test_plain_examples_work_in_either_order(
     agent = first if order[0] == "agent" else second
     assert "update 0: version 1" in learner.output
     assert "mean return" in agent.output
+
+
+def test_a_learner_that_was_killed_goes_on_from_its_last_broadcast(
+    workplace: Workplace, redis_server: Any, run_id: str
+) -> None:
+    arguments = ["--redis", redis_server.address, "--run", run_id, "--steps", "1000000"]
+    agent = workplace.start_python(str(SCRIPTS / "run_cartpole_agent.py"), *arguments)
+    learner = workplace.start_python(str(SCRIPTS / "run_cartpole_learner.py"), *arguments)
+    mirror = QFunction(hiddens=[128, 128], action_space=2)
+    with RedisClient(redis_server.address, run=run_id) as client:
+        listener = TorchListener(client, mirror)
+        workplace.wait_for(lambda: listener.update_once() and listener.version >= 5, "five versions")
+        learner.process.kill()
+        learner.wait()
+        listener.update_once()
+        last, before = listener.version, {name: tensor.clone() for name, tensor in mirror.tensors().items()}
+        again = workplace.start_python(str(SCRIPTS / "run_cartpole_learner.py"), *arguments)
+        workplace.wait_for(listener.update_once, "the first version of the second learner")
+    assert f"going on from version {last}" in again.output
+    assert listener.version > last
+    # A few updates further, not another random network: there one weight has nothing to do with another.
+    for name, tensor in mirror.tensors().items():
+        assert (tensor - before[name]).abs().mean() < 0.2 * before[name].abs().mean(), name
+    assert agent.process.poll() is None
 
 
 def test_role_scripts_join_one_run_from_several_folders(workplace: Workplace, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import torch
 from redis.exceptions import OutOfMemoryError
 from torch import nn
 
+from surreal.agent import Agent
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
 from surreal.distributed.parameters.encoding import encode_parameters
 from surreal.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
@@ -218,7 +219,7 @@ def test_parts_that_expired_are_uploaded_again(client: RedisClient, monkeypatch:
 
 
 def test_listener_reads_the_newest_when_parts_vanish(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surreal.distributed.parameters import listener as module
+    from surreal.distributed.parameters import published as module
 
     model = Net()
     broadcaster = TorchBroadcaster(client, model, part_bytes=200)
@@ -257,6 +258,126 @@ def test_publication_repeated_after_a_lost_answer_counts_once(client: RedisClien
     client.run_script = run_script  # type: ignore[method-assign]
     assert broadcaster.broadcast() == 2
     assert TorchListener(client, Net()).update_once()
+
+
+# Going on
+
+
+@pytest.mark.parametrize("part_bytes", PARTS)
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_learner_that_comes_back_goes_on_from_the_last_broadcast(
+    client: RedisClient, part_bytes: int, is_lazy: bool
+) -> None:
+    killed = TorchBroadcaster(client, Net().fill(7), part_bytes=part_bytes, lease_s=0.05)
+    killed.broadcast()
+    killed.broadcast()
+    model = LazyNet() if is_lazy else Net().fill(0)
+    broadcaster = TorchBroadcaster(client, model, lease_s=0.05)
+    assert broadcaster.restore()
+    assert (model.holds(7), model.version) == (True, 2)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert broadcaster.broadcast() == 3
+    mirror = Net()
+    assert TorchListener(client, mirror).update_once()
+    assert mirror.holds(7)
+
+
+def test_nothing_to_go_on_from_leaves_the_model(client: RedisClient) -> None:
+    model = Net().fill(3)
+    broadcaster = TorchBroadcaster(client, model)
+    assert not broadcaster.restore()
+    assert (model.holds(3), model.version) == (True, 0)
+    assert broadcaster.broadcast() == 1
+
+
+def test_restored_versions_go_on_when_redis_was_emptied_in_between(client: RedisClient) -> None:
+    first = TorchBroadcaster(client, Net())
+    first.propose(40)
+    first.broadcast()
+    second = TorchBroadcaster(client, Net())
+    assert second.restore()
+    client.delete_run()
+    assert second.broadcast() == 42
+
+
+def test_parameters_of_another_model_are_not_gone_on_from(client: RedisClient) -> None:
+    TorchBroadcaster(client, Net(hidden=16)).broadcast()
+    model = Net().fill(3)
+    with pytest.raises(ContractError, match=f"run {client.run} holds parameters of another model"):
+        TorchBroadcaster(client, model).restore()
+    assert model.holds(3)
+
+
+def test_a_learner_that_replaces_an_old_run_says_so_once(client: RedisClient, caplog: pytest.LogCaptureFixture) -> None:
+    first = TorchBroadcaster(client, Net())
+    first.broadcast()
+    first.broadcast()
+    first.close()
+    assert "is not new" not in caplog.text
+    age_s = 2 * 3600 + 60
+    published_s = int(client.redis.hget(client.policy_keys().params, "published_s") or 0)
+    client.redis.hset(client.policy_keys().params, "published_s", published_s - age_s)
+    second = TorchBroadcaster(client, Net())
+    second.broadcast()
+    second.broadcast()
+    expected = f"run {client.run} at {client.address} is not new: policy default stands at version 2, published 2 h ago"
+    assert [record.levelname for record in caplog.records if record.getMessage().startswith(expected)] == ["WARNING"]
+
+
+def test_who_knows_of_the_old_run_is_told_nothing(client: RedisClient, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for prepare in ("none", "restore", "propose", "load"):
+        broadcaster = TorchBroadcaster(client, Net())
+        if prepare == "restore":
+            assert broadcaster.restore()
+            assert f"run {client.run} goes on: policy default, version 1, published" in caplog.text
+        elif prepare == "propose":  # as one with a checkpoint does
+            broadcaster.propose(1)
+        elif prepare == "load":
+            assert TorchListener(client, broadcaster.model).update_once()
+        broadcaster.broadcast()
+        assert "is replaced now" not in caplog.text, prepare
+        broadcaster.close()
+
+
+def test_an_agent_of_an_old_run_says_so_once(client: RedisClient, caplog: pytest.LogCaptureFixture) -> None:
+    old = TorchBroadcaster(client, Net())
+    old.broadcast()
+    assert TorchListener(client, Net()).update_once()
+    assert caplog.messages == []
+    old.close()
+    listener = TorchListener(client, Net())
+    assert listener.update_once()
+    assert "policy default stands at version 1" in caplog.text
+    assert "no learner publishes it now" in caplog.text
+    caplog.clear()
+    TorchBroadcaster(client, listener.model).broadcast()
+    assert listener.update_once()
+    assert caplog.messages == []
+
+
+# Waits that say what they are for
+
+
+def test_a_wait_for_a_lease_says_so_once(
+    client: RedisClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("surreal.utils.wait_notice.PATIENCE_S", 0.1)
+    TorchBroadcaster(client, Net(), lease_s=1.0).broadcast()
+    assert TorchBroadcaster(client, Net(), lease_s=0.1).broadcast() == 2
+    expected = f"waiting until the learner that published policy default of run {client.run} last is gone, at most 1 s"
+    assert caplog.messages.count(expected) == 1
+
+
+def test_a_wait_for_a_learner_says_so_once(
+    client: RedisClient, listener: TorchListener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not listener.wait_for_first(0.3)
+    assert "waiting" not in caplog.text
+    monkeypatch.setattr("surreal.utils.wait_notice.PATIENCE_S", 0.1)
+    assert not listener.wait_for_first(1.0)
+    expected = f"waiting for a learner to publish policy default of run {client.run}, at most 1 s"
+    assert caplog.messages.count(expected) == 1
 
 
 # Leases
@@ -450,6 +571,42 @@ def test_other_failures_of_the_thread_are_raised_too(client: RedisClient, monkey
     with pytest.raises(ThreadFailedError, match="division by zero"):
         listener.wait_for_first(30)
     listener.close()
+
+
+class Constant(Agent):
+    """Needs nothing of its model but that it is up to date."""
+
+    def _act(self, obs: Any, explore: Any) -> Any:
+        return torch.zeros(len(explore), dtype=torch.int64)
+
+
+def act_until_it_fails(agent: Agent) -> None:
+    """The plain loop, which calls nothing of the listener."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        agent.act([0.0, 0.0, 0.0, 0.0])
+        time.sleep(0.005)
+
+
+def test_an_agent_whose_listener_died_stops_with_the_reason(
+    client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TorchBroadcaster(client, Net(hidden=128)).broadcast()
+    model = Net(hidden=64)
+    listener, agent = TorchListener(client, model), Constant(model)
+    listener.run_listener_thread()
+    with pytest.raises(ContractError, match=r"fc1\.weight is \[64, 4\] here and \[128, 4\] in run"):
+        act_until_it_fails(agent)
+    monkeypatch.setattr(listener, "update_once", lambda: 1 / 0)
+    listener.run_listener_thread()
+    with pytest.raises(ThreadFailedError, match="the listener of policy default failed: division by zero"):
+        act_until_it_fails(agent)
+    monkeypatch.undo()
+    client.delete_run()
+    listener.run_listener_thread()  # a new start is a new chance
+    assert agent.act([0.0, 0.0, 0.0, 0.0]) == 0
+    listener.close()
+    assert agent.act([0.0, 0.0, 0.0, 0.0]) == 0, "a listener that was closed is no failure"
 
 
 class LazyNet(Net):

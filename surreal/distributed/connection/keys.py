@@ -14,7 +14,7 @@ that shards spread evenly over the servers of a cluster.
 | `surreal:{R:sS}:seq:SENDER` | string | last sequence number stored from a sender's incarnation | append script | append script, import | 1 h after use; an import's: the run |
 | `surreal:{R:sS}:lease` | string | token of the replay that owns the stream | evict script | evict script | seconds, renewed |
 | `surreal:{R:sS}:credit` | string | env steps the limiter lets in, in total | evict script | append script | seconds, renewed |
-| `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `previous`, `previous_parts` | publish script | TorchListener | the run |
+| `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `published_s`, `previous`, `previous_parts` | publish script | TorchListener, TorchBroadcaster | the run |
 | `surreal:{R}:policy:P:part:ID:I` | string | part I of the parameters of publication ID, when they are large | TorchBroadcaster | TorchListener | until the next publication but one |
 | `surreal:{R}:policy:P:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
 | `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |

@@ -7,6 +7,8 @@
             broadcaster.broadcast(model, "after update %d" % i)
         broadcaster.maintain()                  # cheap; talks to Redis a few times per lease
 
+A learner that was killed goes on where it was with `broadcaster.restore()`, before it makes copies of the model.
+
 Versions only grow: each is larger than the stored one, than what this broadcaster published, and than was proposed.
 Parameters are stored under a key; only the version goes over pub/sub, so no slow listener is disconnected for lagging.
 """
@@ -23,9 +25,11 @@ from redis.exceptions import RedisError
 
 from surreal.distributed.connection.client import RedisClient, ScriptArg
 from surreal.distributed.connection.contract import register_model_contract
-from surreal.distributed.parameters.encoding import encode_parameters, split
+from surreal.distributed.parameters.encoding import decode_parameters, encode_parameters, split
 from surreal.distributed.parameters.parts import part_names, pause, upload_parts
-from surreal.errors import LeaseError, RedisUnavailableError
+from surreal.distributed.parameters.published import PublishedReader, Standing
+from surreal.errors import ContractError, LeaseError, RedisUnavailableError
+from surreal.utils.wait_notice import WaitNotice
 
 if TYPE_CHECKING:
     from surreal.utils.pytorch import Module
@@ -75,6 +79,7 @@ class TorchBroadcaster:
         self.version = 0  #: last published
         self.epoch = ""  #: of the Redis it was published in
         self._keys = client.policy_keys(policy)
+        self._reader = PublishedReader(client, self._keys)
         self._lease_s = lease_s
         self._part_bytes = part_bytes
         self._stop = stop
@@ -90,6 +95,36 @@ class TorchBroadcaster:
     def propose(self, version: int) -> None:
         """Let the next versions be larger than `version`, say that of a checkpoint or of a live agent."""
         self._proposed = max(self._proposed, version)
+
+    def restore(self) -> bool:
+        """Go on from the last broadcast, whoever made it: its parameters go into the model, and versions continue.
+
+        Call it before the first `broadcast`, and before anything copies the model (a target network does). What an
+        optimizer had gathered is not in a broadcast: that begins anew.
+
+        Returns:
+            Whether there was one; if not, the model stays as it is.
+
+        Raises:
+            ContractError: what was broadcast is of another model.
+            CodecError: what is stored in Redis are no parameters.
+            RedisUnavailableError, StoppedError: as `broadcast`.
+        """
+        published = self.client.retry(self._reader.newest, what="read the last broadcast", stop=self._stop)
+        if published is None:
+            return False
+        tensors, header = decode_parameters(published.blob)
+        try:
+            self.model.load_tensors(tensors, published.version, header)
+        except ContractError as error:
+            message = (
+                f"run {self.client.run} holds parameters of another model: {error}; use the same model, or another run"
+            )
+            raise ContractError(message, diff=error.diff) from error
+        self.propose(published.version)
+        standing = self._standing()
+        logger.info("run %s goes on: policy %s, %s", self.client.run, self.policy, standing)
+        return True
 
     def broadcast(self, model: Module | None = None, message: str = "") -> int:
         """Publish the parameters as they are now.
@@ -115,6 +150,7 @@ class TorchBroadcaster:
         if self._last is None:
             self._contract = model.parameter_contract()
             self._register()
+            self._tell_what_is_replaced(model)
         with model.lock:
             blob = encode_parameters(model.tensors(), model.header())
         self._last = _Publication(blob, message)
@@ -180,6 +216,7 @@ class TorchBroadcaster:
         args += [b"" if parts else publication.blob, self._keys.notice, int(self.version == 0)]
         removed_id, removed_parts = "", 0
         lease_deadline: float | None = None
+        notice = WaitNotice(logger)
         uploads = 0
         while True:
             if parts and uploads == 0:
@@ -205,10 +242,12 @@ class TorchBroadcaster:
             elif status == "held" and self.version == 0:
                 # Perhaps it died without giving the lease back; its lease may be longer than ours.
                 if lease_deadline is None:
-                    lease_deadline = time.monotonic() + max(self._lease_s, number / 1000) + _LEASE_POLL_S
-                    logger.info("policy %s is published by another learner; waiting for its lease to end", self.policy)
+                    wait_s = max(self._lease_s, number / 1000) + _LEASE_POLL_S
+                    lease_deadline = time.monotonic() + wait_s
                 if asked_at > lease_deadline:
                     raise self._refused(status)
+                what = "waiting until the learner that published policy %s of run %s last is gone, at most %.0f s"
+                notice.tell(what, self.policy, self.client.run, wait_s)
                 pause(self._stop, _LEASE_POLL_S)
             else:
                 raise self._refused(status)
@@ -226,6 +265,19 @@ class TorchBroadcaster:
             what="compare the model with the run's",
             stop=self._stop,
         )
+
+    def _standing(self) -> Standing:
+        return self.client.retry(self._reader.standing, what="look at the last broadcast", stop=self._stop)
+
+    def _tell_what_is_replaced(self, model: Module) -> None:
+        """Say that the run is not new, unless the caller has shown that it knows: nobody goes on unawares."""
+        standing = self._standing()
+        if standing.version and standing.version != model.version and not self._proposed:
+            what = (
+                "run %s at %s is not new: policy %s stands at %s, and is replaced now; the broadcaster's restore() goes"
+            )
+            what += " on from it, RedisClient(..., run=NAME) begins a run of its own"
+            logger.warning(what, self.client.run, self.client.address, self.policy, standing)
 
     def _refused(self, status: str) -> LeaseError:
         where = f"the parameters of policy {self.policy} in run {self.client.run}"

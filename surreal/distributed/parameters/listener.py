@@ -7,6 +7,9 @@
         ...                                      # model(obs) under model.lock sees one version
         listener.check()                         # raises if the listener failed: another model, no Redis
 
+An agent that acts with the model needs no `check`: its next action raises the same, for a listener that fails marks the
+model (`Module.fail`).
+
 A notice carries only a version. Several notices are one fetch, the newest. The listener subscribes, waits for Redis'
 confirmation, then reads; and reads every few seconds besides: no notice can be lost for good.
 """
@@ -16,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import redis
 from redis.exceptions import RedisError
@@ -25,10 +28,11 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import CONTRACT_TTL_S, describe_model_difference, register_model_contract
 from surreal.distributed.connection.retry import is_transient
 from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
-from surreal.distributed.parameters.parts import MAX_PARTS, fetch_parts, part_names
+from surreal.distributed.parameters.published import Published, PublishedReader
 from surreal.errors import CodecError, ContractError, StoppedError, SurrealError, ThreadFailedError
 from surreal.utils.pytorch import Module, describe_tensors
 from surreal.utils.threads import Supervisor
+from surreal.utils.wait_notice import WaitNotice
 
 if TYPE_CHECKING:
     from redis.client import PubSub
@@ -37,16 +41,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_WAIT_S = 0.1  #: of one wait for a notice, so that the thread sees its stop event
 _SUBSCRIBE_TIMEOUT_S = 5.0
-_FETCH_ATTEMPTS = 5
 _FIRST_POLL_S = 0.02
 _JOIN_TIMEOUT_S = 10.0
-
-
-class _Fetched(NamedTuple):
-    version: int
-    epoch: str
-    message: str
-    blob: bytes
 
 
 class TorchListener:
@@ -81,6 +77,7 @@ class TorchListener:
         self._keys = client.policy_keys(policy)
         self._poll_interval_s = poll_interval_s
         self._max_bytes = max_bytes
+        self._reader = PublishedReader(client, self._keys, max_bytes)
         self._supervisor = Supervisor("listener")
         self._pubsub: PubSub | None = None
         self._update_lock = threading.Lock()
@@ -94,6 +91,7 @@ class TorchListener:
         if not self._supervisor.is_running:
             self._supervisor = Supervisor("listener")
             self._next_poll = 0.0
+            self.model.fail(None)
             self._supervisor.spawn("parameters", self._supervised_step)
 
     def step(self) -> None:
@@ -144,6 +142,7 @@ class TorchListener:
             ContractError, RedisUnavailableError, ThreadFailedError: the listener failed.
         """
         deadline = time.monotonic() + timeout_s
+        notice = WaitNotice(logger)
         while self._loaded_at is None:
             is_running = self._supervisor.is_running  # looked at first: a thread that has failed is found by the check
             self.check()
@@ -151,6 +150,8 @@ class TorchListener:
                 self.update_once(timeout_s=max(0.0, deadline - time.monotonic()))
             if self._loaded_at is not None or time.monotonic() > deadline:
                 break
+            what = "waiting for a learner to publish policy %s of run %s, at most %.0f s"
+            notice.tell(what, self.policy, self.client.run, timeout_s)
             if (stop or self._supervisor.stop_event).wait(_FIRST_POLL_S):
                 self.check()
                 break
@@ -189,8 +190,14 @@ class TorchListener:
         try:
             self.step()
         except Exception as error:
-            if not isinstance(error, StoppedError):  # an owner that never calls check() shall know at least
+            if not isinstance(error, StoppedError):
                 logger.error("the listener of policy %s ends: %s", self.policy, error)
+                # An agent whose owner never calls check() shall not go on with parameters that nobody replaces.
+                failure = error
+                if not isinstance(error, SurrealError):
+                    failure = ThreadFailedError(f"the listener of policy {self.policy} failed: {error}")
+                    failure.__cause__ = error
+                self.model.fail(failure)
             raise
 
     def _subscribe(self) -> PubSub:
@@ -227,31 +234,15 @@ class TorchListener:
             logger.debug("the subscription ended: %s", error)
             return False
 
-    def _fetch_newer(self) -> _Fetched | None:
+    def _fetch_newer(self) -> Published | None:
         """Read the newest parameters; None if they are not newer than ours. Order is (epoch, version)."""
-        for _ in range(_FETCH_ATTEMPTS):
-            version, epoch = self._decode_head(*self.client.execute("HMGET", self._keys.params, "version", "epoch"))
-            if version == 0 or (epoch == self.epoch and version <= self.version) or (epoch, version) == self._skipped:
-                return None
-            fields = ("version", "epoch", "id", "message", "parts", "data")
-            values: list[bytes | None] = self.client.execute("HMGET", self._keys.params, *fields)
-            version, epoch = self._decode_head(*values[:2])
-            publication, message, data = values[2], values[3] or b"", values[5]
-            parts = _to_int(values[4], 0, MAX_PARTS)
-            if publication is None or data is None:
-                continue  # emptied in between
-            blob = data if parts == 0 else self._fetch_parts(publication, parts)
-            if blob is not None:
-                return _Fetched(version, epoch, message.decode(errors="replace"), blob)
-        return None  # replaced faster than we read; the next notice is on its way
+        return self._reader.newest(
+            lambda version, epoch: (
+                (epoch == self.epoch and version <= self.version) or (epoch, version) == self._skipped
+            )
+        )
 
-    def _fetch_parts(self, publication: bytes, count: int) -> bytes | None:
-        name = publication.decode("ascii", errors="replace")
-        if not name.isalnum() or len(name) > 64:
-            raise CodecError(f"parameters have the impossible id {name[:64]!r}")
-        return fetch_parts(self.client, part_names(self._keys, name, count), self._max_bytes)
-
-    def _load(self, fetched: _Fetched) -> bool:
+    def _load(self, fetched: Published) -> bool:
         mark = (fetched.epoch, fetched.version)
         try:
             tensors, header = decode_parameters(fetched.blob, max_bytes=self._max_bytes)
@@ -272,24 +263,17 @@ class TorchListener:
             text = "run %s holds parameters of another model that nobody publishes any more; waiting for new ones"
             logger.warning(text, self.client.run)
             return False
+        if self._loaded_at is None:
+            self._tell_whether_it_is_old()
         self.version, self.epoch, self.message = fetched.version, fetched.epoch, fetched.message
         self._loaded_at = time.monotonic()
         self._updates += 1
         logger.debug("loaded version %d of policy %s: %s", fetched.version, self.policy, fetched.message)
         return True
 
-    @staticmethod
-    def _decode_head(version: bytes | None, epoch: bytes | None) -> tuple[int, str]:
-        if version is None:
-            return 0, ""
-        return _to_int(version, 1, 2**53), (epoch or b"").decode("ascii", errors="replace")
-
-
-def _to_int(value: bytes | None, low: int, high: int) -> int:
-    try:
-        number = int(value or b"0")
-    except ValueError:
-        number = low - 1
-    if not low <= number <= high:
-        raise CodecError(f"{str(value)[:40]} is not a number from {low} to {high}")
-    return number
+    def _tell_whether_it_is_old(self) -> None:
+        """Say that the first parameters are left over from an earlier learner: nobody acts with them unawares."""
+        standing = self.client.retry(self._reader.standing, what="look at the last broadcast")
+        if standing.version and not standing.is_held:
+            what = "run %s at %s is not new: policy %s stands at %s; it is used, though no learner publishes it now"
+            logger.warning(what, self.client.run, self.client.address, self.policy, standing)

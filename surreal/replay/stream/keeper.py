@@ -20,6 +20,7 @@ from surreal.replay.stream.credit import Credit
 from surreal.replay.stream.follower import StreamFollower
 from surreal.replay.stream.limiter import SamplesPerInsert
 from surreal.replay.stream.owner import StreamOwner
+from surreal.utils.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 
@@ -203,17 +204,23 @@ class StreamKeeper:
             return
         if self.is_owner:
             return
-        began_s = time.monotonic()
+        began_s, notice = time.monotonic(), WaitNotice(logger)
         while True:
             waited_s = time.monotonic() - began_s  # before it is asked: this process may be held up after that
             held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
-            if not held and any(owner.is_owner for owner in self.owners):
-                return
             client = self.owners[0].stream.client
+            if not held and any(owner.is_owner for owner in self.owners):
+                if self._steps:
+                    alive = sum(owner.live_steps for owner in self.owners)
+                    what = "the replay of run %s goes on at %d env steps, of which it holds the last %d"
+                    logger.info(what, client.run, self._steps, alive)
+                return
             if held and waited_s > 2 * self._lease_s + 1:
                 raise self._held()
             if not held and waited_s > client.retry_timeout_s:
                 raise RedisUnavailableError(f"no shard of run {client.run} answers", address=client.address)
+            if held:
+                notice.tell("waiting until the learner that owned the replay of run %s last is gone", client.run)
             if self._stop.wait(0.1):
                 raise StoppedError("stopped while waiting for the stream's lease")
 

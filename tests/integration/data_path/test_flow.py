@@ -144,6 +144,28 @@ def test_a_limited_agent_needs_a_learner(run: Any) -> None:
     assert sender.metrics()["sender/steps"] == len(walker.naive.transitions())
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"is_limited": True}, "gives no credit; is the learner running?"), ({"max_stream_bytes": 1}, "is full")],
+)
+def test_a_sender_that_waits_says_for_what_once(
+    run: Any,
+    options: dict[str, Any],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("surreal.utils.wait_notice.PATIENCE_S", 0.05)
+    sender = run.sender(wait_timeout_s=0.3, **options)
+    with pytest.raises(ReplayFullError):
+        Walker(NaiveReplay(1, 0.5)).walk(sender, 40)
+    with pytest.raises(ReplayFullError):
+        sender.flush()
+    (message,) = [message for message in caplog.messages if message.startswith("waiting")]
+    assert message.startswith("waiting to send experience, at most 0 s: ")
+    assert reason in message
+
+
 def test_agents_and_learner_hold_each_other_to_the_ratio(run: Any) -> None:
     ratio, start_size, tolerance, steps = 2.0, 60, 60.0, 3000
     replay = run.replay(

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from surreal.agent import ActContext, Agent
+from surreal.errors import ContractError
 from surreal.specs import ObsSpec
 from surreal.utils.pytorch import Module
 
@@ -110,6 +111,20 @@ def test_read_only_observations_are_accepted() -> None:
     obs = np.zeros((2, 4), dtype=np.float32)
     obs.flags.writeable = False
     assert len(Recorder().act_batch(obs, np.ones(2, bool), np.arange(2), np.zeros(2, bool)).actions) == 2
+
+
+def test_a_model_that_is_kept_up_to_date_no_more_stops_its_agent() -> None:
+    agent = Recorder()
+    agent.act(np.zeros(4))
+    error = ContractError("fc1.weight is another")
+    agent.model.fail(error)
+    for _ in range(2):
+        with pytest.raises(ContractError) as caught:
+            agent.act(np.zeros(4))
+        assert caught.value is error
+    assert len(agent.calls) == 1
+    agent.model.fail(None)
+    assert agent.act(np.zeros(4)) == 0
 
 
 class Sum(Module):

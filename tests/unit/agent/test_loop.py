@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from surreal.agent import ActContext, Agent, AgentLoop
+from surreal.errors import ContractError
 from surreal.types import Action, StepBatch, StepKind
 from surreal.utils.pytorch import Module
 
@@ -216,3 +217,12 @@ def test_metrics_name_steps_episodes_and_the_version() -> None:
     agent.model.version = 12
     loop.step()
     assert loop.metrics() == {"agent/env_steps": 1.0, "agent/episodes": 1.0, "agent/parameter_version": 12.0}
+
+
+def test_a_listener_that_died_ends_the_loop_before_anything_more_is_recorded() -> None:
+    loop, _, agent, sender = make_loop(make_batch([FIRST], [0]), make_batch([MID], [0]))
+    loop.step()
+    agent.model.fail(ContractError("fc1.weight is another"))
+    with pytest.raises(ContractError, match=r"fc1\.weight is another"):
+        loop.run(threading.Event())
+    assert len(sender.sent) == 1

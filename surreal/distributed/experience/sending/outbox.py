@@ -7,6 +7,7 @@ stored exactly once whatever happened to the answer.
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import threading
@@ -25,8 +26,16 @@ from surreal.distributed.experience.format.codec import Contract, EncodedChunk
 from surreal.distributed.experience.stream import Appended, AppendOptions, Stream
 from surreal.errors import ContractError, ReplayFullError, StoppedError
 from surreal.utils.memory import stream_bound_bytes
+from surreal.utils.wait_notice import WaitNotice
+
+logger = logging.getLogger(__name__)
 
 _MIN_WAIT_S, _MAX_WAIT_S = 0.001, 0.05
+#: Why a stream takes nothing.
+_REASONS = {
+    "full": "the replay is full; is a learner running, and does its replay fit into Redis' memory?",
+    "credit": "the samples-per-insert limiter gives no credit; is the learner running?",
+}
 
 
 class _Pending(NamedTuple):
@@ -63,6 +72,7 @@ class Outbox:
         self._steps = self._chunks = self._bytes = self._waits = 0
         self._dropped_steps = self._dropped_chunks = self._duplicates = 0
         self._wait_s = 0.0
+        self._notice = WaitNotice(logger)
 
     def put(self, contract: Contract, chunks: Sequence[EncodedChunk]) -> None:
         """Queue chunks behind those that wait."""
@@ -189,6 +199,7 @@ class Outbox:
         """Try the first chunk again and again, with growing pauses, until the answer is another one."""
         counted_s, pause_s = time.monotonic(), _MIN_WAIT_S
         self._waits += 1
+        self._notice.begin()
 
         def count() -> None:
             # Bit by bit, so that a wait shows in the metrics while it lasts.
@@ -211,6 +222,7 @@ class Outbox:
                     return answer
                 if time.monotonic() >= deadline_s:
                     raise _still_full(answer.status, timeout_s)
+                self._notice.tell("waiting to send experience, at most %.0f s: %s", timeout_s, _REASONS[answer.status])
         finally:
             count()
 
@@ -235,8 +247,4 @@ class Outbox:
 
 
 def _still_full(status: str, waited_s: float) -> ReplayFullError:
-    reason = {
-        "full": "the replay is full; is a learner running, and does its replay fit into Redis' memory?",
-        "credit": "the samples-per-insert limiter gives no credit; is the learner running?",
-    }[status]
-    return ReplayFullError(f"no experience was taken for {waited_s:.0f} s: {reason}", waited_s=waited_s)
+    return ReplayFullError(f"no experience was taken for {waited_s:.0f} s: {_REASONS[status]}", waited_s=waited_s)

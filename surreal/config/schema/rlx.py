@@ -64,8 +64,9 @@ class RlxConfig(Section):
     gather_max: int = Field(1024, ge=1)
     """Rows of a batch, at most; more wait for the next."""
 
-    max_message: Size = 16 * 2**20
-    """Bytes of one message, "16mb" may be written; a client that sends more is cut off."""
+    max_message: Size | None = None
+    """Bytes of one message, "16mb" may be written; a client that sends more is cut off. Unset: what the observation
+    space needs in its longest form, and 256 KiB; 16 MiB for raw states."""
 
     max_items: int = Field(1_000_000, ge=1)
     """Entries of all lists and dictionaries of one message."""
@@ -84,7 +85,7 @@ class RlxConfig(Section):
     def _check_tls(self) -> RlxConfig:
         if self.tls_key is not None and self.tls_cert is None:
             raise ValueError("tls_key is set, but tls_cert is not")
-        if self.max_message > 999_999_999:
+        if self.max_message is not None and self.max_message > 999_999_999:
             raise ValueError("max_message must be <= 999999999: a length has nine digits")
         return self
 

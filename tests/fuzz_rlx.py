@@ -138,6 +138,9 @@ class _Nowhere:
             if decode(payload)["response"] not in ("ready", "action", "done", "error"):
                 raise AssertionError(f"the server answers {data!r}")
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def get_extra_info(self, _: str) -> None:
         return None
 

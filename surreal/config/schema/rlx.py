@@ -65,8 +65,9 @@ class RlxConfig(Section):
     gather_max: int = Field(1024, ge=1)
     """Most rows in one batch; the rest wait for the next."""
 
-    max_message: Size = 16 * 2**20
-    """Largest message; a client that sends a larger one is disconnected."""
+    max_message: Size | None = None
+    """Largest message; a client that sends a larger one is disconnected. Unset: what the observation space needs in its
+    longest form, plus 256 KiB; 16 MiB for raw states."""
 
     max_items: int = Field(1_000_000, ge=1)
     """Most entries in one message, over all its lists and dictionaries."""
@@ -85,7 +86,7 @@ class RlxConfig(Section):
     def _check_tls(self) -> RlxConfig:
         if self.tls_key is not None and self.tls_cert is None:
             raise ValueError("tls_key is set, but tls_cert is not")
-        if self.max_message > 999_999_999:
+        if self.max_message is not None and self.max_message > 999_999_999:
             raise ValueError("max_message must be <= 999999999: a length has nine digits")
         return self
 

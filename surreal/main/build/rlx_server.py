@@ -15,9 +15,9 @@ from surreal.main.build.written_spaces import EnvSpaces, explicit_spaces
 from surreal.rlx.client.tokens import find_token
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.pool.rewards import RewardReader
-from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.pool.states import StateReader
 from surreal.rlx.server.admission import Admission
-from surreal.rlx.server.settings import MetricSink, ServerSettings, load_tls
+from surreal.rlx.server.settings import MetricSink, ServerSettings, load_tls, message_limits
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,16 @@ def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
     )
 
 
-def build_server_settings(config: Config, options: ServerOptions, on_metric: MetricSink | None) -> ServerSettings:
+def build_server_settings(
+    config: Config, options: ServerOptions, on_metric: MetricSink | None, reader: StateReader | None = None
+) -> ServerSettings:
     """Collect what the server is told.
+
+    Args:
+        config: of the run.
+        options: of this process.
+        on_metric: takes clients' metrics.
+        reader: of their states, whose size says how long messages may be; None: states may be anything.
 
     Raises:
         ConfigError: a file that is named is missing or empty.
@@ -83,7 +91,7 @@ def build_server_settings(config: Config, options: ServerOptions, on_metric: Met
         idle_timeout_s=rlx.idle_timeout_s,
         token=find_token(rlx.token_file, "rlx.token_file", source=config.source_of("rlx.token_file")),
         origins=tuple(rlx.origins),
-        limits=Limits(rlx.max_message, rlx.max_items, rlx.max_depth),
+        limits=message_limits(reader, rlx.max_message, rlx.max_items, rlx.max_depth),
         admission=Admission(rlx.max_sessions, rlx.memory_reserve),
         rewards=RewardReader(rlx.reward_weights),
         is_exploiting=options.is_exploiting,

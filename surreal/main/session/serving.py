@@ -38,7 +38,7 @@ def start_server(
     """
     _raise_file_limit()
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
-    settings = build_server_settings(config, options, on_metric)
+    settings = build_server_settings(config, options, on_metric, pool.reader)
     if not is_loopback(settings.host) and settings.token is None:
         logger.warning("%s is open to other machines, and asks for no token", settings.host)
     server = RlxServer(pool, settings)

@@ -1,7 +1,12 @@
 """Decides whether one more session fits into this machine's memory.
 
-The memory a session needs is what the process and its descendants have grown by since the start, for each session that
-was open when most was used. It must be available without swapping, in the machine and in the container.
+The memory a session needs is what the process and its descendants have grown by since no session was open, for each one
+that is open now; what connections hold of messages that are under way is not counted in, as it comes and goes. It must
+be available without swapping, in the machine and in the container.
+
+With a few sessions, most of the growth is what all share: modules, the network's buffers. So the estimate is a mean
+over measurements, in which each counts as many sessions as it saw: it follows a crowd at once, and a few by and by, up
+and down.
 """
 
 from __future__ import annotations
@@ -16,6 +21,10 @@ import psutil
 _CGROUP = Path("/sys/fs/cgroup")
 #: How old a measurement may be, s: one takes a millisecond.
 _MEASURE_INTERVAL_S = 0.5
+#: The same for one that speaks against a session.
+_REFUSAL_INTERVAL_S = 0.02
+#: Sessions that all measurements so far count as, at most: more keeps the estimate longer.
+_MEMORY_SESSIONS = 16
 
 
 class Admission:
@@ -46,6 +55,7 @@ class Admission:
         self._read_available = read_available or available_bytes
         self._clock = clock
         self._base = self._read_used()
+        self._held = 0  # the most that messages under way have taken since then; freed, it may stay with the process
         self._need = 0.0  # bytes of one session
         self._available = self._read_available()
         self._measured_s = clock()
@@ -56,25 +66,38 @@ class Admission:
         """Memory that one session is thought to need."""
         return self._need
 
-    def admits(self, open_sessions: int) -> bool:
-        """Whether one more session may be opened beside so many; if so, it is counted as opened."""
+    def admits(self, open_sessions: int, read_buffered: Callable[[], int] = lambda: 0) -> bool:
+        """Decide whether one more session may be opened beside others; if so, it is counted as opened.
+
+        Args:
+            open_sessions: how many others.
+            read_buffered: gives the bytes that connections hold of messages under way.
+        """
         if self._max_sessions is not None and open_sessions >= self._max_sessions:
             return False
-        self._measure(open_sessions)
-        if self._available - self._reserve < self._need * (self._admitted + 1):
-            return False
-        self._admitted += 1
-        return True
+        for interval_s in (_MEASURE_INTERVAL_S, _REFUSAL_INTERVAL_S):
+            if self._clock() - self._measured_s >= interval_s:
+                self._measure(open_sessions, read_buffered())
+            if self._available - self._reserve >= self._need * (self._admitted + 1):
+                self._admitted += 1
+                return True
+        return False
 
-    def _measure(self, open_sessions: int) -> None:
-        now = self._clock()
-        if now - self._measured_s < _MEASURE_INTERVAL_S:
-            return
-        self._measured_s = now
+    def note_buffered(self, buffered: int) -> None:
+        """Note how many bytes connections hold of messages under way, between the measurements."""
+        self._held = max(self._held, buffered)
+
+    def _measure(self, open_sessions: int, buffered: int) -> None:
+        self._measured_s = self._clock()
         self._available = self._read_available()
         self._admitted = 0
-        if open_sessions:
-            self._need = max(self._need, (self._read_used() - self._base) / open_sessions)
+        used = self._read_used()
+        if not open_sessions:
+            self._base, self._held = used, 0
+            return
+        self.note_buffered(buffered)
+        growth = max(0, used - self._base - self._held)
+        self._need = (growth + self._need * _MEMORY_SESSIONS) / (open_sessions + _MEMORY_SESSIONS)
 
 
 def used_bytes() -> int:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from surreal.rlx.pool.events import Event
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.poller import Poller
-from surreal.rlx.server.settings import ServerSettings
+from surreal.rlx.server.settings import ServerSettings, message_limits
 from surreal.rlx.server.turns import Turns
 
 #: Turns of the event loop that events may wait for others: each comes with what arrived during the one before.
@@ -24,8 +24,10 @@ _MAX_TURNS = 32
 #: Read from a socket at a time, at most: a piece of work that cannot be divided.
 _BUFFER_BYTES = 1 << 16
 
-#: Longest time from the connection to the first whole request, s.
+#: Longest silence of a connection that has no session yet, s.
 FIRST_REQUEST_S = 30.0
+#: Longest message of a connection that has no session yet, bytes.
+FIRST_MESSAGE_BYTES = 1 << 16
 
 
 class Connection(Protocol):
@@ -33,11 +35,14 @@ class Connection(Protocol):
 
     opened_s: float
     heard_s: float  #: when the last whole request came, or was answered
-    has_spoken: bool  #: whether one has come at all
+    is_known: bool  #: whether an `init` has been answered with `ready`
 
     @property
     def is_busy(self) -> bool:
         """Whether an action is being waited for."""
+
+    def buffered_bytes(self) -> int:
+        """Count the bytes that it holds of messages under way."""
 
     def close(self) -> None:
         """Close it after what is on its way out."""
@@ -62,6 +67,7 @@ class Hub:
         loop: of the server's thread.
 
     Attributes:
+        limits: on what clients send.
         connections: those that were admitted.
         buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
             a new buffer each time, costs more than all that is done with a small message.
@@ -76,6 +82,7 @@ class Hub:
     def __init__(self, pool: RlxEnvPool, settings: ServerSettings, loop: asyncio.AbstractEventLoop) -> None:
         self.pool = pool
         self.settings = settings
+        self.limits = settings.limits or message_limits(pool.reader)
         self.connections: set[Connection] = set()
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
         self.poller = Poller(loop, self.buffer)
@@ -93,10 +100,14 @@ class Hub:
 
     def admits(self) -> bool:
         """Whether one more session may be opened; refusals are counted."""
-        if self.settings.admission.admits(self.num_sessions):
+        if self.settings.admission.admits(self.num_sessions, self.buffered_bytes):
             return True
         self.refused += 1
         return False
+
+    def buffered_bytes(self) -> int:
+        """Count the bytes that connections hold of messages under way, in and out."""
+        return sum(connection.buffered_bytes() for connection in self.connections)
 
     def take_slot(self) -> int:
         """Give a slot to a new session, the smallest that is free: agents keep arrays of slots."""
@@ -150,12 +161,13 @@ class Hub:
         return timeout_s is not None and time.monotonic() - connection.opened_s >= timeout_s
 
     def sweep(self) -> None:
-        """Close the connections that have been silent for too long."""
+        """Close the connections that have been silent for too long, and note what the others hold."""
+        self.settings.admission.note_buffered(self.buffered_bytes())
         now, idle_s = time.monotonic(), self.settings.idle_timeout_s
         if idle_s is None:
             return
         for connection in list(self.connections):
-            limit_s = idle_s if connection.has_spoken else min(idle_s, FIRST_REQUEST_S)
+            limit_s = idle_s if connection.is_known else min(idle_s, FIRST_REQUEST_S)
             if not connection.is_busy and now - connection.heard_s > limit_s:
                 connection.abort()
 

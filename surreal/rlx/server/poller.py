@@ -42,10 +42,16 @@ class Poller:
     def add(self, connection: Polled) -> bool:
         """Read for a connection from now on; returns False if that is left to asyncio."""
         transport = connection.transport
-        if self._epoll is None or transport.is_closing() or transport.get_extra_info("sslcontext") is not None:
+        sock = transport.get_extra_info("socket")
+        if (
+            self._epoll is None
+            or sock is None
+            or transport.is_closing()
+            or transport.get_extra_info("sslcontext") is not None
+        ):
             return False
         transport.pause_reading()
-        fd = transport.get_extra_info("socket").fileno()
+        fd = sock.fileno()
         self._connections[fd] = connection
         self._epoll.register(fd, select.EPOLLIN)
         return True

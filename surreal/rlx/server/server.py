@@ -198,6 +198,9 @@ class _Newcomer(BaseConnection):
     def backlog_size(self) -> int:
         return 0
 
+    def buffered_bytes(self) -> int:
+        return len(self._start)
+
     def has_work(self) -> bool:
         return False
 

@@ -33,12 +33,13 @@ class Session:
         has_ended: set when an episode ended; whoever acts on it clears it.
         is_refused: whether the token was wrong: the connection is to be closed.
         is_authorized: whether `init` brought the token, if one is asked for.
+        is_ready: whether `init` was answered with `ready`.
     """
 
     __slots__ = (
-        "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_is_ready", "_length", "_on_action",
+        "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_length", "_on_action",
         "_return", "_slot", "_stacker", "_wrappers",
-        "has_ended", "is_authorized", "is_closed", "is_refused", "is_waiting",
+        "has_ended", "is_authorized", "is_closed", "is_ready", "is_refused", "is_waiting",
     )  # fmt: skip
 
     def __init__(self, hub: Hub, on_action: Callable[[Session, Any], None]) -> None:
@@ -51,7 +52,7 @@ class Session:
             self._stacker = FrameStacker(pool.frame_spec.leaves[0], pool.frame_stack)
         self._wrappers: SessionWrappers | None = None
         self._event = LiveEvent(-1, self, None, 0.0, is_first=True, is_exploiting=False)
-        self._is_ready = self._is_exploiting = self._in_episode = self._is_active = False
+        self.is_ready = self._is_exploiting = self._in_episode = self._is_active = False
         self._return, self._length = 0.0, 0
         self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
         self.is_authorized = hub.settings.token is None
@@ -138,7 +139,7 @@ class Session:
         self._is_exploiting = exploits or self._hub.settings.is_exploiting
         if self._hub.pool.wrappers is not None:
             self._wrappers = self._hub.pool.wrappers.open(training=not self._is_exploiting)
-        self._is_ready = True
+        self.is_ready = True
         return READY
 
     def _reset(self, _: Mapping[str, Any]) -> Reply:
@@ -147,7 +148,7 @@ class Session:
         return DONE
 
     def _update(self, request: Mapping[str, Any]) -> Reply | None:
-        if not self._is_ready:
+        if not self.is_ready:
             self._require_ready()
         try:
             if request.get("terminal") is not False or request.get("truncated") is not None:
@@ -239,7 +240,7 @@ class Session:
             raise RlxRequestError("init with the token comes first")
 
     def _require_ready(self) -> None:
-        if not self._is_ready:
+        if not self.is_ready:
             self._require_authorized()
             raise RlxRequestError("init comes first")
 

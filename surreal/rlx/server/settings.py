@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from surreal.rlx.pool.rewards import RewardReader
+from surreal.rlx.pool.states import StateReader
 from surreal.rlx.protocol.errors import RlxServerError
-from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.protocol.limits import DEFAULT_LIMITS, MAX_FRAME_BYTES, Limits
 from surreal.rlx.server.admission import Admission
 
 #: Takes a metric of a client: "scalar" or "histogram", name, value, and the step or None.
@@ -19,6 +21,11 @@ MetricSink = Callable[[str, str, Any, int | None], None]
 
 #: RELAAX's.
 DEFAULT_PORT = 7001
+
+#: Bytes of a message beside its state: keys, a list of rewards, a histogram of ten thousand numbers.
+_EXTRA_BYTES = 256 << 10
+#: Bytes of a number, at most: in JSON, with sign, 17 digits, exponent, comma and some blanks.
+_NUMBER_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class ServerSettings:
         token: what `init` must bring; None: nothing.
         origins: where else web pages may come from, such as "https://example.org"; "*": from anywhere. Pages of this
             machine, and those of this server under a numeric address, always may.
-        limits: on what clients send.
+        limits: on what clients send; None: what `message_limits` gives for the observation space.
         admission: who may open a session.
         rewards: makes scalars of rewards.
         is_exploiting: whether all sessions exploit, whatever they ask for.
@@ -52,13 +59,34 @@ class ServerSettings:
     idle_timeout_s: float | None = 600.0
     token: str | None = None
     origins: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits | None = None
     admission: Admission = field(default_factory=Admission)
     rewards: RewardReader = field(default_factory=RewardReader)
     is_exploiting: bool = False
     tls: ssl.SSLContext | None = None
     static_dir: Path | None = None
     on_metric: MetricSink | None = None
+
+
+def message_limits(
+    reader: StateReader | None,
+    max_bytes: int | None = None,
+    max_items: int = DEFAULT_LIMITS.max_items,
+    max_depth: int = DEFAULT_LIMITS.max_depth,
+) -> Limits:
+    """Give the limits on messages; what is longer than any state can be is refused before it comes.
+
+    Args:
+        reader: of states; None: they may be anything.
+        max_bytes: of a message; None: as much as a state takes in its longest form.
+        max_items: entries of all its lists and dictionaries.
+        max_depth: how deep these may nest.
+    """
+    if max_bytes is None:
+        numbers = None if reader is None else sum(math.prod(leaf.shape) for leaf in reader.spec.leaves)
+        longest = DEFAULT_LIMITS.max_bytes if numbers is None else _EXTRA_BYTES + _NUMBER_BYTES * numbers
+        max_bytes = min(longest, MAX_FRAME_BYTES)
+    return Limits(max_bytes, max_items, max_depth)
 
 
 def is_loopback(host: str) -> bool:

@@ -16,12 +16,14 @@ from websockets.protocol import Protocol
 
 from surreal.rlx.protocol.codec import encode
 from surreal.rlx.protocol.framing import frame
+from surreal.rlx.protocol.limits import Limits
 from surreal.rlx.server.connections.connection import BaseConnection
 
 INIT = encode({"command": "init"})
 FIRST = encode({"command": "update", "reward": None, "state": np.ones(2, np.float32), "terminal": False})
 NEXT = encode({"command": "update", "reward": 1.0, "state": np.ones(2, np.float32), "terminal": False})
 HALF = b"1000000:" + b"x" * 500_000
+SMALL_HALF = b"60000:" + b"x" * 50_000
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -56,15 +58,16 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]]:
 @pytest.mark.parametrize(
     "stream",
     [
-        HALF, frame(INIT) + HALF, frame(INIT) + frame(FIRST) + frame(NEXT) + HALF, frame(INIT) + frame(b"hello"),
+        HALF, SMALL_HALF,
+        frame(INIT) + HALF, frame(INIT) + frame(FIRST) + frame(NEXT) + HALF, frame(INIT) + frame(b"hello"),
         HALF + b"x" * 600_000, HALF + b"x" * 500_000 + b",999999999:", b"GET / HTTP/1.1\r\nHost: " + b"x" * 5000,
         UPGRADE + HALF_OF_A_MESSAGE, UPGRADE + FIRST_OF_TWO_FRAMES, UPGRADE + web(INIT) + HALF_OF_A_MESSAGE,
         UPGRADE + web(INIT) + web(FIRST) + HALF_OF_A_MESSAGE,
     ],
-    ids=range(11),
+    ids=range(12),
 )  # fmt: skip
 def test_lost_connection_is_freed_without_the_collector(harness: Any, made: Any, stream: bytes) -> None:
-    served = harness()
+    served = harness(limits=Limits())
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as sock:
         with suppress(OSError):
             sock.sendall(stream)

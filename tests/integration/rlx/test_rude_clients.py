@@ -72,7 +72,7 @@ class Bystander:
 @pytest.fixture
 def bystander(harness: Any, wire: Any) -> Any:
     """A server with a bystander: (server, bystander)."""
-    served = harness(idle_timeout_s=30.0)
+    served = harness(idle_timeout_s=30.0, limits=Limits())
     one = Bystander(wire(served))
     yield served, one
     one.finish()
@@ -167,6 +167,8 @@ def test_announced_gigabyte_takes_no_memory(bystander: Any) -> None:
     before = process.memory_info().rss
     socks = [connect(served) for _ in range(20)]
     for sock in socks:
+        sock.sendall(INIT)
+        sock.recv(1000)
         sock.sendall(b"16000000:" + b"x" * 1000)
     served.wait(lambda: served.server.num_connections == 21)
     assert process.memory_info().rss - before < 64 << 20
@@ -283,6 +285,40 @@ def test_more_than_max_sessions_are_closed_at_once(harness: Any, wire: Any) -> N
     assert wire(served).init() == {"response": "ready"}
     assert good[1].update([1, 0]) == 1
     assert served.server.metrics()["rlx/refused_count"] == 1
+
+
+def test_message_is_no_longer_than_a_state_can_make_it(harness: Any, wire: Any) -> None:
+    served = harness()  # states of two numbers
+    client = wire(served)
+    client.init()
+    assert client.ask(command="update_metrics", method="histogram", name="n", y=[0.5] * 20_000)["response"] == "done"
+    client.sock.sendall(b"300000:")
+    assert "over the limit of 262208" in client.recv()["message"]
+    assert client.is_closed()
+
+
+def test_client_without_a_session_is_cut_off_sooner(harness: Any, wire: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("surreal.rlx.server.hub.FIRST_REQUEST_S", 1.0)
+    served = harness()
+    known, stranger = wire(served), wire(served)
+    known.init()
+    assert stranger.ask(command="fly")["response"] == "error"
+    stranger.sock.sendall(b"60000:" + b"x" * 50_000)
+    assert stranger.is_closed()
+    assert known.update([1, 0]) == 1
+
+
+def test_half_messages_are_counted_until_they_are_gone(harness: Any, wire: Any) -> None:
+    served = harness(limits=Limits())
+    hub = served.server._hub
+    clients = [wire(served) for _ in range(3)]
+    for client in clients:
+        client.init()
+        client.sock.sendall(b"1000000:" + b"x" * 600_000)
+    served.wait(lambda: hub.buffered_bytes() == 3 * 600_008)
+    for client in clients:
+        client.close()
+    served.wait(lambda: hub.buffered_bytes() == 0)
 
 
 def test_without_memory_nobody_is_admitted(harness: Any, wire: Any) -> None:

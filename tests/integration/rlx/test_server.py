@@ -294,9 +294,17 @@ def test_token_is_asked_for(harness: Any, wire: Any) -> None:
         stranger = wire(served)
         assert stranger.ask(**message)["response"] == "error"
         assert stranger.is_closed()
-    large = wire(served)
-    large.sock.sendall(b"20000:")
-    assert large.is_closed()
+
+
+def test_stranger_may_say_little(harness: Any, wire: Any) -> None:
+    served = harness(spaces.Box(-1, 1, (100, 100), np.float32))
+    stranger, known = wire(served), wire(served)
+    stranger.sock.sendall(b"70000:")
+    assert "over the limit of 65536" in stranger.recv()["message"]
+    assert stranger.is_closed()
+    known.init()
+    assert known.update(np.zeros((100, 100))) == 0
+    assert known.update(np.zeros((100, 100)), 1.0) == 0
 
 
 def test_old_connection_is_closed_at_the_end_of_an_episode_after_the_reply(harness: Any, wire: Any) -> None:

@@ -20,14 +20,14 @@ class BaseConnection(asyncio.BufferedProtocol):
         transport: of the connection.
 
     Attributes:
-        opened_s, heard_s, has_spoken: see `surreal.rlx.server.hub.Connection`.
+        opened_s, heard_s, is_known: see `surreal.rlx.server.hub.Connection`.
     """
 
     def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
         self.hub = hub
         self.transport = transport
         self.opened_s = self.heard_s = time.monotonic()
-        self.has_spoken = False
+        self.is_known = False
         self._account = Account()
         self._is_reading = True
         self._is_write_blocked = False
@@ -47,6 +47,10 @@ class BaseConnection(asyncio.BufferedProtocol):
 
     def backlog_size(self) -> int:
         """How many requests wait behind one."""
+        raise NotImplementedError
+
+    def buffered_bytes(self) -> int:
+        """See `surreal.rlx.server.hub.Connection`."""
         raise NotImplementedError
 
     def accept(self, data: bytes) -> None:
@@ -121,7 +125,6 @@ class BaseConnection(asyncio.BufferedProtocol):
     def hear(self) -> None:
         """Note that a whole request came."""
         self.heard_s = time.monotonic()
-        self.has_spoken = True
 
     def close(self) -> None:
         """Close after what is on its way out; nothing that comes in counts any more."""

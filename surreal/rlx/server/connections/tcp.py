@@ -12,12 +12,9 @@ from surreal.rlx.protocol.errors import RlxDecodeError, RlxError, RlxFrameError
 from surreal.rlx.protocol.framing import FrameReader, frame
 from surreal.rlx.protocol.layouts import Layouts
 from surreal.rlx.server.connections.connection import BaseConnection
-from surreal.rlx.server.hub import Hub
+from surreal.rlx.server.hub import FIRST_MESSAGE_BYTES, Hub
 from surreal.rlx.server.replies import Reply, action_reply, error_reply
 from surreal.rlx.server.session import Session
-
-#: Longest request of a client that has not shown the token yet, bytes.
-_STRANGER_BYTES = 1 << 14
 
 #: Replies with small ints, by far the most common ones, made once.
 _INT_FRAMES = {action: frame(encode({"response": "action", "data": action})) for action in range(256)}
@@ -33,13 +30,12 @@ class TcpConnection(BaseConnection):
 
     def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
         super().__init__(hub, transport)
-        self._limits = hub.settings.limits
+        self._limits = hub.limits
         self._keeps_images = hub.pool.reader is not None
         self._layouts = Layouts(None if hub.pool.reader is None else hub.pool.reader.plain)
         self._reader = FrameReader(self._limits)
         self._session = Session(hub, self._on_action)
-        if not self._session.is_authorized:
-            self._reader.max_bytes = min(_STRANGER_BYTES, self._limits.max_bytes)
+        self._reader.max_bytes = min(FIRST_MESSAGE_BYTES, self._limits.max_bytes)
         self._backlog: deque[bytes | dict[str, Any] | RlxFrameError] = deque()
 
     @property
@@ -80,6 +76,10 @@ class TcpConnection(BaseConnection):
         self._backlog.extend(payloads)
         if failure is not None:
             self._backlog.append(failure)
+
+    def buffered_bytes(self) -> int:
+        held = sum(len(request) for request in self._backlog if isinstance(request, bytes))
+        return held + self._reader.pending + self.transport.get_write_buffer_size()
 
     def has_work(self) -> bool:
         return bool(self._backlog) and not self._session.is_waiting
@@ -128,7 +128,8 @@ class TcpConnection(BaseConnection):
         self._send(reply)
         if session.is_refused:
             self.close()
-        elif session.is_authorized:
+        elif session.is_ready and not self.is_known:
+            self.is_known = True
             self._reader.max_bytes = self._limits.max_bytes
         self._close_if_due()
 

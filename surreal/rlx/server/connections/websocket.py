@@ -23,7 +23,7 @@ from surreal.rlx.protocol.json_form import dump_json, parse_json
 from surreal.rlx.server.connections.connection import MAX_BACKLOG, BaseConnection
 from surreal.rlx.server.connections.frames import FrameCutter
 from surreal.rlx.server.connections.http import answer_get, may_connect
-from surreal.rlx.server.hub import Hub
+from surreal.rlx.server.hub import FIRST_MESSAGE_BYTES, Hub
 from surreal.rlx.server.replies import Reply, action_reply, error_reply
 from surreal.rlx.server.session import Session
 
@@ -56,9 +56,9 @@ class WebSocketConnection(BaseConnection):
 
     def __init__(self, hub: Hub, transport: asyncio.Transport) -> None:
         super().__init__(hub, transport)
-        self._limits = hub.settings.limits
+        self._limits = hub.limits
         self._keeps_images = hub.pool.reader is not None
-        self._protocol = ServerProtocol(max_size=self._limits.max_bytes)
+        self._protocol = ServerProtocol(max_size=min(FIRST_MESSAGE_BYTES, self._limits.max_bytes))
         self._clients: dict[Sid, _Client] = {}
         self._by_session: dict[Session, _Client] = {}
         self._ready: deque[_Client] = deque()  # those with requests that can be answered now
@@ -76,9 +76,9 @@ class WebSocketConnection(BaseConnection):
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         super().connection_lost(error)
-        # The protocol's parser and exception lead back to it: a cycle, with what has come of a message.
+        # The protocol's parser and exceptions lead back to it: a cycle, with what has come of a message.
         self._protocol.parser.close()
-        self._protocol.handshake_exc = None
+        self._protocol.handshake_exc = self._protocol.parser_exc = None
         self._protocol.reader.discard()
 
     @property
@@ -94,6 +94,10 @@ class WebSocketConnection(BaseConnection):
 
     def accept(self, data: bytes) -> None:
         self._cutter.add(data)
+
+    def buffered_bytes(self) -> int:
+        held = self._cutter.pending + len(self._protocol.reader.buffer) + len(self._message)
+        return held + self.transport.get_write_buffer_size()
 
     def has_work(self) -> bool:
         return bool(self._ready) or (self._num_held < MAX_BACKLOG and self._cutter.has_piece(is_open=self._is_open))
@@ -250,7 +254,10 @@ class WebSocketConnection(BaseConnection):
         self._reply(client, reply)
         if session.is_refused:
             self._protocol.send_close(CloseCode.POLICY_VIOLATION)
-        elif session.has_ended:
+        elif session.is_ready and not self.is_known:
+            self.is_known = True
+            self._protocol.max_message_size = self._limits.max_bytes
+        if session.has_ended:
             session.has_ended = False
             self._close_if_due()
 

@@ -58,6 +58,9 @@ class Wire:
     def get_extra_info(self, _: str) -> Any:
         return None
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def is_closing(self) -> bool:
         return self.is_closed
 

@@ -4,6 +4,7 @@
     |-- ConfigError              a setting is wrong: key, file, line
     |-- EnvError                 an environment cannot be made or breaks its contract
     |-- BadValueError            a number that is not finite, or too large to learn from
+    |-- UserCodeError            a user's class does not do what its base asks for: method, file, line
     |-- RedisUnavailableError    no answer from Redis within the time allowed
     |-- ContractError            two processes of a run disagree: the difference
     |-- CodecError               bytes that are not what they claim to be
@@ -45,6 +46,10 @@ class EnvError(SurrealError):
 
 class BadValueError(SurrealError):
     """A number that is not finite, or too large to learn from; the message names where it came from."""
+
+
+class UserCodeError(SurrealError):
+    """A method of a class that a user wrote gives something that its base does not allow; names its file and line."""
 
 
 class RedisUnavailableError(SurrealError):

@@ -20,11 +20,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast
 
+import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from surreal import tree
+from surreal.agent.fitting import check_actions
 from surreal.agent.slots import SlotMemory
 from surreal.specs import ObsSpec
 from surreal.types import Action, Obs
@@ -32,6 +34,8 @@ from surreal.utils.pytorch import Module, to_tensors
 
 Mode = Literal["training", "eval"]
 
+#: Turns whose actions are compared with the space.
+_CHECKED_TURNS = 100
 _NO_EXTRAS: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
@@ -76,6 +80,8 @@ class Agent(ABC):
         self.mode: Mode = "training"
         self.steps = 0
         self.global_step: int | None = None
+        self._expected: gymnasium.Space[Any] | None = None
+        self._turns_to_check = 0
         self._memory: SlotMemory | None = None
         self._is_initialized = False
         # An `_act` of (obs, explore) alone does without the context.
@@ -123,6 +129,11 @@ class Agent(ABC):
     def metrics(self) -> dict[str, float]:
         """Give numbers for the run's telemetry, named `agent/what_unit`; called from any thread."""
         return {}
+
+    def expect_actions(self, space: gymnasium.Space[Any]) -> None:
+        """Have the actions of the first turns compared with this space, so that a misfit is an error and no garbage."""
+        self._expected = space
+        self._turns_to_check = _CHECKED_TURNS
 
     def set_mode(self, mode: str) -> None:
         """Switch between "training" and "eval"."""
@@ -177,6 +188,7 @@ class Agent(ABC):
 
         Raises:
             SurrealError: as `act`.
+            UserCodeError: the actions do not fit the space that `expect_actions` was given.
         """
         if not self._is_initialized:
             self._is_initialized = True
@@ -200,6 +212,9 @@ class Agent(ABC):
             actions = chosen[0]
             extras = {name: _to_array(column) for name, column in chosen[1].items()}
         actions = _to_array(actions)
+        if self._turns_to_check and self._expected is not None:
+            self._turns_to_check -= 1
+            check_actions(self._act, self._expected, actions, len(explore))
         if len(actions) != len(explore):
             raise ValueError(f"{type(self).__name__}._act gave {len(actions)} actions for {len(explore)} rows")
         return Action(actions, extras, version)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.exploration import EpsilonGreedy, Exploration
+from surreal.agent.fitting import check_values
 from surreal.schedules import ConstantSchedule
 from surreal.specs import ObsSpec
 from surreal.types import Obs
@@ -43,6 +44,8 @@ class QAgent(Agent):
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         q, extras = self.compute(obs, context)
         values: NDArray[np.float32] = q.numpy() if self.model.is_on_cpu else q.cpu().numpy()
+        if self._turns_to_check and self._expected is not None:
+            check_values(self.model.forward, self._expected, values.shape)
         if context.action_mask is not None:
             values = np.where(context.action_mask, values, -np.inf)
         greedy: NDArray[np.int64] = values.argmax(1)

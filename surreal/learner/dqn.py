@@ -83,5 +83,6 @@ class DQNLearner(GradientLearner):
         q = chosen_q(self.model(batch.obs), batch.action)
         with torch.no_grad():
             select_q = self.model(batch.next_obs) if self.double else None
-            target = q_target(batch.reward, batch.discount, self.target(batch.next_obs), select_q)
+            legal = batch.extras.get("next_action_mask")
+            target = q_target(batch.reward, batch.discount, self.target(batch.next_obs), select_q, legal)
         return q, target

@@ -12,7 +12,9 @@ from torch import Tensor
 from surreal.learner.losses import check_rank
 
 
-def q_target(reward: Tensor, discount: Tensor, next_q: Tensor, select_q: Tensor | None = None) -> Tensor:
+def q_target(
+    reward: Tensor, discount: Tensor, next_q: Tensor, select_q: Tensor | None = None, legal: Tensor | None = None
+) -> Tensor:
     """Q-learning target: reward + discount * next_q[argmax], Mnih et al. 2013, arXiv:1312.5602.
 
     Double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461, eq. 4) chooses the action by another network than the
@@ -23,18 +25,22 @@ def q_target(reward: Tensor, discount: Tensor, next_q: Tensor, select_q: Tensor 
         discount: [B] float32, gamma^h * (1 - terminated).
         next_q: [B, n_actions] float32, the target network's values of the bootstrap observation.
         select_q: [B, n_actions] float32 values that choose the action; None lets `next_q` choose.
+        legal: [B, n_actions] bool, actions that may be chosen; a row without any, as at an episode's end, has them all.
+            None: all.
 
     Returns:
         [B] float32; call it under `torch.no_grad()`.
     """
     check_rank(1, reward=reward, discount=discount)
-    check_rank(2, next_q=next_q)
+    choosing = next_q if select_q is None else select_q
+    check_rank(2, next_q=next_q, select_q=choosing)
+    if legal is not None:
+        check_rank(2, legal=legal)
+        choosing = choosing.masked_fill(~legal & legal.any(1, keepdim=True), -torch.inf)
     if select_q is None:
-        bootstrap = next_q.amax(1)
-    else:
-        check_rank(2, select_q=select_q)
-        bootstrap = next_q.gather(1, select_q.argmax(1, keepdim=True)).squeeze(1)
-    return torch.addcmul(reward, discount, bootstrap)
+        return torch.addcmul(reward, discount, choosing.amax(1))
+    best = choosing.argmax(1, keepdim=True)
+    return torch.addcmul(reward, discount, next_q.gather(1, best).squeeze(1))
 
 
 def bootstrapped_returns(reward: Tensor, discount: Tensor, mask: Tensor, value: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.format.data_contract import PRIORITY_COLUMN
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
@@ -32,8 +33,6 @@ from surreal.values import LARGEST
 
 #: Updates that may wait for the replay's thread; it takes them all before each batch, so there are seldom two.
 _MAX_PENDING = 256
-#: Column by which agents send initial priorities (Ape-X, Horgan et al. 2018, arXiv:1803.00933).
-PRIORITY_COLUMN = "priority"
 
 
 class PrioritizedReplay(Replay[Batch]):

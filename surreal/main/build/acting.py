@@ -63,6 +63,7 @@ def build_agent(config: Config, model: Model, spaces: Spaces, *, index: int, rng
         places = [place % total for place in range(index * per_agent, (index + 1) * per_agent)]
         offered["exploration"] = schedule_from_config(settings, indices=places, count=total)
     agent = construct(config, AGENT, (model,), offered)
+    agent.expect_actions(spaces.action_space)
     agent.set_mode("training")
     return agent
 
@@ -83,6 +84,7 @@ def build_greedy_agent(config: Config, model: Model, spaces: Spaces, *, rng: np.
     if config.agent.exploration is not None:
         offered["exploration"] = None
     agent = construct(config, AGENT, (model,), offered)
+    agent.expect_actions(spaces.action_space)
     agent.set_mode("eval")
     return agent
 

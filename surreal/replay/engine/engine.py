@@ -16,7 +16,7 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.engine.fetcher import ExpFetcherQueue
 from surreal.replay.engine.hooks import Hooks
 from surreal.replay.engine.intake import Intake
-from surreal.replay.engine.sampling import BatchSampler, Sampled
+from surreal.replay.engine.sampling import BatchSampler, Sampled, check_sampled
 from surreal.replay.store.place import ObservationPlace
 from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.keeper import StreamKeeper
@@ -226,7 +226,10 @@ class ReplayEngine(Generic[B]):
         return self._sampler
 
     def _sample(self) -> Sampled:
-        return self._hooks._sample(self._hooks.batch_size)
+        hooks, store = self._hooks, self.store
+        alive = range(store.transitions.tail, store.transitions.head) if store is not None else range(0)
+        sampled = hooks._sample(hooks.batch_size)
+        return check_sampled(sampled, hooks._sample, alive=alive, batch_size=hooks.batch_size)
 
     def _after_loss(self) -> bool:
         """Observations were gone: let go what has lost them; returns whether batches may still be sampled."""

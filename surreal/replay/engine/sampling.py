@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.errors import UserCodeError
 from surreal.replay.engine.batches import BatchMaker
+from surreal.utils.source import describe_method
 
 #: Sequence numbers [B] of transitions, or of the first steps of trajectories; or these and the probability of each [B].
 Sampled = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]
@@ -28,6 +30,37 @@ def sample_uniform(rng: np.random.Generator, begin: int, end: int, size: int) ->
     than one part in 2**53 / (end - begin).
     """
     return (rng.random(size) * (end - begin)).astype(np.int64) + begin
+
+
+def check_sampled(sampled: Sampled, method: Any, *, alive: range, batch_size: int) -> Sampled:
+    """Refuse what nobody could gather: rows that are not there would be taken from others' places.
+
+    Args:
+        sampled: what `method`, a `_sample`, gave.
+        method: named in errors.
+        alive: sequence numbers that may be sampled.
+        batch_size: how many were asked for.
+
+    Raises:
+        UserCodeError: dtype, number or range is another; or a probability is not in (0, 1].
+    """
+    numbers, probability = sampled if isinstance(sampled, tuple) else (sampled, None)
+    problem = ""
+    if not isinstance(numbers, np.ndarray) or numbers.dtype.kind not in "iu":
+        kind = numbers.dtype if isinstance(numbers, np.ndarray) else type(numbers).__name__
+        problem = f"gives {kind}; it must give an array of integers"
+    elif numbers.shape != (batch_size,):
+        problem = f"gives numbers of shape {numbers.shape}; {batch_size} were asked for"
+    elif numbers.min() < alive.start or numbers.max() >= alive.stop:
+        wrong = numbers[(numbers < alive.start) | (numbers >= alive.stop)][0]
+        problem = f"gives {wrong}; those that can be sampled now are {alive.start} .. {alive.stop - 1}"
+    elif probability is not None and (
+        probability.shape != (batch_size,) or not (probability.min() > 0.0 and probability.max() <= 1.0 + 1e-9)
+    ):
+        problem = f"gives probabilities of shape {probability.shape} that are not all in (0, 1]"
+    if problem:
+        raise UserCodeError(f"{describe_method(method)} {problem}")
+    return sampled
 
 
 class BatchSampler:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.distributed.experience.format.codec import Chunk, Contract
+from surreal.distributed.experience.format.data_contract import NEXT_MASK_COLUMN
 from surreal.replay.store.nstep import n_step
 from surreal.replay.store.observations import MirroredRows, Observations, Wanted, rows_expected
 from surreal.replay.store.ring import Ring
@@ -119,6 +120,8 @@ class TransitionStore:
             "version": columns["version"][own],
         }
         values |= {f"extra.{name}": column[own] for name, column in chunk.extras.items()}
+        if (mask := chunk.extras.get(NEXT_MASK_COLUMN)) is not None:  # of the observation to bootstrap from
+            values[f"extra.{NEXT_MASK_COLUMN}"] = mask[own + returns.horizon - 1]
         if self.contract.stack > 1:
             depth = chunk.depth[own]
             values |= {"depth": depth, "next_depth": depth + returns.horizon}

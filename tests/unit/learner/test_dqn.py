@@ -255,3 +255,18 @@ def test_checkpoint_of_another_optimizer_or_learner_is_refused(make_batch: MakeB
 def test_settings_out_of_range_are_refused_at_once(args: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         made(**args)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_an_illegal_action_is_never_bootstrapped_from(make_batch: MakeBatch, double: bool) -> None:
+    batch, learner = make_batch(rows=2), made(double=double)
+    learner.optimize(0, batch)
+    with torch.no_grad():
+        for network in (learner.model, learner.target.network):
+            network.q.output.weight.zero_()  # type: ignore[union-attr]
+            network.q.output.bias.copy_(torch.tensor([100.0, 1.0]))  # type: ignore[union-attr]
+    batch = batch._replace(
+        discount=torch.ones(2), extras={"next_action_mask": torch.tensor([[True, True], [False, True]])}
+    )
+    _, target = learner.estimate(batch)
+    torch.testing.assert_close(target - batch.reward, torch.tensor([100.0, 1.0]))

@@ -9,21 +9,29 @@ import torch
 from surreal.learner.returns import bootstrapped_returns, q_target
 
 
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("double", [False, True])
-def test_q_target_is_the_formula(double: bool) -> None:
+def test_q_target_is_the_formula(double: bool, masked: bool) -> None:
     rng = np.random.default_rng(1)
     reward, discount = rng.random((2, 20), dtype=np.float32)
     next_q, select_q = rng.normal(size=(2, 20, 5)).astype(np.float32)
+    legal = rng.random((20, 5)) < 0.5
+    legal[3] = False  # an episode's end: no action is, and none is needed
     expected = []
     for row in range(20):
         chooser = select_q if double else next_q
-        best = 0
-        for action in range(5):
+        allowed = [action for action in range(5) if legal[row][action] and masked] or [*range(5)]
+        best = allowed[0]
+        for action in allowed:
             if chooser[row][action] > chooser[row][best]:
                 best = action
         expected.append(reward[row] + discount[row] * next_q[row][best])
     got = q_target(
-        torch.tensor(reward), torch.tensor(discount), torch.tensor(next_q), torch.tensor(select_q) if double else None
+        torch.tensor(reward),
+        torch.tensor(discount),
+        torch.tensor(next_q),
+        torch.tensor(select_q) if double else None,
+        torch.tensor(legal) if masked else None,
     )
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-6)
 

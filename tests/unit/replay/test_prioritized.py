@@ -167,11 +167,7 @@ def test_new_transitions_have_the_largest_priority_so_far() -> None:
 
 def test_initial_priorities_of_agents_are_taken_if_they_make_sense() -> None:
     replay = Fed()
-    chunk = make_chunk(6, contract=APE_X, priority=np.zeros(6, np.float32))
-    # Put in here: the codec refuses all of these but the negative one.
-    chunk.extras["priority"] = np.array([0.5, 4.0, np.nan, -1.0, np.inf, 3e38], np.float32)
-    replay.feed.append(chunk)
-    replay._engine.intake.take_in()
+    replay.take(6, contract=APE_X, priority=np.array([0.5, 4.0, np.nan, -1.0, np.inf, 3e38], np.float32))
     largest = leaf(4.0)
     expected = {0: leaf(0.5), 1: largest, 2: largest, 3: largest, 4: largest, 5: largest}
     assert replay.priorities() == expected

@@ -34,7 +34,13 @@ from numpy.typing import NDArray
 from surreal.distributed.experience.format.arrow_table import read_table, write_table
 from surreal.distributed.experience.format.block import read_block, read_compressed_block, stored_bytes, write_block
 from surreal.distributed.experience.format.chunk import Chunk
-from surreal.distributed.experience.format.data_contract import EXTRA_PREFIX, FORMAT_VERSION, MAX_STACK, Contract
+from surreal.distributed.experience.format.data_contract import (
+    EXTRA_PREFIX,
+    FORMAT_VERSION,
+    MAX_STACK,
+    PRIORITY_COLUMN,
+    Contract,
+)
 from surreal.errors import BadValueError, CodecError
 from surreal.values import describe_unsound
 
@@ -215,7 +221,8 @@ def _describe_unsound(contract: Contract, columns: Mapping[str, NDArray[Any]], l
     named = {
         f"observation {leaf.name}".rstrip(): array for leaf, array in zip(contract.obs.leaves, leaves, strict=False)
     }
-    return describe_unsound({**columns, **named})
+    judged = {name: column for name, column in columns.items() if name != EXTRA_PREFIX + PRIORITY_COLUMN}
+    return describe_unsound({**judged, **named})
 
 
 def _padding(block_bytes: int) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from surreal.distributed.experience.format.arrow_table import schema_of
 from surreal.distributed.experience.format.block import COMPRESSIONS
@@ -20,6 +22,11 @@ FORMAT_VERSION = 1
 MAX_STACK = 64
 #: Name in the table of a column that the agent adds.
 EXTRA_PREFIX = "extra."
+#: Columns [n_actions] bool: which discrete actions are legal in a step's observation, and in its next one.
+MASK_COLUMN, NEXT_MASK_COLUMN = "action_mask", "next_action_mask"
+#: Column by which agents send initial priorities (Ape-X, Horgan et al. 2018, arXiv:1803.00933). A hint: any number may
+#: be in it, and who reads it passes over what makes no sense.
+PRIORITY_COLUMN = "priority"
 
 
 @dataclass(frozen=True)
@@ -133,3 +140,8 @@ def frame_spec(stacked: ObsSpec, stack: int) -> ObsSpec:
             )
     leaves = tuple(ArraySpec(leaf.name, leaf.shape[1:], leaf.dtype) for leaf in stacked.leaves)
     return ObsSpec(leaves, stacked.structure)
+
+
+def extra_specs(extras: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:
+    """Describe the columns an agent adds, from one batch of them [N, ...]."""
+    return tuple(ArraySpec(name, column.shape[1:], column.dtype) for name, column in sorted(extras.items()))

@@ -21,6 +21,7 @@ def recorded(batch: StepBatch, action: Action) -> tuple[StepBatch, Action]:
         truncated=batch.truncated[keep],
         explore=batch.explore[keep],
         record=keep[keep],
+        info={name: column[keep] for name, column in batch.info.items()},
         num_last=int(np.count_nonzero(keep[: batch.num_last])),
     )
     extras = {name: column[acting] for name, column in action.extras.items()}

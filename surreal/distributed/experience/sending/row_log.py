@@ -17,13 +17,13 @@ when its environment is closed, and when the sender is closed; without a LAST ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surreal.distributed.experience.format.codec import MAX_SEGMENTS, Contract, EncodedChunk, encode
+from surreal.distributed.experience.format.data_contract import EXTRA_PREFIX, MASK_COLUMN, NEXT_MASK_COLUMN
 from surreal.specs import ArraySpec
 from surreal.types import Action, StepBatch, StepKind
 
@@ -57,10 +57,12 @@ class RowLog:
     Args:
         contract: what the rows hold; `lookahead` is L.
         capacity: rows allocated at first; the log doubles when it is full.
+        mask_width: entries of the action masks in a pool's batches, which two columns of the contract are for; 0: none.
     """
 
-    def __init__(self, contract: Contract, capacity: int) -> None:
+    def __init__(self, contract: Contract, capacity: int, *, mask_width: int = 0) -> None:
         self.contract = contract
+        self._mask_width = mask_width
         self.length = 0
         self.carried = 0  # rows at the front that an earlier chunk has shown already
         self._allocate(max(capacity, 16))
@@ -75,7 +77,9 @@ class RowLog:
         self.version = np.zeros(capacity, np.int32)
         self.action = _column(contract.action, capacity)
         self.leaves = [_column(leaf, capacity) for leaf in contract.obs.leaves]
-        self.extras = {extra.name: _column(extra, capacity) for extra in contract.extras}
+        self.mask = np.ones((capacity, self._mask_width), np.bool_)
+        masks = (MASK_COLUMN, NEXT_MASK_COLUMN) if self._mask_width else ()
+        self.extras = {extra.name: _column(extra, capacity) for extra in contract.extras if extra.name not in masks}
 
     def reserve(self, rows: int) -> None:
         """Make room for that many further rows."""
@@ -98,6 +102,8 @@ class RowLog:
         self.slot[begin:end] = batch.env_ids
         self.reward[begin:end] = batch.reward
         self.code[begin:end] = batch.kind
+        if self._mask_width:
+            self.mask[begin:end] = batch.info.get("action_mask", True)
         acting = begin + batch.num_last
         if batch.num_last:
             outcome = self.code[begin:acting]
@@ -233,7 +239,10 @@ class RowLog:
             "flags": flags,
             "version": self.version.take(acted),
         }
-        columns |= {f"extra.{name}": column.take(acted, axis=0) for name, column in self.extras.items()}
+        columns |= {EXTRA_PREFIX + name: column.take(acted, axis=0) for name, column in self.extras.items()}
+        if self._mask_width:
+            columns[EXTRA_PREFIX + MASK_COLUMN] = self.mask.take(acted, axis=0)
+            columns[EXTRA_PREFIX + NEXT_MASK_COLUMN] = self.mask.take(came, axis=0)
         leaves = [column.take(order, axis=0) for column in self.leaves]
         first_step = self._first_steps(segments.order[start]) + history
         slots = self.slot[segments.order[start]]
@@ -271,17 +280,12 @@ class RowLog:
 
     def _columns(self) -> list[NDArray[Any]]:
         fixed: list[NDArray[Any]] = [self.slot, self.code, self.step, self.reward, self.version, self.action]
-        return [*fixed, *self.leaves, *self.extras.values()]
+        return [*fixed, self.mask, *self.leaves, *self.extras.values()]
 
     @property
     def pending_rows(self) -> int:
         """Rows that no chunk has shown yet."""
         return self.length - self.carried
-
-
-def extra_specs(extras: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:
-    """Describe the columns an agent adds, from one batch of them [N, ...]."""
-    return tuple(ArraySpec(name, column.shape[1:], column.dtype) for name, column in sorted(extras.items()))
 
 
 def _column(spec: ArraySpec, capacity: int) -> NDArray[Any]:

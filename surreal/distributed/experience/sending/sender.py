@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.block import COMPRESSIONS
 from surreal.distributed.experience.format.codec import MAX_STACK, Contract
-from surreal.distributed.experience.format.data_contract import frame_spec
+from surreal.distributed.experience.format.data_contract import MASK_COLUMN, NEXT_MASK_COLUMN, extra_specs, frame_spec
 from surreal.distributed.experience.sending.outbox import Outbox
 from surreal.distributed.experience.sending.recorded import recorded
-from surreal.distributed.experience.sending.row_log import RowLog, extra_specs
+from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.distributed.experience.sending.sharded_outbox import ShardedOutbox
 from surreal.distributed.experience.sending.single_steps import SingleSteps
 from surreal.distributed.experience.shards import ReplayShards
@@ -151,7 +151,11 @@ class ExpSender:
         if self._action_spec is None:
             actions = np.asarray(action.actions)
             self._action_spec = ArraySpec("action", actions.shape[1:], actions.dtype)
-        return self._make_log(extra_specs(action.extras))
+        mask = batch.info.get("action_mask")
+        if mask is None or MASK_COLUMN in action.extras:
+            return self._make_log(extra_specs(action.extras))
+        extras = extra_specs({**action.extras, MASK_COLUMN: mask, NEXT_MASK_COLUMN: mask})
+        return self._make_log(extras, mask_width=mask.shape[1])
 
     # -- a step at a time ---------------------------------------------------------------------------------------
 
@@ -274,13 +278,14 @@ class ExpSender:
         """Env steps of the whole run, as the last acknowledgement told."""
         return self.outbox.global_step
 
-    def _make_log(self, extras: tuple[ArraySpec, ...]) -> RowLog:
+    def _make_log(self, extras: tuple[ArraySpec, ...], *, mask_width: int = 0) -> RowLog:
         if self._obs_spec is None or self._action_spec is None:
             raise ValueError("the observation and action specs are not known yet")
         obs_spec = self._obs_spec if self._frame_stack == 1 else frame_spec(self._obs_spec, self._frame_stack)
         contract = Contract(obs_spec, self._action_spec, extras, self._lookahead, self._frame_stack, self._compression)
         self._fitting_rows = (self._chunk_max_bytes - contract.table_head_bytes) // contract.row_bytes
-        self._log = log = RowLog(contract, min(self._chunk_steps, max(self._fitting_rows, 0)) + 64)
+        capacity = min(self._chunk_steps, max(self._fitting_rows, 0)) + 64
+        self._log = log = RowLog(contract, capacity, mask_width=mask_width)
         self._set_flush_length(log)
         return log
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.distributed.experience.format.data_contract import PRIORITY_COLUMN
 from surreal.distributed.experience.sending.row_log import TERMINATED, TRUNCATED, RowLog
 from surreal.errors import BadValueError
 from surreal.tree import leaves, with_paths
@@ -89,7 +90,8 @@ class SingleSteps:
         if is_good and not extras:
             return
         arrays = {"reward": np.asarray(reward, np.float64)}
-        arrays |= {f"extra.{name}": np.asarray(value) for name, value in extras.items()}
+        judged = {name: value for name, value in extras.items() if name != PRIORITY_COLUMN}
+        arrays |= {f"extra.{name}": np.asarray(value) for name, value in judged.items()}
         arrays |= {
             f"{name} {path}".rstrip(): np.asarray(leaf)
             for name, shown in zip(("obs", "new_obs"), obs, strict=False)

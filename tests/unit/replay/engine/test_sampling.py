@@ -10,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.errors import UserCodeError
 from surreal.replay.engine.fetcher import ExpFetcherQueue
-from surreal.replay.engine.sampling import sample_uniform
+from surreal.replay.engine.sampling import check_sampled, sample_uniform
 
 
 class Fixed:
@@ -62,3 +63,37 @@ def test_who_names_a_number_gets_it() -> None:
     queue = ExpFetcherQueue(5)
     queue.put(Made(torch.empty(100 << 20, dtype=torch.uint8), torch.empty(0)))  # type: ignore[arg-type]
     assert queue.room == 4
+
+
+class Sampler:
+    def _sample(self, batch_size: int) -> Any:
+        """Named in the errors."""
+
+
+def checked(sampled: Any) -> Any:
+    return check_sampled(sampled, Sampler()._sample, alive=range(10, 20), batch_size=3)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "problem"),
+    [
+        (np.array([10, 20, 11]), r"gives 20; those that can be sampled now are 10 \.\. 19"),
+        (np.array([9, 10, 11]), "gives 9;"),
+        (np.array([10, 11]), r"shape \(2,\); 3 were asked for"),
+        (np.array([[10], [11], [12]]), r"shape \(3, 1\)"),
+        (np.array([10.0, 11.0, 12.0]), "gives float64; it must give an array of integers"),
+        ([10, 11, 12], "gives list"),
+        ((np.array([10, 11, 12]), np.array([0.1, 0.0, 0.1])), r"not all in \(0, 1\]"),
+        ((np.array([10, 11, 12]), np.array([0.1, np.nan, 0.1])), r"not all in \(0, 1\]"),
+        ((np.array([10, 11, 12]), np.array([0.1])), r"probabilities of shape \(1,\)"),
+    ],
+)
+def test_samples_that_nobody_could_gather_are_refused_with_file_and_line(sampled: Any, problem: str) -> None:
+    with pytest.raises(UserCodeError, match=rf"Sampler\._sample \(test_sampling\.py line \d+\) .*{problem}"):
+        checked(sampled)
+
+
+def test_samples_of_the_live_are_passed_on() -> None:
+    numbers = np.array([10, 19, 10])
+    assert checked(numbers) is numbers
+    assert checked((numbers, np.array([1.0, 0.5, 0.1])))[0] is numbers

@@ -56,9 +56,15 @@ def test_a_ring_grows_only_when_what_is_alive_does_not_fit() -> None:
 CONTRACT = Contract(
     ObsSpec.from_obs({"name": np.int64(0), "image": np.zeros((2, 2), np.uint8)}),
     ArraySpec("action", (), np.dtype(np.int64)),
-    (ArraySpec("value", (2,), np.dtype(np.float32)),),
+    (ArraySpec("value", (2,), np.dtype(np.float32)), ArraySpec("next_action_mask", (8,), np.dtype(np.bool_))),
     lookahead=2,
 )
+
+
+def legal(names: Any) -> np.ndarray[Any, Any]:
+    """A mask that says which observation it is of."""
+    bits: np.ndarray[Any, Any] = (np.asarray(names)[:, None] >> np.arange(8)) % 2 == 1
+    return bits
 
 
 class NaiveStore:
@@ -95,6 +101,7 @@ def make_chunk(segments: list[tuple[list[int], int, bool]]) -> Any:
         "flags": np.array(flags, np.uint8),
         "version": (acted + 2000).astype(np.int32),
         "extra.value": np.stack([acted, -acted], axis=1).astype(np.float32),
+        "extra.next_action_mask": legal(acted + 1),  # names count on
     }
     image = np.repeat(names % 251, 4).reshape(-1, 2, 2).astype(np.uint8)
     leaves = CONTRACT.obs.flatten({"name": names, "image": image})
@@ -144,6 +151,7 @@ def compare(store: TransitionStore, naive: NaiveStore, indices: np.ndarray[Any, 
     np.testing.assert_array_equal(rows.action, obs + 1000)
     np.testing.assert_array_equal(rows.version, obs + 2000)
     np.testing.assert_array_equal(rows.extras["value"][:, 1], -obs)
+    np.testing.assert_array_equal(rows.extras["next_action_mask"], legal(next_obs))
     np.testing.assert_allclose(rows.reward, [e["reward"] for e in expected], rtol=1e-6)
     np.testing.assert_allclose(rows.discount, [e["discount"] for e in expected])
     np.testing.assert_array_equal(rows.sample_info.generation, indices)

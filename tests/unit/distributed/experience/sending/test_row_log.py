@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surreal.distributed.experience.format.codec import Chunk, Contract, decode
-from surreal.distributed.experience.sending.row_log import RowLog, extra_specs
+from surreal.distributed.experience.format.data_contract import extra_specs
+from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Action, StepBatch, StepKind
 
@@ -365,3 +366,44 @@ def test_more_segments_than_a_chunk_can_name_go_into_several_chunks() -> None:
     for encoded in log.cut(LARGE):
         slots_seen += decode(contract, encoded.head, encoded.table, encoded.block).slot.tolist()
     assert slots_seen == list(range(number))
+
+
+def legal(names: Any) -> np.ndarray[Any, Any]:
+    """A mask that says which observation it is of."""
+    bits: np.ndarray[Any, Any] = (np.asarray(names)[:, None] >> np.arange(6)) % 2 == 1
+    return bits
+
+
+@pytest.mark.parametrize("lookahead", [0, 1, 3])
+def test_every_step_has_the_masks_of_its_own_and_of_its_next_observation(lookahead: int) -> None:
+    masks = {name: np.zeros((1, 6), np.bool_) for name in ("action_mask", "next_action_mask")}
+    extras = extra_specs({"value": np.zeros(1, np.float64), "mask": np.zeros((1, 3), np.bool_), **masks})
+    log = RowLog(Contract(OBS, ACTION, extras, lookahead), 4, mask_width=6)
+    rng, name, running, chunks = np.random.default_rng(0), 0, {}, []  # type: ignore[var-annotated]
+    for _ in range(60):
+        rows: list[Row] = []
+        for slot in range(2):
+            ends = running.get(slot, False) and rng.random() < 0.2
+            if ends:
+                rows.append(Row(slot, StepKind.LAST, name, terminated=bool(rng.integers(2))))
+                name += 1
+            rows.append(Row(slot, StepKind.MID if running.get(slot) and not ends else StepKind.FIRST, name))
+            name, running[slot] = name + 1, True
+        closed = [int(rng.integers(2))] if rng.random() < 0.1 else []
+        batch, action = make_batch(rows, [])
+        ordered = sorted(rows, key=lambda row: row.kind != StepKind.LAST)
+        log.append_batch(batch._replace(info={"action_mask": legal([row.name for row in ordered])}), action)
+        if closed:
+            log.close_slots(np.array(closed))
+            running[closed[0]] = False
+        if rng.random() < 0.3:
+            chunks += log.cut(LARGE)
+    log.close_open_rows()
+    steps = 0
+    for encoded in [*chunks, *log.cut(LARGE)]:
+        chunk = decode(log.contract, encoded.head, encoded.table, encoded.block)
+        names = chunk.leaves[0]
+        np.testing.assert_array_equal(chunk.extras["action_mask"], legal(names[chunk.obs_row]))
+        np.testing.assert_array_equal(chunk.extras["next_action_mask"], legal(names[chunk.obs_row + 1]))
+        steps += chunk.own_steps
+    assert steps > 80

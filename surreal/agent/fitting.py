@@ -1,0 +1,61 @@
+"""Do an agent's actions, and the values of its model, fit the environment? Asked by `Agent` in its first turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from surreal.errors import UserCodeError
+from surreal.utils.source import describe_method
+
+
+def check_actions(method: Any, space: gymnasium.Space[Any], actions: NDArray[Any], count: int) -> None:
+    """Compare actions with the space, as agents see it.
+
+    Args:
+        method: gave the actions.
+        space: Discrete from 0, MultiDiscrete, MultiBinary or Box.
+        actions: what it gave for `count` rows.
+        count: rows.
+
+    Raises:
+        UserCodeError: their number, shape, dtype or range is another.
+    """
+    shape = (count, *(space.shape or ()))
+    kinds = "fiu" if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind == "f" else "iub"
+    if actions.shape != shape:
+        problem = f"gives actions of shape {actions.shape} for {count} rows; {space} needs {shape}"
+    elif actions.dtype.kind not in kinds:
+        problem = f"gives actions of dtype {actions.dtype}; {space} needs {'numbers' if 'f' in kinds else 'integers'}"
+    else:
+        problem = _out_of_range(space, actions)
+    if problem:
+        raise UserCodeError(f"{describe_method(method)} {problem}")
+
+
+def check_values(method: Any, space: gymnasium.Space[Any], shape: tuple[int, ...]) -> None:
+    """Compare the values of all actions [N, n], of which `method` gave some of this shape, with a Discrete space.
+
+    Raises:
+        UserCodeError: there are not as many as there are actions.
+    """
+    if not isinstance(space, spaces.Discrete):
+        raise UserCodeError(f"{describe_method(method)} gives values of single actions, but actions are {space}")
+    if len(shape) != 2 or shape[1] != space.n:
+        problem = f"gives values of shape {shape}; the environment has {space.n} actions, so it must be [N, {space.n}]"
+        raise UserCodeError(f"{describe_method(method)} {problem}")
+
+
+def _out_of_range(space: gymnasium.Space[Any], actions: NDArray[Any]) -> str:
+    if isinstance(space, spaces.Box):
+        # Its bounds are not looked at: samples of a policy leave them, and wrappers clip.
+        is_good = np.isfinite(actions)
+    elif isinstance(space, spaces.MultiBinary):
+        is_good = (actions == 0) | (actions == 1)
+    else:
+        is_good = (actions >= 0) & (actions < (space.n if isinstance(space, spaces.Discrete) else space.nvec))  # type: ignore[attr-defined]
+    return "" if is_good.all() else f"gives the action {actions[~is_good][0]}, which is not in {space}"

@@ -79,7 +79,8 @@ class EpisodeMonitor(Wrapper):
 
     def _count_raw(self, info: dict[str, Any]) -> None:
         if (episode := info.get("raw_episode")) is not None:
-            self._count(*episode, info)
+            score, length = episode
+            self._count(score, length, info)
 
     def _count(self, score: float, length: int, info: dict[str, Any]) -> None:
         info["episode"] = {"return": score, "length": length}

@@ -1,24 +1,18 @@
 """The agent side of CartPole, without a configuration. Start it and `run_cartpole_learner.py` in either order."""
 
 import argparse
+import sys
 
 from surreal.agent import QAgent
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.distributed.parameters.listener import TorchListener
+from surreal.distributed import ExpSender, RedisClient, TorchListener
 from surreal.envs import EpisodeMonitor, GymEnv
 from surreal.model import QFunction
 from surreal.schedules import LinearSchedule
+from surreal.utils.program import run_program
 
 
-def main() -> None:
+def act(args: argparse.Namespace) -> None:
     """Act, send experience, and follow the learner's parameters."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--redis", default="127.0.0.1:6379")
-    parser.add_argument("--run", default="cartpole")
-    parser.add_argument("--steps", type=int, default=60_000, help="env steps of all agents together")
-    args = parser.parse_args()
-
     env = EpisodeMonitor(GymEnv("CartPole-v1"))
     q_model = QFunction(hiddens=[128, 128], action_space=2)
     q_agent = QAgent(q_model, exploration=LinearSchedule(1.0, 0.05, steps=10_000))
@@ -29,21 +23,25 @@ def main() -> None:
     listener = TorchListener(client, q_model)
     listener.run_listener_thread()
 
-    obs, info = env.reset()
-    while exp_sender.global_step < args.steps:
-        action = q_agent.act(obs)
-        new_obs, reward, done, info = env.step(action)
-        exp_sender.send([obs, new_obs], action, reward, done, info, version=q_model.version)
-        obs = new_obs
-        if done:
-            obs, info = env.reset()
-            listener.check()
-            if len(env.episodes) % 20 == 0:
-                mean = sum(score for score, _ in env.episodes[-20:]) / 20
-                print(f"episode {len(env.episodes)}: mean return {mean:.1f}, version {listener.version}", flush=True)
-    exp_sender.close()
-    listener.close()
+    try:
+        obs, info = env.reset()
+        while exp_sender.global_step < args.steps:
+            action = q_agent.act(obs)  # raises what ended the listener, if anything did
+            new_obs, reward, done, info = env.step(action)
+            exp_sender.send([obs, new_obs], action, reward, done, info, version=q_model.version)
+            obs = new_obs
+            if done:
+                obs, info = env.reset()
+        print(f"version {q_model.version}, {exp_sender.global_step} env steps", flush=True)
+    finally:
+        exp_sender.close()
+        listener.close()
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--redis", default="127.0.0.1:6379")
+    parser.add_argument("--run", default="cartpole")
+    parser.add_argument("--steps", type=int, default=60_000, help="env steps of all agents together")
+    arguments = parser.parse_args()
+    sys.exit(run_program("agent", lambda: act(arguments)))

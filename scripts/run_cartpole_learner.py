@@ -1,46 +1,49 @@
 """The learner side of CartPole, without a configuration. Start it and `run_cartpole_agent.py` in either order."""
 
 import argparse
+import sys
 
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+from surreal.distributed import RedisClient, TorchBroadcaster
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.replay import UniformReplay
+from surreal.utils.program import run_program
 
 BROADCAST_FREQUENCY = 20
 
 
-def main() -> None:
+def learn(args: argparse.Namespace) -> None:
     """Sample, learn and broadcast."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--redis", default="127.0.0.1:6379")
-    parser.add_argument("--run", default="cartpole")
-    parser.add_argument("--steps", type=int, default=60_000, help="env steps of all agents together")
-    args = parser.parse_args()
-
     q_model = QFunction(hiddens=[128, 128], action_space=2)  # the same as in the agent
 
     client = RedisClient(args.redis, run=args.run)
     replay = UniformReplay(client, batch_size=128, capacity=50_000, start_size=1000, samples_per_insert=16)
     broadcaster = TorchBroadcaster(client, q_model)
-    if broadcaster.restore():  # this learner was killed: it goes on, before anything copies the model
+    if broadcaster.restore():  # a learner that was killed goes on, before anything copies the model
         print(f"going on from version {q_model.version}", flush=True)
     dqn = DQNLearner(q_model, replay)
 
     replay.start_threads()
-    for i, batch in replay.batch_iterator():
-        dqn.optimize(i, batch)
-        if i % BROADCAST_FREQUENCY == 0:
-            version = broadcaster.broadcast(q_model, f"update {i}")
-        if i % 1000 == 0:
-            print(f"update {i}: version {version}, {replay.global_step} env steps, {len(replay)} in replay", flush=True)
-        if replay.global_step >= args.steps:
-            break
-    replay.stop()
-    replay.join()
-    broadcaster.close()
+    try:
+        for i, batch in replay.batch_iterator():
+            dqn.optimize(i, batch)
+            if i % BROADCAST_FREQUENCY == 0:
+                version = broadcaster.broadcast(q_model, f"update {i}")
+            if i % 1000 == 0:
+                steps = replay.global_step
+                print(f"update {i}: version {version}, {steps} env steps, {len(replay)} in replay", flush=True)
+            if replay.global_step >= args.steps:
+                break
+    finally:
+        replay.stop()
+        replay.join()
+        broadcaster.close()
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--redis", default="127.0.0.1:6379")
+    parser.add_argument("--run", default="cartpole")
+    parser.add_argument("--steps", type=int, default=60_000, help="env steps of all agents together")
+    arguments = parser.parse_args()
+    sys.exit(run_program("learner", lambda: learn(arguments)))

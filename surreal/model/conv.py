@@ -22,7 +22,7 @@ class Convolution:
 
     Args:
         n_filters: channels of its output, >= 1; more fit more and compute longer.
-        filter_size: height and width of the filters, >= 1.
+        filter_size: height and width of the filters, each >= 1: one number for both, or the two.
         stride: pixels from one place of the filter to the next, >= 1; more gives a smaller output.
         border: "valid": the filter stays inside the image; "same": zeros around it, so that the output has
             ceil(size / stride) pixels (where the zeros are uneven, the one more is at the bottom and the right).
@@ -31,27 +31,42 @@ class Convolution:
     """
 
     n_filters: int
-    filter_size: int
+    filter_size: int | Sequence[int]
     stride: int = 1
     border: str = "valid"
     activation: str = "relu"
     type: str = "convolution"
 
     def __post_init__(self) -> None:
-        for name in ("n_filters", "filter_size", "stride"):
-            if type(value := getattr(self, name)) is not int or value < 1:
+        for name in ("n_filters", "stride"):
+            if not _is_positive(value := getattr(self, name)):
                 raise ValueError(f"{name} of a convolution is {value!r}; it must be an integer >= 1")
+        if isinstance(self.filter_size, list):  # which could not be hashed
+            object.__setattr__(self, "filter_size", tuple(self.filter_size))
+        if len(self.filter_sizes) != 2 or not all(map(_is_positive, self.filter_sizes)):
+            must = "it must be an integer >= 1, or a list of two: height and width"
+            raise ValueError(f"filter_size of a convolution is {self.filter_size!r}; {must}")
         if self.border not in ("valid", "same"):
             raise ValueError(f"border of a convolution is {self.border!r}; it must be valid or same")
         if self.type != "convolution":
             raise ValueError(f"type of a convolution is {self.type!r}; it must be convolution")
         get_activation(self.activation)
 
-    def output_size(self, size: int) -> int:
-        """Pixels of the output along an axis with `size` pixels; 0 where the filter does not fit."""
+    @property
+    def filter_sizes(self) -> tuple[int, ...]:
+        """Height and width of the filters."""
+        size: Any = self.filter_size
+        return size if isinstance(size, tuple) else (size, size)
+
+    def output_size(self, size: int, axis: int) -> int:
+        """Pixels of the output along axis 0 (height) or 1 (width) of `size` pixels; 0 where the filter does not fit."""
         if self.border == "same":
             return -(-size // self.stride)
-        return max((size - self.filter_size) // self.stride + 1, 0)
+        return max((size - self.filter_sizes[axis]) // self.stride + 1, 0)
+
+
+def _is_positive(value: object) -> bool:
+    return type(value) is int and value >= 1
 
 
 #: Well-known lists: Mnih et al. 2015; Mnih et al. 2016 (arXiv:1602.01783); OpenAI's universe-starter-agent.
@@ -108,7 +123,7 @@ class ConvTorso(nn.Module):
         self.convolutions = read_convolutions(convolutions)
         channels = (num_channels, *(convolution.n_filters for convolution in self.convolutions))
         self.layers = nn.ModuleList(
-            _make_layer(before, after, convolution.filter_size, convolution.stride, generator)
+            _make_layer(before, after, convolution, generator)
             for (before, after), convolution in zip(pairwise(channels), self.convolutions, strict=True)
         )
         self._activations = [get_activation(convolution.activation) for convolution in self.convolutions]
@@ -131,30 +146,31 @@ def count_conv_features(convolutions: Sequence[Convolution], height: int, width:
     """
     sizes = (height, width)
     for number, convolution in enumerate(convolutions):
-        before, sizes = sizes, (convolution.output_size(sizes[0]), convolution.output_size(sizes[1]))
+        before, sizes = sizes, (convolution.output_size(sizes[0], 0), convolution.output_size(sizes[1], 1))
         if 0 in sizes:
+            filter_height, filter_width = convolution.filter_sizes
             raise ValueError(
                 f"images of {height} x {width} are too small: convolution {number} has a filter of "
-                f"{convolution.filter_size} x {convolution.filter_size}, and {before[0]} x {before[1]} pixels are left"
+                f"{filter_height} x {filter_width}, and {before[0]} x {before[1]} pixels are left"
             )
     return convolutions[-1].n_filters * sizes[0] * sizes[1]
 
 
 def _pad_same(images: Tensor, convolution: Convolution) -> Tensor:
-    top, bottom = _border(images.shape[2], convolution)
-    left, right = _border(images.shape[3], convolution)
+    (top, bottom), (left, right) = (_border(images.shape[2 + axis], convolution, axis) for axis in (0, 1))
     return pad(images, (left, right, top, bottom))
 
 
-def _border(size: int, convolution: Convolution) -> tuple[int, int]:
-    missing = (convolution.output_size(size) - 1) * convolution.stride + convolution.filter_size - size
-    missing = max(missing, 0)
+def _border(size: int, convolution: Convolution, axis: int) -> tuple[int, int]:
+    covered = (convolution.output_size(size, axis) - 1) * convolution.stride + convolution.filter_sizes[axis]
+    missing = max(covered - size, 0)
     return missing // 2, missing - missing // 2
 
 
-def _make_layer(before: int, after: int, filter_size: int, stride: int, generator: torch.Generator | None) -> nn.Conv2d:
-    layer = allocate(nn.Conv2d(before, after, filter_size, stride, device="meta"))
-    bound = 1.0 / math.sqrt(before * filter_size * filter_size)
+def _make_layer(before: int, after: int, convolution: Convolution, generator: torch.Generator | None) -> nn.Conv2d:
+    height, width = convolution.filter_sizes
+    layer = allocate(nn.Conv2d(before, after, (height, width), convolution.stride, device="meta"))
+    bound = 1.0 / math.sqrt(before * height * width)
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
     if layer.bias is not None:
         nn.init.uniform_(layer.bias, -bound, bound, generator=generator)

@@ -8,14 +8,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from surreal.distributed import RedisClient, TorchListener
+from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
 from surreal.model import QFunction
+from surreal.specs import ObsSpec
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
 
+CARTPOLE = ObsSpec.from_obs(np.zeros(4, np.float32))
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
@@ -34,6 +37,36 @@ def test_plain_examples_work_in_either_order(
     agent = first if order[0] == "agent" else second
     assert "update 0: version 1" in learner.output
     assert "mean return" in agent.output
+
+
+def test_ctrl_c_ends_the_plain_examples_with_a_line(workplace: Workplace, redis_server: Any, run_id: str) -> None:
+    arguments = ["--redis", redis_server.address, "--run", run_id]
+    commands = {
+        name: workplace.start_python(str(SCRIPTS / f"run_cartpole_{name}.py"), *arguments)
+        for name in ("eval", "learner", "agent")
+    }
+    lonely = workplace.start_python(str(SCRIPTS / "run_cartpole_agent.py"), *arguments[:3], f"{run_id}-alone")
+    for name, sign in (("learner", "update 0: version 1"), ("agent", "mean return"), ("eval", ": return ")):
+        workplace.wait_for(lambda name=name, sign=sign: sign in commands[name].output, f"{sign} of the {name}")
+    workplace.wait_for(lambda: "waiting to send experience" in lonely.output, "what it waits for")
+    for command in (*commands.values(), lonely):
+        command.interrupt()
+    for command in (*commands.values(), lonely):
+        assert command.wait() == 130, command.output
+        assert command.output.endswith("interrupted\n")
+        assert "Traceback" not in command.output
+
+
+def test_an_agent_with_another_model_ends_with_the_reason(workplace: Workplace, redis_server: Any, run_id: str) -> None:
+    with RedisClient(redis_server.address, run=run_id) as client:
+        broadcaster = TorchBroadcaster(client, QFunction(hiddens=[5], action_space=2, obs_spec=CARTPOLE), lease_s=60)
+        broadcaster.broadcast()
+        agent = workplace.start_python(
+            str(SCRIPTS / "run_cartpole_agent.py"), "--redis", redis_server.address, "--run", run_id
+        )
+        assert agent.wait() == 1, agent.output
+    assert re.search(r"^error: .* in run .*; processes of a run need the same model", agent.output, re.MULTILINE)
+    assert "Traceback" not in agent.output
 
 
 def test_a_learner_that_was_killed_goes_on_from_its_last_broadcast(

@@ -1,35 +1,42 @@
-"""The three skeletons of the first Surreal's documentation: three processes on a Redis server started by hand.
+"""The three skeletons of the first Surreal's documentation, as printed: they end when they are ended.
 
-Their text is as it was printed, but for imports, addresses, the environment's name, and an end.
+They get imports, the address of a Redis server, and what the print leaves open: a schedule, a frequency and a message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from tests.e2e.conftest import Workplace
+from surreal.distributed import RedisClient
 
-AGENT = """
-import sys
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Command, Workplace
+
+BEFORE = """
 from surreal.agent import QAgent
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.parameters.listener import TorchListener
-from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.envs import EpisodeMonitor, GymEnv, Visualization
+from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster, TorchListener
+from surreal.envs import Atari, EpisodeMonitor, Visualization
+from surreal.learner import DQNLearner
 from surreal.model import QFunction
+from surreal.replay import UniformReplay
 from surreal.schedules import LinearSchedule
 
-env = Visualization(EpisodeMonitor(GymEnv('CartPole-v1')))
-q_model = QFunction(hiddens=[64, 32], action_space=2)
-exploration = LinearSchedule(1.0, 0.1, steps=2000)
+BROADCAST_FREQUENCY = 10
+tag_message = 'skeleton'
+"""
+
+AGENT = """
+env = Visualization(EpisodeMonitor(Atari('SpaceInvaders')))
+q_model = QFunction(hiddens=[64, 32], action_space=6)
+exploration = LinearSchedule(...)
 q_agent = QAgent(q_model, exploration)
 q_agent.set_mode('training')
 
-replay_client = RedisClient(sys.argv[1], run=sys.argv[2]) # replay server IP
+replay_client = RedisClient('127.0.0.1:6060') # replay server IP
 exp_sender = ExpSender(replay_client)
 
-ps_client = RedisClient(sys.argv[1], run=sys.argv[2]) # parameter server IP
+ps_client = RedisClient('192.168.6.6:8080') # parameter server IP
 listener = TorchListener(ps_client, q_model)
 listener.run_listener_thread()
 
@@ -39,30 +46,16 @@ while True:
     new_obs, reward, done, info = env.step(action)
     exp_sender.send([obs, new_obs], action, reward, done, info)
     obs = new_obs
-    if exp_sender.global_step > 1000 and listener.version >= 20:
-        break
-exp_sender.close()
-listener.close()
 """
 
 LEARNER = """
-import sys
-from surreal.distributed.parameters.broadcaster import TorchBroadcaster
-from surreal.distributed.connection.client import RedisClient
-from surreal.learner import DQNLearner
-from surreal.model import QFunction
-from surreal.replay import UniformReplay
-
-BROADCAST_FREQUENCY = 10
-tag_message = 'skeleton'
-
 # model spec must be the same as in agents
-q_model = QFunction(hiddens=[64, 32], action_space=2)
+q_model = QFunction(hiddens=[64, 32], action_space=6)
 
-replay_client = RedisClient(sys.argv[1], run=sys.argv[2]) # replay server IP
+replay_client = RedisClient('127.0.0.1:6060') # replay server IP
 replay = UniformReplay(replay_client, batch_size=64)
 
-ps_client = RedisClient(sys.argv[1], run=sys.argv[2]) # parameter server IP
+ps_client = RedisClient('192.168.6.6:8080') # parameter server IP
 broadcaster = TorchBroadcaster(ps_client, q_model)
 
 dqn = DQNLearner(q_model, replay)
@@ -72,27 +65,15 @@ for i, batch in replay.batch_iterator():
     dqn.optimize(i, batch)
     if i % BROADCAST_FREQUENCY == 0:
         broadcaster.broadcast(q_model, tag_message)
-    if i == 500:
-        break
-replay.stop()
-replay.join()
-broadcaster.close()
 """
 
 EVALUATION = """
-import sys
-from surreal.agent import QAgent
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.parameters.listener import TorchListener
-from surreal.envs import EpisodeMonitor, GymEnv, Visualization
-from surreal.model import QFunction
-
-env = Visualization(EpisodeMonitor(GymEnv('CartPole-v1')))
-q_model = QFunction(hiddens=[64, 32], action_space=2)
+env = Visualization(EpisodeMonitor(Atari('SpaceInvaders')))
+q_model = QFunction(hiddens=[64, 32], action_space=6)
 q_agent = QAgent(q_model, exploration=None)
 q_agent.set_mode('eval')
 
-ps_client = RedisClient(sys.argv[1], run=sys.argv[2]) # parameter server IP
+ps_client = RedisClient('192.168.6.6:8080') # parameter server IP
 listener = TorchListener(ps_client, q_model)
 listener.run_listener_thread()
 
@@ -102,16 +83,36 @@ while True:
     new_obs, reward, done, info = env.step(action)
     obs = new_obs
     # book-keeping code goes here
-    if done and listener.version >= 20:
-        print('message', listener.message)
-        break
-listener.close()
 """
 
 
-def test_skeletons_run_as_printed(workplace: Workplace, redis_server: Any, run_id: str) -> None:
-    texts = (EVALUATION, AGENT, LEARNER)
-    commands = [workplace.start_python("-c", text, redis_server.address, run_id) for text in texts]
-    for command in commands:
-        assert command.wait() == 0, command.output
-    assert "message skeleton" in commands[0].output
+def test_skeletons_run_as_printed(workplace: Workplace, start_redis: Callable[..., Any]) -> None:
+    address = start_redis().address
+
+    def start(text: str) -> Command:
+        for printed, ours in (
+            ("LinearSchedule(...)", "LinearSchedule(1.0, 0.1, steps=2000)"),
+            ("'127.0.0.1:6060'", repr(address)),
+            ("'192.168.6.6:8080'", repr(address)),
+        ):
+            text = text.replace(printed, ours)
+        return workplace.start_python("-c", BEFORE + text)
+
+    evaluation, agent, learner = commands = [start(text) for text in (EVALUATION, AGENT, LEARNER)]
+    with RedisClient(address) as client:  # the run that nobody has named
+        keys = client.policy_keys()
+
+        def is_learning() -> bool:
+            for command in commands:
+                assert command.process.poll() is None, command.output
+            version, message = client.redis.hmget(keys.params, ["version", "message"])
+            is_told = all("mean return" in command.output for command in (agent, evaluation))
+            return is_told and (int(version or 0), message) >= (5, b"skeleton")
+
+        workplace.wait_for(is_learning, "five versions, and a game of each")
+        learner.process.kill()
+        learner.wait()
+        assert "is not new" not in learner.output + agent.output + evaluation.output
+        commands[2] = again = start(LEARNER)
+        workplace.wait_for(lambda: is_learning() and "is not new" in again.output, "what the second learner says")
+    assert f"run default at {address} is not new: policy default stands at version" in again.output

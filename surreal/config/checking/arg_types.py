@@ -7,11 +7,12 @@ file. One that names a class says nothing here: the constructor itself has to ju
 from __future__ import annotations
 
 import collections.abc
+import inspect
 import json
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,12 +28,23 @@ _LISTS = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc
 _MAPPINGS = (dict, collections.abc.Mapping)
 
 
+class Unreadable(NamedTuple):
+    """Stands for an annotation that cannot be read."""
+
+    reason: str
+
+
 def constructor_types(cls: type[object]) -> dict[str, Any]:
-    """Give the annotations of a constructor by parameter; empty if they cannot be read."""
-    try:
-        return typing.get_type_hints(cls.__init__)
-    except Exception:  # names that only a type checker sees, or anything else that a user's annotation may be
-        return {}
+    """Give the annotations of a constructor by parameter, `Unreadable` for one that cannot be read.
+
+    Names that only a type checker sees are such, or anything else that a user's annotation may be; each annotation is
+    read by itself, so that one that cannot be read takes no other along.
+    """
+    constructor: Any = cls.__init__
+    return {
+        name: _read(annotation, getattr(constructor, "__globals__", {}))
+        for name, annotation in inspect.get_annotations(constructor).items()
+    }
 
 
 def wrong_type(value: object, annotation: Any) -> str | None:
@@ -53,6 +65,13 @@ def wrong_type(value: object, annotation: Any) -> str | None:
     except (TypeError, ValueError):  # a date, or keys that are no text: not for JSON to judge
         return None
     return None
+
+
+def _read(annotation: Any, names: dict[str, Any]) -> Any:
+    try:
+        return typing.get_type_hints(types.SimpleNamespace(__annotations__={"it": annotation}), names)["it"]
+    except Exception as error:
+        return Unreadable(f"{type(error).__name__}: {error}")
 
 
 def _describe(annotation: Any) -> str | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from surreal.config.checking.arg_types import constructor_types, wrong_type
+from surreal.config.checking.arg_types import Unreadable, constructor_types, wrong_type
 from surreal.config.checking.problems import nearest, show
 from surreal.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -124,8 +127,11 @@ def check_args(
             raise wrong(name, f"is not an argument of {cls.__qualname__}", f"; {advice}")
         if target in result:
             raise wrong(name, "is given twice, under two names")
-        must = wrong_type(value, annotations[target]) if target in annotations else None
-        if must is not None:
+        annotation = annotations.get(target, Any)
+        if isinstance(annotation, Unreadable):
+            what = "%s.%s is not checked: its type in %s cannot be read (%s)"
+            logger.warning(what, path, name, cls.__qualname__, annotation.reason)
+        elif (must := wrong_type(value, annotation)) is not None:
             raise wrong(name, f"is {show(value)}; {cls.__qualname__} needs {must}")
         result[target] = value
     own = constructors[0][1] if constructors else {}

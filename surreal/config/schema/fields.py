@@ -46,6 +46,13 @@ def parse_size(value: object) -> object:
 #: Bytes, >= 1; YAML may write "512mb".
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1)]
 
+
+def to_lower(value: object) -> object:
+    """Read a text in any case; anything that is no text is left for the field to judge."""
+    return value.lower() if isinstance(value, str) else value
+
+
+_SCHEMES = ("redis://", "rediss://", "unix://", "redis+cluster://", "rediss+cluster://")
 _HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/@]+):(\d{1,5})")
 
 
@@ -55,11 +62,14 @@ def check_address(value: str) -> str:
     Raises:
         ValueError: naming the accepted forms.
     """
-    if value.startswith(("redis://", "rediss://", "unix://")) and len(value.split("://", 1)[1]) > 0:
+    if value.startswith(_SCHEMES) and len(value.split("://", 1)[1]) > 0:
         return value
     match = _HOST_PORT.fullmatch(value)
     if match is None or not 0 < int(match[1]) < 65536:
-        raise ValueError("an address is host:port, redis://..., rediss://... or unix:///path/to/socket")
+        raise ValueError(
+            "an address is host:port, redis://..., rediss://..., unix:///path/to/socket or "
+            "redis+cluster://host:port,host:port"
+        )
     return value
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from surreal.config.schema.env import EnvConfig
-from surreal.config.schema.fields import Section
+from surreal.config.schema.fields import Section, to_lower
 from surreal.config.schema.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
 from surreal.config.schema.sections import (
     AgentConfig,
@@ -54,8 +54,8 @@ class Config(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device for the learner's network; `auto` uses a GPU if there is one."""
 
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Lowest severity that is logged."""
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(to_lower)] = "info"
+    """Lowest severity that is logged, in small or capital letters."""
 
     python_path: list[str] = []
     """Further folders to import classes from, relative to the file. The file's own folder is always searched."""

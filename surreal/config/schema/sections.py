@@ -13,7 +13,8 @@ class ModelConfig(ClassSection):
     """The network. Agents, learner and evaluation must use the same one."""
 
     class_path: str = Field("surreal.model.QFunction", alias="class", min_length=1)
-    """Import path of the model class, a subclass of `surreal.model.Model`."""
+    """Import path of the model class, a subclass of `surreal.model.Model`, or of the bare
+    `surreal.utils.pytorch.Module`."""
 
 
 class AgentConfig(ClassSection):

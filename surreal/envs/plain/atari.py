@@ -21,8 +21,9 @@ class Atari(GymEnv):
 
     Args:
         name: of the game, `SpaceInvaders`, or a whole id, `ALE/SpaceInvaders-v5`.
-        training: end an episode with every lost life, and keep only the sign of rewards, as DQN is trained; without it,
-            as in evaluation, episodes are whole games, and rewards the game's own.
+        training: end an episode with every lost life, and keep only the sign of rewards, as DQN is trained. With False,
+            as an evaluation may want it, episodes are whole games, and rewards the game's own. What `EpisodeMonitor`
+            counts are whole games and their own rewards in either case.
         preprocessing: arguments of `AtariPreprocessing`: noop_max, frame_skip, screen_size.
         kwargs: arguments of ale-py's environment.
 
@@ -34,7 +35,7 @@ class Atari(GymEnv):
         self,
         name: str,
         *,
-        training: bool = False,
+        training: bool = True,
         preprocessing: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:

@@ -9,9 +9,10 @@
         obs = new_obs
 
 `info` always has "terminated" and "truncated", whose union `done` is, and `new_obs` of a done step is the true final
-observation. A loop may call `reset` when `done`. One that does not, as above, gets it done by its next `step`: that one
-ignores its action, returns the first observation of the new episode with reward 0, and says `info["phantom"]`; the
-sender leaves it out, for it is no experience.
+observation. Of an environment with wrappers, `info["raw_episode"]` is None, or return and length of the episode beneath
+those of training that has just ended. A loop may call `reset` when `done`. One that does not, as above, gets it done by
+its next `step`: that one ignores its action, returns the first observation of the new episode with reward 0, and says
+`info["phantom"]`; the sender leaves it out, for it is no experience.
 Pools (`surreal.envs.pools.base`) are the fast way to the same environments, and have no such steps.
 """
 
@@ -25,6 +26,7 @@ import numpy as np
 
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.make import make_env, record_video
+from surreal.envs.wrappers.raw_monitor import find_monitor
 from surreal.errors import EnvError
 from surreal.types import Obs
 
@@ -65,12 +67,24 @@ class Env(ABC):
 
 
 class Wrapper(Env):
-    """An environment around another one; overrides what it changes."""
+    """An environment around another one; overrides what it changes.
+
+    Attributes of those inside can be read at the outermost: `Visualization(EpisodeMonitor(env)).episodes`.
+    """
 
     def __init__(self, env: Env) -> None:
         self.env = env
         self.observation_space = env.observation_space
         self.action_space = env.action_space
+
+    def __getattr__(self, name: str) -> Any:
+        # Asked only for what is not here; what begins with _ is its class' own, and `env` is missing while copying.
+        if name.startswith("_") or name == "env":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        try:
+            return getattr(self.env, name)
+        except AttributeError:
+            raise AttributeError(f"neither {type(self).__name__} nor what it is around has {name!r}") from None
 
     def reset(self, *, seed: int | None = None) -> tuple[Obs, dict[str, Any]]:
         """Start an episode."""
@@ -110,6 +124,7 @@ class GymEnv(Env):
         self._id = env if isinstance(env, str) else None
         self._kwargs = kwargs
         self.env: gymnasium.Env[Any, Any] = self._make(env) if isinstance(env, str) else env
+        self._monitor = find_monitor(self.env)
         self._adapter = ActionAdapter(self.env.action_space)
         self.observation_space = self.env.observation_space
         self.action_space = self._adapter.space
@@ -119,7 +134,7 @@ class GymEnv(Env):
         """Start an episode."""
         self._is_done = False
         obs, info = self.env.reset(seed=seed)
-        return obs, {**info, "terminated": False, "truncated": False}
+        return obs, self._tell(info, terminated=False, truncated=False)
 
     def step(self, action: Any) -> tuple[Obs, float, bool, dict[str, Any]]:
         """Apply one action."""
@@ -129,8 +144,7 @@ class GymEnv(Env):
         (env_action,) = self._adapter.rows(np.asarray(action, self._adapter.dtype)[None])
         obs, reward, terminated, truncated, info = self.env.step(env_action)
         self._is_done = bool(terminated or truncated)
-        info = {**info, "terminated": bool(terminated), "truncated": bool(truncated)}
-        return obs, float(reward), self._is_done, info
+        return obs, float(reward), self._is_done, self._tell(info, terminated=terminated, truncated=truncated)
 
     def render_to(self, mode: str) -> None:
         """Choose how the environment is drawn."""
@@ -140,6 +154,7 @@ class GymEnv(Env):
             raise EnvError(f"the environment was made with render_mode {self.env.render_mode!r}, not {mode!r}")
         self.env.close()
         self.env = self._make(self._id, render_mode=mode)
+        self._monitor = find_monitor(self.env)
 
     def record_to(self, folder: str, every: int) -> None:
         """Record episodes as videos."""
@@ -149,6 +164,12 @@ class GymEnv(Env):
     def close(self) -> None:
         """Close the environment."""
         self.env.close()
+
+    def _tell(self, info: dict[str, Any], *, terminated: bool, truncated: bool) -> dict[str, Any]:
+        told = {**info, "terminated": bool(terminated), "truncated": bool(truncated)}
+        if self._monitor is not None:
+            told["raw_episode"] = self._monitor.take_episode()
+        return told
 
     def _make(self, env_id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         """Make the environment, and make it again where it is to be drawn in another way."""

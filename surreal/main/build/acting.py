@@ -20,24 +20,24 @@ from surreal.errors import CheckpointError, ContractError
 from surreal.main.build.construct import Recipe, construct
 from surreal.main.build.environments import Spaces
 from surreal.main.build.saved_policy import policy_header, policy_tensors
-from surreal.model import Model
 from surreal.schedules import schedule_from_config
 from surreal.specs import action_spec
+from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
 
 _MODEL_OFFERED = frozenset({"action_space", "obs_spec", "seed"})
-MODEL = Recipe("model", Model, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed={"hidden_sizes": "hiddens"})
+MODEL = Recipe("model", Module, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed={"hidden_sizes": "hiddens"})
 AGENT = Recipe("agent", Agent, 1, frozenset({"rng", "obs_spec", "action_space", "index", "count", "exploration"}))
 
 
-def build_model(config: Config, spaces: Spaces) -> Model:
+def build_model(config: Config, spaces: Spaces) -> Module:
     """Make the network. The seed is the run's: agents, learner and evaluation begin with the same parameters."""
     offered = {"action_space": spaces.action_space, "obs_spec": spaces.obs_spec, "seed": config.seed}
     return construct(config, MODEL, (), offered)
 
 
-def restore_model(config: Config, model: Model) -> None:
+def restore_model(config: Config, model: Module) -> None:
     """Let an agent's or an evaluation's model begin with `checkpoint.restore`, if that file is here.
 
     It is a start only: the learner's parameters, which begin with the same file, replace it.
@@ -53,7 +53,7 @@ def restore_model(config: Config, model: Model) -> None:
         logger.warning("checkpoint.restore is not used here, the learner's parameters will come: %s", error)
 
 
-def build_agent(config: Config, model: Model, spaces: Spaces, *, index: int, rng: np.random.Generator) -> Agent:
+def build_agent(config: Config, model: Module, spaces: Spaces, *, index: int, rng: np.random.Generator) -> Agent:
     """Make the agent of process number `index`, in training mode, with its exploration."""
     settings = config.agent.exploration_settings()
     offered = _offer(config, spaces, index, rng)
@@ -78,7 +78,7 @@ def _offer(config: Config, spaces: Spaces, index: int, rng: np.random.Generator)
     }
 
 
-def build_greedy_agent(config: Config, model: Model, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
+def build_greedy_agent(config: Config, model: Module, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
     """Make an agent that never explores."""
     offered = _offer(config, spaces, 0, rng)
     if config.agent.exploration is not None:
@@ -117,6 +117,6 @@ def build_sender(
     )
 
 
-def build_listener(config: Config, client: RedisClient, model: Model) -> TorchListener:
+def build_listener(config: Config, client: RedisClient, model: Module) -> TorchListener:
     """Make the agents' and the evaluation's side of the parameters."""
     return TorchListener(client, model, policy=config.broadcast.policy)

@@ -17,10 +17,10 @@ from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.errors import ConfigError
 from surreal.learner import Learner
 from surreal.main.build.construct import Recipe, check, construct
-from surreal.model import Model
 from surreal.replay import Replay
 from surreal.replay.engine.conflicts import ReplayPlan
 from surreal.replay.stream.limiter import Senders, default_tolerance
+from surreal.utils.pytorch import Module
 
 LEARNER = Recipe(
     "learner", Learner, 2, frozenset({"device", "max_global_step"}), replaceable=frozenset({"max_global_step"})
@@ -130,14 +130,14 @@ def _refused(config: Config, key: str, problem: str) -> ConfigError:
     return ConfigError(f"{key} {problem}{f' ({source})' if source else ''}", key=key, source=source)
 
 
-def build_learner(config: Config, model: Model, replay: Replay[Any]) -> Learner:
+def build_learner(config: Config, model: Module, replay: Replay[Any]) -> Learner:
     """Make the learner."""
     offered = {"device": config.device, "max_global_step": config.run.max_env_steps}
     return construct(config, LEARNER, (model, replay), offered)
 
 
 def build_broadcaster(
-    config: Config, client: RedisClient, model: Model, stop: threading.Event | None = None
+    config: Config, client: RedisClient, model: Module, stop: threading.Event | None = None
 ) -> TorchBroadcaster:
     """Make the learner's side of the parameters."""
     return TorchBroadcaster(client, model, policy=config.broadcast.policy, stop=stop)

@@ -80,7 +80,8 @@ def _parser(role: Role, description: str) -> argparse.ArgumentParser:
     add("--device", choices=("auto", "cpu", "cuda"), help="the same as --set device=...")
     add("--resume", action="store_true", help="go on with a run that exists already")
     add("--connect-timeout", type=float, default=10.0, metavar="S", help="longest wait for Redis at the start, s")
-    add("--log-level", choices=("debug", "info", "warning", "error"), help="the same as --set log_level=...")
+    levels = ("debug", "info", "warning", "error")
+    add("--log-level", type=str.lower, choices=levels, help="the same as --set log_level=...")
     add("--debug", action="store_true", help="show tracebacks")
     add("--supervised", action="store_true", help=argparse.SUPPRESS)
     return parser

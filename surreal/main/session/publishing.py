@@ -15,8 +15,8 @@ from surreal.errors import SurrealError
 from surreal.learner import Learner
 from surreal.main.build.acting import build_listener
 from surreal.main.process.registry import read_progress, write_progress
-from surreal.model import Model
 from surreal.replay import Replay
+from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Publishing:
         self,
         config: Config,
         client: RedisClient,
-        model: Model,
+        model: Module,
         learner: Learner,
         replay: Replay[Any],
         broadcaster: TorchBroadcaster,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,40 @@ def test_the_monitor_counts_the_same_with_and_without_phantom_steps() -> None:
                 env.reset()
         found.append(env.episodes)
     assert found[0] == found[1]
+
+
+def test_the_monitor_tells_how_it_goes_and_keeps_a_bounded_number_of_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surreal.envs.plain.monitor._KEPT", 5)
+    clock = iter(range(0, 1000, 4))  # s, at the end of each episode
+    monkeypatch.setattr("surreal.envs.plain.monitor.time.monotonic", lambda: float(next(clock)) + 100.0)
+    lines: list[str] = []
+    env = Visualization(EpisodeMonitor(GymEnv("CartPole-v1"), report_every_s=10, report=lines.append))
+    env.reset(seed=0)
+    lengths: list[int] = []
+    while len(lengths) < 9:
+        _, _, done, info = env.step(0)
+        if done:
+            lengths.append(info["episode"]["length"])
+    assert env.episodes == [(float(length), length) for length in lengths[-5:]]  # of the monitor inside
+    assert (env.num_episodes, env.num_steps) == (9, sum(lengths))
+    assert [line.partition(":")[0] for line in lines] == ["episode 1", "episode 4", "episode 7"]
+    assert (
+        lines[0]
+        == f"episode 1: mean return {lengths[0]:.1f}, mean length {lengths[0]} of the last 1; {lengths[0]} steps"
+    )
+
+
+def test_a_silent_monitor_and_attributes_that_nobody_has(capsys: pytest.CaptureFixture[str]) -> None:
+    env = Wrapper(EpisodeMonitor(GymEnv(toy_envs.ToyEnv()), report_every_s=None))
+    env.reset(seed=1)
+    while not env.step(1)[2]:
+        pass
+    assert capsys.readouterr().out == ""
+    with pytest.raises(AttributeError, match="neither Wrapper nor what it is around has 'episode'"):
+        _ = env.episode
+    assert len(copy.deepcopy(env).episodes) == 1
+    with pytest.raises(ValueError, match="report_every_s is -1"):
+        EpisodeMonitor(GymEnv(toy_envs.ToyEnv()), report_every_s=-1)
 
 
 def test_nested_actions_are_flat_for_the_agent() -> None:

@@ -72,6 +72,21 @@ def test_same_border_gives_one_place_for_each_stride(size: int, filter_size: int
             torch.testing.assert_close(found[:, :, y, x], naive)
 
 
+@pytest.mark.parametrize("border", ["valid", "same"])
+def test_filters_may_be_given_as_height_and_width(border: str) -> None:
+    square, same = (read_convolutions([{"n_filters": 2, "filter_size": size}]) for size in (3, [3, 3]))
+    assert [each.filter_sizes for each in (*square, *same)] == [(3, 3), (3, 3)]
+    wide = read_convolutions([{"n_filters": 2, "filter_size": [1, 4], "stride": 2, "border": border}])
+    assert hash(wide) == hash(read_convolutions(list(wide)))
+    torso = ConvTorso(3, wide)
+    assert torso.layers[0].weight.shape == (2, 3, 1, 4)
+    images = torch.randn(2, 3, 6, 9)
+    padded = images if border == "valid" else F.pad(images, (1, 2, 0, 0))  # a width of ceil(9 / 2)
+    expected = F.relu(F.conv2d(padded, torso.layers[0].weight, torso.layers[0].bias, 2)).flatten(1)
+    torch.testing.assert_close(torso(images), expected)
+    assert count_conv_features(wide, 6, 9) == expected.shape[1]
+
+
 def test_first_batch_makes_the_parameters_and_trains_them() -> None:
     model = ConvQFunction([8], action_space=2, convolutions=SMALL)
     assert not model.is_materialized
@@ -139,6 +154,11 @@ def test_dueling_splits_value_and_advantage() -> None:
         ([{"n_filters": 4}], "has n_filters and filter_size"),
         ([{"n_filters": 4, "filter_size": 3, "strid": 2}], "may have stride"),
         ([{"n_filters": 0, "filter_size": 3}], "n_filters of a convolution is 0"),
+        ([{"n_filters": 4, "filter_size": [3]}], r"filter_size of a convolution is \(3,\)"),
+        ([{"n_filters": 4, "filter_size": [3, 0]}], "height and width"),
+        ([{"n_filters": 4, "filter_size": [3, 1.5]}], "height and width"),
+        ([{"n_filters": 4, "filter_size": "3x3"}], "height and width"),
+        ([{"n_filters": 4, "filter_size": 1.5}], "height and width"),
         ([{"n_filters": 4, "filter_size": 3, "border": "full"}], "valid or same"),
         ([{"n_filters": 4, "filter_size": 3, "type": "pool"}], "must be convolution"),
         ([{"n_filters": 4, "filter_size": 3, "activation": "rely"}], "activation 'rely' is unknown"),

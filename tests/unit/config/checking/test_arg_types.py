@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 import pytest
 
-from surreal.config.checking.arg_types import constructor_types, wrong_type
+from surreal.config.checking.arg_types import Unreadable, constructor_types, wrong_type
+from surreal.config.checking.classes import check_args
+from surreal.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -58,9 +60,21 @@ def test_what_is_plainly_wrong_is_said(value: object, annotation: Any, must: str
     assert wrong_type(value, annotation) == must
 
 
-def test_annotations_that_cannot_be_read_are_none() -> None:
-    class Odd:
-        def __init__(self, size: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821
-            pass
+class Odd:
+    def __init__(self, size: Missing, width: int, ratio: 1 / 0 = 0) -> None:  # type: ignore[name-defined,valid-type]  # noqa: F821
+        pass
 
-    assert constructor_types(Odd) == {}
+
+def test_an_annotation_that_cannot_be_read_says_why_and_takes_no_other_along() -> None:
+    found = constructor_types(Odd)
+    assert found["width"] is int
+    assert found["size"] == Unreadable("NameError: name 'Missing' is not defined")
+    assert found["ratio"] == Unreadable("ZeroDivisionError: division by zero")
+
+
+def test_an_argument_that_cannot_be_checked_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    assert check_args(Odd, {"size": 3, "width": 4}, "model.args") == {"size": 3, "width": 4}
+    reason = "its type in Odd cannot be read (NameError: name 'Missing' is not defined)"
+    assert caplog.messages == [f"model.args.size is not checked: {reason}"]
+    with pytest.raises(ConfigError, match=r"model\.args\.width is 'four'; Odd needs a whole number"):
+        check_args(Odd, {"size": 3, "width": "four"}, "model.args")

@@ -98,13 +98,36 @@ def test_text_that_is_no_size_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1:6060", "localhost:6379", "[::1]:6379", "redis://:pw@h:1/2", "rediss://h", "unix:///tmp/redis.sock"],
+    [
+        *(
+            "127.0.0.1:6060",
+            "localhost:6379",
+            "[::1]:6379",
+            "redis://:pw@h:1/2",
+            "rediss://h",
+            "unix:///tmp/redis.sock",
+        ),
+        *("redis+cluster://a:7000,b:7001", "rediss+cluster://:pw@a:7000,b:7001?ssl_ca_certs=/ca.pem"),
+    ],
 )
 def test_every_form_of_address_is_accepted(address: str) -> None:
     assert load_config("cartpole-dqn", [f"redis.address={address!r}"]).redis.address == address
 
 
-@pytest.mark.parametrize("address", ["host", "host:", "host:0", "http://host:1", "unix://", "a b:1", ":6379"])
+@pytest.mark.parametrize("level", ["info", "INFO", "Warning"])
+def test_log_levels_are_read_in_any_case(level: str) -> None:
+    assert load_config("cartpole-dqn", [f"log_level={level}"]).log_level == level.lower()
+
+
+@pytest.mark.parametrize("level", ["loud", "3", "[info]"])
+def test_other_log_levels_are_refused(level: str) -> None:
+    with pytest.raises(ConfigError, match=r"log_level is .*; it must be 'debug', 'info', 'warning' or 'error'"):
+        load_config("cartpole-dqn", [f"log_level={level}"])
+
+
+@pytest.mark.parametrize(
+    "address", ["host", "host:", "host:0", "http://host:1", "unix://", "redis+cluster://", "a b:1", ":6379"]
+)
 def test_other_addresses_are_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="an address is host:port"):
         load_config("cartpole-dqn", [f"redis.address={address!r}"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from surreal.envs import Atari, LocalEnvPool, WrapperSpec, make_env, make_vector_env
+from surreal.envs import Atari, EpisodeMonitor, LocalEnvPool, WrapperSpec, make_env, make_vector_env
 from surreal.envs.atari.area_resize import AreaResize
 from surreal.envs.atari.preprocessing import AtariPreprocessing, LifeLoss, load_ale
 from surreal.envs.atari.vector import AtariVector
@@ -314,6 +314,28 @@ def test_plain_game_is_preprocessed_and_whole_unless_it_is_for_training() -> Non
             obs, _, done, info = env.step(int(rng.integers(4)))
         assert (info["lives"] > 0) == training
         env.close()
+
+
+@pytest.mark.parametrize("is_resetting", [False, True])
+def test_the_monitor_counts_whole_games_and_scores_while_training_sees_lives(is_resetting: bool) -> None:
+    env = EpisodeMonitor(Atari("Breakout", **STICKLESS), report_every_s=None)
+    env.reset(seed=0)
+    rng, steps, lives, signs, games = np.random.default_rng(0), 0, 0, 0.0, []
+    is_new = True
+    while not (is_new and signs > 0.0):
+        _, reward, done, info = env.step(int(rng.integers(4)))
+        is_new_game = is_new and "phantom" in info  # then this was no step of a game
+        steps, lives, signs = steps + (not is_new_game), lives + done, signs + reward
+        if is_new := "episode" in info:
+            games.append(info["episode"])
+        if done and is_resetting:
+            env.reset()
+    assert lives == 5 * len(games)
+    assert sum(game["return"] for game in games) >= signs
+    # The no-op after each lost life is a step of the game; a loop that never resets sees it as one.
+    assert sum(game["length"] for game in games) == steps + (4 * len(games) if is_resetting else 0)
+    assert env.episodes == [(game["return"], game["length"]) for game in games]
+    env.close()
 
 
 def test_games_and_settings_that_do_not_exist_are_refused() -> None:

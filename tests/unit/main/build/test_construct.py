@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 from surreal.agent import Agent, QAgent
 from surreal.config import Config, accepted_names, load_config
@@ -22,6 +23,7 @@ from surreal.main.build.learning import build_replay
 from surreal.main.launch.prepare import RunOptions, prepare
 from surreal.model import QFunction
 from surreal.schedules import PerEnvSchedule
+from surreal.utils.pytorch import Module
 
 #: A server that nobody asks.
 NOWHERE = ReplayShards.of(RedisClient("unix:///nowhere"))
@@ -46,6 +48,27 @@ def test_model_gets_the_spaces_and_its_arguments_under_their_yaml_names(spaces: 
     assert (model.hiddens, model.num_actions, model.is_materialized) == ((16,), 2, True)
 
 
+def test_a_bare_module_is_a_model(spaces: Spaces, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Net(Module):
+        def __init__(self, action_space: Any, width: int = 3) -> None:
+            super().__init__()
+            self.q = nn.Sequential(nn.Linear(4, width), nn.Linear(width, int(action_space.n)))
+
+        def forward(self, obs: Any) -> Any:
+            return self.q(obs)
+
+    module = types.ModuleType("first_step")
+    module.Net = Net  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "first_step", module)
+    config = config_of("model.class=first_step.Net", "model.args={width: 5}")
+    check_names(config)
+    model = build_model(config, spaces)
+    assert isinstance(model, Net)
+    action = build_greedy_agent(config, model, spaces, rng=rng()).act(np.zeros(4, np.float32))
+    assert action in (0, 1)
+    assert model.tensors()["q.0.weight"].shape == (5, 4)
+
+
 def test_models_of_one_seed_begin_with_the_same_parameters(spaces: Spaces) -> None:
     first, second, other = (build_model(config_of(f"seed={seed}"), spaces).tensors() for seed in (1, 1, 2))
     assert all(first[name].equal(second[name]) for name in first)
@@ -64,7 +87,7 @@ def test_arguments_win_over_what_is_offered(spaces: Spaces) -> None:
         ("model.args.hiden_sizes=[16]", "did you mean model.args.hidden_sizes"),
         ("model.args.activation=rellu", "model: QFunction cannot be made"),
         ("model.class=surreal.model.QFunctoin", "did you mean surreal.model.QFunction"),
-        ("model.class=surreal.agent.QAgent", "is not a surreal.model.base.Model"),
+        ("model.class=surreal.agent.QAgent", "is not a surreal.utils.pytorch.Module"),
     ],
 )
 def test_what_does_not_fit_is_a_config_error(spaces: Spaces, override: str, message: str) -> None:

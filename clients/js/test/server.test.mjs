@@ -1,6 +1,6 @@
 /**
  * The client against real servers, whose addresses are in $RLX_SERVER and, with TLS, $RLX_TLS_SERVER ($RLX_CA has its
- * certificate): CartPole's spaces, and a policy that gives 1 where state[2] is positive. tests/integration/rlx/clients/test_javascript.py starts it.
+ * certificate): states of four floats, and a policy that gives 1 where state[2] is positive. tests/integration/rlx/clients/test_javascript.py starts it.
  */
 
 import assert from "node:assert/strict";

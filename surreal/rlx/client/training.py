@@ -21,7 +21,8 @@ Options come from the constructor, else from the command line, else from `app.ya
     -              --config PATH         default: app.yaml of the working folder, if there
     token          $SURREAL_RLX_TOKEN
 
-The file may be the configuration of the run: what else is in it is left to others.
+The file may be the configuration of the run: what else is in it is left to others, and to the environment itself, as in
+`self.options.get("environment/steps", 100)`. Names may be written with hyphens, as in `relaax-rlx-server`.
 """
 
 from __future__ import annotations
@@ -32,14 +33,12 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from surreal.errors import ConfigError
 from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyConnectionError, AgentProxyException, retrying
+from surreal.rlx.client.options import Options
 from surreal.rlx.client.tokens import TOKEN_VARIABLE
 from surreal.rlx.client.transport import DEFAULT_PORT
 
@@ -69,6 +68,7 @@ class TrainingBase:
 
     Attributes:
         agent: the proxy.
+        options: what the file says.
         failure: why `run` stopped early.
 
     Raises:
@@ -95,17 +95,20 @@ class TrainingBase:
         agent: AgentProxy | None = None,
     ) -> None:
         given = _parse(sys.argv[1:] if argv is None else argv)
-        file = _read(given.config, self.config_file)
-        environment = _section(file, "environment")
+        options = self.options = Options.read(given.config, self.config_file)
+        for section in ("environment", "relaax_rlx_server", "rlx"):
+            options.check_section(section)
         self.exploit = bool(_first(exploit, given.exploit, False))
         self.show_ui = bool(_first(show_ui, given.show_ui, False))
-        self.max_episodes = int(_first(max_episodes, given.max_episodes, environment.get("max_episodes"), 1))
-        self.infinite_run = bool(_first(infinite_run, given.infinite_run, environment.get("infinite_run"), False))
+        self.max_episodes = int(_first(max_episodes, given.max_episodes, options.get("environment/max_episodes"), 1))
+        self.infinite_run = bool(
+            _first(infinite_run, given.infinite_run, options.get("environment/infinite_run"), False)
+        )
         self.attempts = attempts
         self.failure: AgentProxyException | None = None
         self._stop = stop or threading.Event()
         self._rng = random.Random()
-        where = str(_first(address, given.rlx_server, _address_in(file)))
+        where = str(_first(address, given.rlx_server, _address_in(options)))
         self.agent = agent or AgentProxy(where, token=token or os.environ.get(TOKEN_VARIABLE))
 
     def episode(self, number: int) -> float | None:
@@ -193,41 +196,15 @@ def _flag(text: str) -> bool:
     return known[text.lower()]
 
 
-def _read(path: Path | None, default: Path | None) -> Mapping[str, Any]:
-    if path is None:
-        if default is None or not default.is_file():
-            return {}
-        path = default
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", source=str(path)) from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds no settings, but {type(content).__name__}", source=str(path))
-    return content
-
-
-def _section(file: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = file.get(name)
-    if section is None:
-        return {}
-    if not isinstance(section, dict):
-        raise ConfigError(f"{name} is {section!r}; it must hold settings", key=name)
-    return section
-
-
-def _address_in(file: Mapping[str, Any]) -> Any:
+def _address_in(options: Options) -> Any:
     """Give the server's address in a file, its own section first, then where the run's servers listen."""
-    bind = _section(file, "relaax_rlx_server").get("bind")
+    bind = options.get("relaax_rlx_server/bind")
     if bind is not None:
         return bind
-    rlx = _section(file, "rlx")
-    host = str(_first(rlx.get("host"), "localhost"))
+    host = str(options.get("rlx/host", "localhost"))
     host = "localhost" if host in _ANY_ADDRESS else f"[{host}]" if ":" in host else host
-    scheme = "rlx" if rlx.get("tls_cert") is None else "rlxs"
-    return f"{scheme}://{host}:{rlx.get('port') or DEFAULT_PORT}"
+    scheme = "rlx" if options.get("rlx/tls_cert") is None else "rlxs"
+    return f"{scheme}://{host}:{options.get('rlx/port') or DEFAULT_PORT}"
 
 
 def _first(*values: Any) -> Any:

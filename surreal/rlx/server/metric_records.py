@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief
 
 _MAX_NAME_CHARS = 200
+_GROUP = "client/"
 #: Steps that no run gets to in a century: one metric beyond would squeeze all others of a chart together.
 _LARGEST_STEP = 10**12
 #: Files of metrics hold float32.
@@ -20,7 +21,7 @@ class MetricRecord(NamedTuple):
     """One value of a client's."""
 
     method: str  #: "scalar" or "histogram"
-    name: str
+    name: str  #: under a group of its own: a client's metric is nobody else's, whatever it calls it
     value: Any  #: a number, or an array of numbers for a histogram
     step: int | None  #: None: the run's
 
@@ -44,6 +45,7 @@ def read_metric(record: Any) -> MetricRecord:
         message = f"x of metric {name} must be None or an int from 0 to {_LARGEST_STEP}, got {brief(x)}"
         raise RlxValueError(message, leaf="x") if isinstance(x, int | float) else RlxRequestError(message)
     value = _numbers(record.get("y"), name)
+    name = _GROUP + name.removeprefix(_GROUP)
     if method == "histogram":
         return MetricRecord(method, name, value, x)
     if value.size != 1:

@@ -39,6 +39,8 @@ class ServerSettings:
         owner: whose server this is; only servers that say the same share a port.
         timeout_s: age at which a connection is closed at the next end of an episode, reply first, s; None: never.
         idle_timeout_s: time without a whole request after which a connection is closed, s; None: never.
+        max_connection_sessions: sessions of one WebSocket open at the same time, >= 1; raising it lets a single client
+            take more of the slots that all share.
         token: what `init` must bring; None: nothing.
         origins: where else web pages may come from, such as "https://example.org"; "*": from anywhere. Pages of this
             machine, and those of this server under a numeric address, always may.
@@ -48,7 +50,7 @@ class ServerSettings:
         is_exploiting: whether all sessions exploit, whatever they ask for.
         tls: certificate and key; None: no TLS.
         static_dir: folder whose files are served over HTTP; None: none.
-        on_metric: takes clients' metrics; None drops them.
+        on_metric: takes clients' metrics, all of them under "client/"; None drops them.
     """
 
     host: str = "127.0.0.1"
@@ -57,6 +59,7 @@ class ServerSettings:
     owner: str = ""
     timeout_s: float | None = None
     idle_timeout_s: float | None = 600.0
+    max_connection_sessions: int = 64
     token: str | None = None
     origins: tuple[str, ...] = ()
     limits: Limits | None = None
@@ -66,6 +69,10 @@ class ServerSettings:
     tls: ssl.SSLContext | None = None
     static_dir: Path | None = None
     on_metric: MetricSink | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_connection_sessions < 1:
+            raise ValueError(f"max_connection_sessions is {self.max_connection_sessions}; it must be >= 1")
 
 
 def message_limits(

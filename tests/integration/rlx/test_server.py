@@ -204,10 +204,18 @@ def test_metrics_reach_their_sink_in_both_forms(harness: Any, wire: Any) -> None
     ]
     assert client.ask(command="update_metrics", data=records) == {"response": "done"}
     assert client.ask(command="update_metrics", method="scalar", name="top", y=np.float32(1))["response"] == "done"
-    assert served.metrics[0] == ("scalar", "speed", 2.5, 7)
-    assert served.metrics[1][:2] == ("histogram", "sizes")
+    assert served.metrics[0] == ("scalar", "client/speed", 2.5, 7)
+    assert served.metrics[1][:2] == ("histogram", "client/sizes")
     assert served.metrics[1][2].tolist() == [1, 2, 3]
-    assert served.metrics[2] == ("scalar", "top", 1.0, None)
+    assert served.metrics[2] == ("scalar", "client/top", 1.0, None)
+
+
+def test_metrics_of_clients_are_nobody_elses(harness: Any, wire: Any) -> None:
+    served = harness()
+    client = wire(served)
+    for name in ("learner/loss", "client/own", "/x"):
+        assert client.ask(command="update_metrics", name=name, y=1)["response"] == "done"
+    assert [record[1] for record in served.metrics] == ["client/learner/loss", "client/own", "client//x"]
 
 
 def test_list_rewards_become_their_weighted_sum(harness: Any, wire: Any) -> None:

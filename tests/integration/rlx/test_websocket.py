@@ -50,6 +50,16 @@ def ask_binary(sock: ClientConnection, **message: Any) -> dict[str, Any]:
     return decode(data)
 
 
+def exchange(served: Any, request: str) -> str:
+    """What comes back for the bytes of an HTTP request."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as sock:
+        sock.sendall(request.encode())
+        found = b""
+        while data := sock.recv(65536):
+            found += data
+    return found.decode()
+
+
 def test_an_episode_in_json(harness: Any, web: Any) -> None:
     served = harness()
     sock = web(served)
@@ -192,6 +202,37 @@ def test_pages_of_elsewhere_may_not_connect(harness: Any, web: Any) -> None:
     with pytest.raises(InvalidStatus) as caught:
         web(served, origin="https://evil.example")
     assert caught.value.response.status_code == 403
+
+
+@pytest.mark.parametrize("header", ["Origin: http://localhost:1", "Host: there"])
+def test_origin_and_host_are_said_once(harness: Any, header: str, caplog: pytest.LogCaptureFixture) -> None:
+    head = f"GET / HTTP/1.1\r\nHost: here\r\n{header}\r\nOrigin: http://localhost:1\r\nUpgrade: websocket\r\n\r\n"
+    assert exchange(harness(), head).startswith("HTTP/1.1 400")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "length", "body"),
+    [
+        ("GET", "/health", 200, 3, "ok\n"), ("HEAD", "/health", 200, 3, ""), ("HEAD", "/none", 404, 54, ""),
+        ("POST", "/health", 405, 18, "only GET and HEAD\n"),
+    ],
+)  # fmt: skip
+def test_head_has_no_body(harness: Any, method: str, path: str, status: int, length: int, body: str) -> None:
+    head, _, found = exchange(harness(), f"{method} {path} HTTP/1.1\r\nHost: here\r\n\r\n").partition("\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ")
+    assert f"content-length: {length}" in head.lower()
+    assert found == body
+
+
+def test_one_socket_cannot_take_all_slots(harness: Any, web: Any, wire: Any) -> None:
+    served = harness(admission=Admission(8, 0), max_connection_sessions=3)
+    sock = web(served)
+    assert [ask(sock, sid=sid, command="init")["response"] for sid in range(5)] == ["ready"] * 3 + ["error"] * 2
+    assert "one connection may have 3 sessions" in ask(sock, sid=9, command="init")["message"]
+    assert wire(served).init() == {"response": "ready"}
+    sock.send(json.dumps({"sid": 0, "command": "disconnect"}))
+    assert ask(sock, sid=9, command="init")["response"] == "ready"
 
 
 def test_pings_are_answered(harness: Any, web: Any) -> None:

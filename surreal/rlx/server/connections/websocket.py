@@ -138,9 +138,13 @@ class WebSocketConnection(BaseConnection):
 
     def _open(self, request: Request) -> None:
         headers = request.headers
-        if "Upgrade" not in headers:
+        origins, hosts = headers.get_all("Origin"), headers.get_all("Host")
+        if len(origins) > 1 or len(hosts) > 1:
+            response = self._protocol.reject(HTTPStatus.BAD_REQUEST, "Origin and Host may be said once\n")
+            self._protocol.send_response(response)
+        elif "Upgrade" not in headers:
             self._answer_http(request)
-        elif not may_connect(headers.get("Origin"), headers.get("Host"), self.hub.settings.origins):
+        elif not may_connect(next(iter(origins), None), next(iter(hosts), None), self.hub.settings.origins):
             response = self._protocol.reject(
                 HTTPStatus.FORBIDDEN, "pages of this origin may not connect; see rlx.origins\n"
             )
@@ -149,8 +153,12 @@ class WebSocketConnection(BaseConnection):
             self._protocol.send_response(self._protocol.accept(request))
 
     def _answer_http(self, request: Request) -> None:
+        method = getattr(request, "method", "GET")  # what older releases of websockets let pass is always one
         answer = answer_get(request.path, self.hub.settings.static_dir)
-        if answer is None:
+        if method not in ("GET", "HEAD"):
+            response = self._protocol.reject(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD\n")
+            response.headers["Allow"] = "GET, HEAD"
+        elif answer is None:
             response = self._protocol.reject(
                 HTTPStatus.NOT_FOUND, "nothing here; RLX clients connect by TCP or WebSocket\n"
             )
@@ -164,6 +172,8 @@ class WebSocketConnection(BaseConnection):
             if answer.location is not None:
                 response.headers["Location"] = answer.location
             response.body = answer.body
+        if method == "HEAD":
+            response.body = b""  # its length stays in the headers
         self._protocol.send_response(response)
 
     def _take_frame(self, frame: Frame) -> bool:
@@ -236,6 +246,8 @@ class WebSocketConnection(BaseConnection):
         if client is None:
             if not isinstance(command, str) or command != "init":
                 raise RlxRequestError("init comes first")
+            if len(self._clients) >= self.hub.settings.max_connection_sessions:
+                raise RlxRequestError(f"one connection may have {len(self._clients)} sessions; open another")
             if self._clients:  # the first one was admitted with the connection
                 if not self.hub.admits():
                     raise RlxRequestError("this server has no room for another session")

@@ -97,7 +97,7 @@ def test_the_example_page_plays_learns_and_shows_it(browser: Any, serve: Any, tm
     for episode in served.ended("truncated"):
         assert sum(episode.rewards) == 20
         assert len(episode.states) == len(episode.rewards) + 1
-    served.wait(lambda: [name for _, name, _, _ in served.metrics].count("episode_reward") >= 8)
+    served.wait(lambda: [name for _, name, _, _ in served.metrics].count("client/episode_reward") >= 8)
 
     # The numbers and the pictures are there.
     browser.wait("document.getElementById('median').textContent.endsWith('ms')")

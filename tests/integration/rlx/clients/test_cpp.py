@@ -67,8 +67,8 @@ def test_sessions_with_a_real_server(program: Path, serve: Any) -> None:
     served.wait(lambda: len(served.ended("truncated")) == 20)
     assert all(episode.rewards == [1.0] * 9 for episode in served.ended("truncated"))
     assert [episode.rewards for episode in served.ended("terminated")] == [[1.0, 0.5]]
-    assert ("scalar", "cpp", 2.5, 3) in served.metrics
-    assert [name for _, name, _, _ in served.metrics].count("game_score") == 20
+    assert ("scalar", "client/cpp", 2.5, 3) in served.metrics
+    assert [name for _, name, _, _ in served.metrics].count("client/game_score") == 20
 
 
 def test_the_example_balances_a_pole(require_tool: Any, serve: Any) -> None:

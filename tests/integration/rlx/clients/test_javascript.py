@@ -8,21 +8,23 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import gymnasium
+import numpy as np
+from gymnasium import spaces
 
+from surreal.rlx.protocol.limits import Limits
 from surreal.rlx.server.settings import load_tls
 
 ROOT = Path(__file__).parents[4]
 TESTS = sorted((ROOT / "clients" / "js" / "test").glob("*.test.mjs"))
-CART = gymnasium.make("CartPole-v1").observation_space
+FOUR = spaces.Box(-np.inf, np.inf, (4,), np.float32)
 
 
 def test_the_tests_of_the_javascript_client_pass_and_none_is_skipped(
     require_tool: Any, serve: Any, certificate: tuple[Path, Path]
 ) -> None:
     node = require_tool("node", "nodejs")
-    served = serve(observation_space=CART)
-    secure = serve(observation_space=CART, tls=load_tls(*certificate))
+    served = serve(observation_space=FOUR, limits=Limits())
+    secure = serve(observation_space=FOUR, tls=load_tls(*certificate))
     addresses = {"RLX_SERVER": served.address, "RLX_TLS_SERVER": f"localhost:{secure.server.port}"}
     done = subprocess.run(
         [node, "--test", "--test-reporter=tap", *map(str, TESTS)],
@@ -38,7 +40,9 @@ def test_the_tests_of_the_javascript_client_pass_and_none_is_skipped(
 
     # What arrived is what was sent: twenty episodes over each kind of connection, cut by a limit.
     kinds = {
-        name for method, name, y, x in served.metrics if name.startswith("js/") and (method, y, x) == ("scalar", 2.5, 3)
+        name.removeprefix("client/")
+        for method, name, y, x in served.metrics
+        if name.startswith("client/js/") and (method, y, x) == ("scalar", 2.5, 3)
     }
     assert {"js/TCP", "js/JSON WebSocket", "js/binary WebSocket"} <= kinds
     served.wait(lambda: len(served.ended("truncated")) >= 20 * len(kinds))

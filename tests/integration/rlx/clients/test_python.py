@@ -44,7 +44,7 @@ def test_an_episode_from_beginning_to_end(serve: Any, scheme: str) -> None:
     assert first.rewards == [1.0, 0.5]
     assert first.end == "terminated"
     np.testing.assert_allclose([state[2] for state in first.states], [0.1, -0.1, 0.0], rtol=1e-6)
-    assert served.metrics[0] == ("scalar", "speed", 2.5, 3)
+    assert served.metrics[0] == ("scalar", "client/speed", 2.5, 3)
     np.testing.assert_array_equal(served.metrics[1][2], [0, 1, 2, 3])
 
 
@@ -157,7 +157,7 @@ def test_the_example_in_the_documents_runs(serve: Any, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     served.wait(lambda: len(served.ended()) == 5)
     assert [episode.rewards for episode in served.ended()] == [[1.0]] * 5
-    assert [name for _, name, _, _ in served.metrics] == ["episode_reward", "game_score"] * 5
+    assert [name for _, name, _, _ in served.metrics] == ["client/episode_reward", "client/game_score"] * 5
 
 
 # -- the driver --------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_a_server_that_drops_connections_at_the_end_of_episodes_loses_none(serve
     assert not counts.failures
     served.wait(lambda: len(served.ended()) == 6)
     assert len(served.ended()) == 6
-    assert [name for _, name, _, _ in served.metrics].count("game_score") == 6
+    assert [name for _, name, _, _ in served.metrics].count("client/game_score") == 6
 
 
 def test_the_command_plays_and_sums_up(serve: Any) -> None:

@@ -170,6 +170,16 @@ def test_options_come_from_app_yaml(tmp_path: Path) -> None:
     assert str(training.agent.address) == "host:5"
 
 
+def test_sections_may_have_hyphens_and_more_is_the_environments_own(tmp_path: Path) -> None:
+    (tmp_path / "app.yaml").write_text(
+        "relaax-rlx-server: {bind: 'host:5'}\nenvironment: {max-episodes: 7, infinite-run: true, steps: 30}\n"
+    )
+    training = Game(())
+    assert (str(training.agent.address), training.max_episodes, training.infinite_run) == ("host:5", 7, True)
+    assert training.options.get("environment/steps", 1) == 30
+    assert training.options.get("environment/other", 1) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [

@@ -1,0 +1,76 @@
+"""`Options`: settings of a YAML file, found by path, as RELAAX's environments ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from surreal.errors import ConfigError
+
+
+class Options:
+    """Settings in sections. A name is found with hyphens in place of its underscores too, and the other way round.
+
+        steps = options.get("environment/steps", 100)
+
+    Args:
+        content: sections and settings.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self._content = content
+
+    @classmethod
+    def read(cls, path: Path | None, default: Path | None = None) -> Options:
+        """Read a file.
+
+        Args:
+            path: of the file; None: the default one, if it is there.
+            default: None: there is none.
+
+        Raises:
+            ConfigError: it cannot be read, or holds something else.
+        """
+        if path is None:
+            if default is None or not default.is_file():
+                return cls({})
+            path = default
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}", source=str(path)) from error
+        if content is not None and not isinstance(content, dict):
+            raise ConfigError(f"{path} holds no settings, but {type(content).__name__}", source=str(path))
+        return cls(content or {})
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """Find a setting.
+
+        Args:
+            path: names of its sections and its own, with slashes between them.
+            default: returned where it, or a section on the way to it, does not exist, or is None.
+        """
+        found: Any = self._content
+        for name in path.split("/"):
+            found = _find(found, name) if isinstance(found, dict) else None
+        return default if found is None else found
+
+    def check_section(self, name: str) -> None:
+        """Check that a section, if it is there, is one.
+
+        Raises:
+            ConfigError: there is something else in its place.
+        """
+        section = self.get(name, {})
+        if not isinstance(section, dict):
+            raise ConfigError(f"{name} is {section!r}; it must hold settings", key=name)
+
+
+def _find(section: Mapping[Any, Any], name: str) -> Any:
+    if name in section:
+        return section[name]
+    wanted = name.replace("-", "_")
+    return next((value for key, value in section.items() if str(key).replace("-", "_") == wanted), None)

@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 
 from surreal.errors import ConfigError, SurrealError
-from surreal.main.commands.replay_files import replay_app
+from surreal.main.commands.replay_files import RunDir, replay_app
 from surreal.main.process.reports import print_error
 from surreal.main.process.roles import ROLES, Role
 
@@ -44,7 +44,6 @@ Overrides = Annotated[
 RedisOption = Annotated[
     str | None, typer.Option("--redis", metavar="URL", help="host:port, redis://, rediss://, unix://")
 ]
-RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", help="The run's folder.")]
 
 
 @app.command()

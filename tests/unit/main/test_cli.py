@@ -33,6 +33,14 @@ def test_wrong_arguments_exit_with_2(arguments: list[str]) -> None:
     assert main(arguments) == 2
 
 
+@pytest.mark.parametrize("command", [["run", "cartpole-dqn"], ["status"], ["replay", "info"], ["agent"]])
+def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main([*command, "--run-dir", "s3://bucket/run"]) == 2
+    error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "'s3://bucket/run' is a URL, but a run's folder is on this machine" in error
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -14,15 +14,19 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from surreal import __version__
 from surreal.errors import ConfigError, SurrealError
 from surreal.main.commands.replay_files import RunDir, replay_app
 from surreal.main.process.reports import print_error
 from surreal.main.process.roles import ROLES, Role
+
+if TYPE_CHECKING:
+    from surreal.main.launch.prepare import RunOptions
 
 app = typer.Typer(
     name="surreal",
@@ -46,6 +50,21 @@ RedisOption = Annotated[
 ]
 
 
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"surreal {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Take what comes before a command."""
+
+
 @app.command()
 def run(
     source: Annotated[str | None, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.")] = None,
@@ -59,6 +78,9 @@ def run(
         Path | None, typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
     ] = None,
     redis: RedisOption = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check what was asked for; exit 0 if it can run, 2 if not.")
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Afterwards play 100 fresh episodes; exit 0 only if they reach the goal.")
     ] = False,
@@ -78,6 +100,9 @@ def run(
         source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline, is_quiet=quiet or not progress
     )
     console = Console(soft_wrap=True)
+    if check:
+        _say(console, _check(options))
+        return
     interrupts = Interrupts()
     with interrupts.installed():
         launcher = Launcher(options, console, interrupts)
@@ -88,9 +113,9 @@ def run(
         print_error(SurrealError(outcome.reason))
     is_good = not outcome.is_failure and not interrupts.is_aborting
     if verify:
-        from surreal.main.commands.verify import verify as check
+        from surreal.main.commands.verify import verify as play_again
 
-        is_good, sentence = check(outcome)
+        is_good, sentence = play_again(outcome)
         _say(console, sentence)
     raise typer.Exit(0 if is_good else 1)
 
@@ -197,10 +222,15 @@ def play(
 
 
 @app.command()
-def presets() -> None:
-    """List the presets."""
-    from surreal.config.loading.preset_files import preset_names, preset_title
+def presets(
+    preset: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, to begin a file with.")] = None,
+) -> None:
+    """List the presets, or print one."""
+    from surreal.config.loading.preset_files import preset_names, preset_path, preset_title
 
+    if preset is not None:
+        typer.echo(preset_path(preset).read_text(encoding="utf-8"), nl=False)
+        return
     for name in preset_names():
         typer.echo(f"{name:20} {preset_title(name)}")
 
@@ -222,6 +252,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return 1
     return 0
+
+
+def _check(options: RunOptions) -> str:
+    """Say that a run is possible; what speaks against it ends the command as wrong arguments do."""
+    from surreal.main.launch.prepare import prepare
+
+    try:
+        config, run, folder = prepare(options)
+    except SurrealError as error:
+        print_error(error)
+        raise typer.Exit(2) from error
+    return f"{config.name} can run, as {run} in {folder.path}; nothing was started or written"
 
 
 def _say(console: Console, text: str) -> None:

@@ -1,6 +1,113 @@
 """Surreal: distributed reinforcement learning with Redis in the middle.
 
-`import surreal` alone imports nothing heavy: no torch, no Redis, no gymnasium.
+Agents act and send experience to a replay in Redis; a learner samples it, improves a model, and broadcasts the
+parameters back. Begin with the command line:
+
+    surreal run cartpole-dqn            train on this machine, until it is solved
+    surreal presets [NAME]              what can be trained; `surreal --help` lists the other commands
+
+Write the parts that are yours, and name them in a YAML file (`class: my_classes.MyAgent`):
+
+    from surreal import Agent, Learner, Model, Replay
+
+    Agent._act(obs, explore)            actions for a batch of observations       see help("surreal.agent.base")
+    Learner.learn(i, batch)             one update from a batch                   see help("surreal.learner.base")
+    Replay._sample(batch_size)          which transitions make a batch            see help("surreal.replay.base")
+    Model.forward(obs)                  the network                               see help("surreal.model.base")
+
+Or leave the launcher out and write the loops yourself, in thirty lines: scripts/run_cartpole_agent.py, _learner.py and
+_eval.py use `RedisClient`, `ExpSender`, `TorchListener`, `TorchBroadcaster` and the classes below.
+
+All settings are in docs/configuration.md, the options of all classes and wrappers in docs/options.md.
+
+`import surreal` alone imports nothing heavy: no torch, no Redis, no gymnasium. The names below come when they are used.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from surreal.agent import Agent, AgentLoop, PolicyAgent, QAgent
+    from surreal.config import Config, load_config
+    from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster, TorchListener
+    from surreal.envs import Atari, Env, EpisodeMonitor, FrameStack, GymEnv, Visualization, Wrapper
+    from surreal.errors import SurrealError
+    from surreal.learner import DQNLearner, GradientLearner, Learner
+    from surreal.model import ActorCritic, ConvQFunction, Model, QFunction
+    from surreal.replay import (
+        FIFOReplay,
+        MixedReplay,
+        PrioritizedReplay,
+        Replay,
+        SequenceReplay,
+        TrajectoryReplay,
+        UniformReplay,
+    )
+    from surreal.schedules import LinearSchedule
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "ActorCritic",
+    "Agent",
+    "AgentLoop",
+    "Atari",
+    "Config",
+    "ConvQFunction",
+    "DQNLearner",
+    "Env",
+    "EpisodeMonitor",
+    "ExpSender",
+    "FIFOReplay",
+    "FrameStack",
+    "GradientLearner",
+    "GymEnv",
+    "Learner",
+    "LinearSchedule",
+    "MixedReplay",
+    "Model",
+    "PolicyAgent",
+    "PrioritizedReplay",
+    "QAgent",
+    "QFunction",
+    "RedisClient",
+    "Replay",
+    "SequenceReplay",
+    "SurrealError",
+    "TorchBroadcaster",
+    "TorchListener",
+    "TrajectoryReplay",
+    "UniformReplay",
+    "Visualization",
+    "Wrapper",
+    "load_config",
+]
+
+#: Where the public names are.
+_MODULES = {
+    "agent": ("Agent", "AgentLoop", "PolicyAgent", "QAgent"),
+    "config": ("Config", "load_config"),
+    "distributed": ("ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener"),
+    "envs": ("Atari", "Env", "EpisodeMonitor", "FrameStack", "GymEnv", "Visualization", "Wrapper"),
+    "errors": ("SurrealError",),
+    "learner": ("DQNLearner", "GradientLearner", "Learner"),
+    "model": ("ActorCritic", "ConvQFunction", "Model", "QFunction"),
+    "replay": (
+        *("FIFOReplay", "MixedReplay", "PrioritizedReplay", "Replay", "SequenceReplay", "TrajectoryReplay"),
+        "UniformReplay",
+    ),
+    "schedules": ("LinearSchedule",),
+}
+
+
+def __getattr__(name: str) -> object:
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -22,6 +22,7 @@ LAYERS: list[set[str]] = [
     {"learner", "evaluation"},
     {"main"},
     {"cli"},
+    {"__main__"},
 ]
 #: The rooms of a part, from the bottom to the top; "." are the files beside the rooms. A room imports those below it.
 ROOMS: dict[str, list[set[str]]] = {
@@ -80,8 +81,8 @@ def is_allowed(part: str, target: str) -> bool:
     """Whether a part of surreal may import another."""
     if target in ("", "__version__") or part == target:
         return True
-    if part == "":
-        return False
+    if part == "":  # the public names, imported when they are used
+        return target != "cli"
     if part in VOCABULARY:
         return target in VOCABULARY
     if level_of(part) == 0 == level_of(target):

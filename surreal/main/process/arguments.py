@@ -39,6 +39,19 @@ class RoleArguments:
     debug: bool = False
 
 
+def local_folder(text: str) -> Path:
+    """Read the path of a run's folder, which is a place on this machine.
+
+    Raises:
+        argparse.ArgumentTypeError: it is a URL.
+    """
+    if "://" in text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is a URL, but a run's folder is on this machine; checkpoint.restore and `surreal play` take URLs"
+        )
+    return Path(text)
+
+
 def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
     """Parse the arguments of a role process; wrong ones end the process with exit code 2."""
     parsed = _parser(role, description).parse_args(argv)
@@ -72,7 +85,7 @@ def _parser(role: Role, description: str) -> argparse.ArgumentParser:
     add("--set", action="append", default=[], metavar="A.B=C", help="override one setting; may be repeated")
     add("--run", help="the run's id, the same for all its processes (default: the configuration's name)")
     add("--redis", help=f"host:port, redis://, rediss:// or unix:// (default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS})")
-    add("--run-dir", type=Path, help="the run's folder (default: runs/RUN)")
+    add("--run-dir", type=local_folder, help="the run's folder (default: runs/RUN)")
     if role is LEARNER:
         add("--offline", type=Path, metavar="PATH", help="learn from an exported replay, without agents")
     add("--index", type=int, default=0, help="number of this process among those of its role: its name and its seed")

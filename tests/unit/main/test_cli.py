@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import surreal
 from surreal.cli import main
 from surreal.config import load_config
+from surreal.config.loading.preset_files import preset_path
 from surreal.errors import SurrealError
 from surreal.main.build.check import check_names
 
@@ -23,6 +27,41 @@ def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cartpole-dqn" in capsys.readouterr().out
 
 
+def test_one_preset_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["presets", "cartpole-dqn"]) == 0
+    assert capsys.readouterr().out == preset_path("cartpole-dqn").read_text(encoding="utf-8")
+    assert main(["presets", "cartpol-dqn"]) == 1
+    assert "did you mean cartpole-dqn?" in capsys.readouterr().err
+
+
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"surreal {surreal.__version__}\n"
+
+
+def test_the_package_is_a_program() -> None:
+    answer = subprocess.run([sys.executable, "-m", "surreal", "--version"], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (0, f"surreal {surreal.__version__}\n"), answer.stderr
+
+
+def test_a_check_says_whether_a_run_is_possible_and_starts_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["run", "cartpole-dqn", "--check", "--run", "mine"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == f"cartpole-dqn can run, as mine in {tmp_path / 'runs' / 'mine'}; nothing was started or written\n"
+    for override, message in (
+        ("learner.batch_sise=3", "did you mean learner.batch_size?"),
+        ("env.id=CartPol-v1", "did you mean CartPole-v1?"),
+        ("learner.args.duoble=true", "did you mean learner.args.double?"),
+    ):
+        assert main(["run", "cartpole-dqn", "--check", "--set", override]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert message in error
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_command_and_help_show_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert "status" in capsys.readouterr().out
@@ -34,6 +73,14 @@ def test_no_command_and_help_show_the_commands(capsys: pytest.CaptureFixture[str
 )
 def test_wrong_arguments_exit_with_2(arguments: list[str]) -> None:
     assert main(arguments) == 2
+
+
+@pytest.mark.parametrize("command", [["run", "cartpole-dqn"], ["status"], ["replay", "info"], ["agent"]])
+def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main([*command, "--run-dir", "s3://bucket/run"]) == 2
+    error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "'s3://bucket/run' is a URL, but a run's folder is on this machine" in error
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""What `import surreal` gives, and what it costs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import surreal
+from surreal.agent.base import Agent
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    program = "import sys, surreal; print([name for name in sys.modules if name.partition('.')[0] in heavy])"
+    heavy = "heavy = {'torch', 'redis', 'gymnasium', 'numpy', 'pydantic', 'pyarrow', 'typer'}; "
+    answer = subprocess.run([sys.executable, "-c", heavy + program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"
+
+
+def test_public_names_come_when_they_are_used() -> None:
+    assert surreal.Agent is Agent
+    assert set(surreal.__all__) <= set(dir(surreal))
+    for name in surreal.__all__:
+        assert getattr(surreal, name).__name__ == name
+    with pytest.raises(AttributeError, match="module 'surreal' has no attribute 'Agnet'"):
+        _ = surreal.Agnet
+    with pytest.raises(ImportError, match="Agnet"):
+        exec("from surreal import Agnet")
+
+
+def test_the_three_lists_of_public_names_are_the_same() -> None:
+    tree = ast.parse(Path(inspect.getfile(surreal)).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        (str(node.module).removeprefix("surreal."), alias.name)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == {(module, name) for module, names in surreal._MODULES.items() for name in names}
+    assert {name for _, name in seen} == set(surreal.__all__)
+
+
+def test_help_begins_with_what_to_do() -> None:
+    text = inspect.getdoc(surreal) or ""
+    for wanted in ("surreal run cartpole-dqn", "from surreal import Agent, Learner, Model, Replay", "docs/options.md"):
+        assert wanted in text

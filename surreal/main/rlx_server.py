@@ -96,7 +96,12 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
             return rate.metrics()
 
         options = replace(options, owner=port_owner(process.client))
-        server = _start(config, pool, options, stack, on_metric=partial(_send_metric, process))
+
+        def status() -> dict[str, Any]:
+            exploration = agent.metrics().get("agent/epsilon")
+            return {"run": process.client.run, "version": listener.version, "exploration": exploration}
+
+        server = _start(config, pool, options, stack, on_metric=partial(_send_metric, process), status=status)
         for source in (loop.metrics, speed, pool.metrics, server.metrics, listener.metrics):
             telemetry.add_source(source)
         telemetry.watch(version=lambda: listener.version)
@@ -147,11 +152,13 @@ def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *,
         _end(server, loop)
 
 
-def _start(config: Config, pool: RlxEnvPool, options: ServerOptions, stack: ExitStack, *, on_metric: Any) -> RlxServer:
+def _start(
+    config: Config, pool: RlxEnvPool, options: ServerOptions, stack: ExitStack, *, on_metric: Any, status: Any = None
+) -> RlxServer:
     """Listen, and say where."""
     _raise_file_limit()
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
-    settings = build_server_settings(config, options, on_metric, pool.reader)
+    settings = replace(build_server_settings(config, options, on_metric, pool.reader), status=status)
     if not is_loopback(settings.host) and settings.token is None:
         logger.warning("%s is open to other machines, and asks for no token", settings.host)
     server = RlxServer(pool, settings)

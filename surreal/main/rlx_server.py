@@ -51,7 +51,8 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         spaces, is_greedy = build_spaces(config, training=not options.is_exploiting), options.is_exploiting
         session = ActingSession(process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full)
         options = replace(options, owner=port_owner(process.client))
-        server = start_server(config, pool, options, stack, on_metric=partial(_send_metric, process))
+        on_metric = partial(_send_metric, process)
+        server = start_server(config, pool, options, stack, on_metric=on_metric, status=session.status)
         process.telemetry.add_source(server.metrics)
         session.run(server.check)
         end_server(server, session.loop)

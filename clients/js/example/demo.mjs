@@ -13,6 +13,9 @@ const query = new URLSearchParams(location.search);
 const scheme = location.protocol === "https:" ? "wss:" : "ws:";
 const SERVER = query.get("server") ?? `${scheme}//${location.host}/`;
 const FORM = query.get("form") === "json" ? "json" : "binary";
+/** The server's page about itself, if this page comes from it too. */
+const STATUS = new URL(SERVER).host === location.host ? new URL("/status.json", location.href) : null;
+const HANGS_AFTER_MS = 2000;
 const HUMAN_STEP_MS = 1000 / 30;
 const TRAIL = 7;
 const MEAN_OF = 50;
@@ -33,6 +36,7 @@ const demo = {
   connected: 0,
   error: null,
   isPaused: false,
+  server: {},
 };
 window.demo = demo;
 
@@ -44,6 +48,7 @@ class Player {
     this.game = new Catch();
     this.shown = { trail: [], flash: null };
     this.isConnected = false;
+    this.askedAt = null;
     this.controller = new AbortController();
     this.agent = new AgentProxy(SERVER, { form: FORM, timeoutMs: 30_000 });
   }
@@ -96,7 +101,13 @@ class Player {
 
   async #ask(reward, terminal, truncated) {
     const began = performance.now();
-    const action = await this.agent.update(reward, this.game.state(), terminal, truncated);
+    this.askedAt = began;
+    let action;
+    try {
+      action = await this.agent.update(reward, this.game.state(), terminal, truncated);
+    } finally {
+      this.askedAt = null;
+    }
     if (!terminal && !truncated) {
       demo.latencies.push(performance.now() - began);
       if (demo.latencies.length > MOST_POINTS) demo.latencies.splice(0, MOST_POINTS / 2);
@@ -141,10 +152,18 @@ let players = [];
 function start(count) {
   players.forEach((player) => player.stop());
   const grid = element("games");
+  grid.style.setProperty("--columns", columnsOf(count));
   grid.replaceChildren(...Array.from({ length: count }, () => document.createElement("canvas")));
   players = [...grid.children].map((canvas) => new Player(canvas, false));
   players.push(new Player(element("main-game"), true));
   players.forEach((player) => player.run());
+}
+
+/** As many columns as leave no row with a gap, if there is such a number. */
+function columnsOf(count) {
+  if (count <= 4) return count;
+  const choices = count <= 8 ? [4, 3, 5, 7] : [8, 7, 6, 5];
+  return choices.find((columns) => count % columns === 0) ?? choices[0];
 }
 
 let counted = { steps: 0, at: performance.now() };
@@ -163,11 +182,39 @@ function showNumbers() {
   element("rate").textContent = `${Math.round(demo.rate).toLocaleString("en")}/s`;
   element("median").textContent = milliseconds(quantile(0.5));
   element("tail").textContent = milliseconds(quantile(0.99));
+  showServer();
+  showStatus(now);
+}
+
+function showServer() {
+  const { exploration, version, run } = demo.server;
+  element("exploration").textContent = Number.isFinite(exploration) ? `${(100 * exploration).toFixed(0)} %` : "–";
+  element("version").textContent = Number.isFinite(version) ? version.toLocaleString("en") : "–";
+  element("run").textContent = run ?? "–";
+}
+
+function showStatus(now) {
   const isWhole = demo.connected === players.length;
+  const waited = now - Math.min(now, ...players.map((player) => player.askedAt ?? now));
+  const hangs = isWhole && waited > HANGS_AFTER_MS;
   const status = element("status");
-  status.className = isWhole ? "good" : demo.error ? "bad" : "";
-  const waiting = demo.error ? `${demo.error}, trying again` : "connecting";
-  status.textContent = isWhole ? `${demo.connected} sessions with ${SERVER}` : `${waiting} …`;
+  status.className = hangs || (!isWhole && demo.error) ? "bad" : isWhole ? "good" : "";
+  const trouble = demo.error ? `${demo.error}, trying again` : "connecting";
+  if (hangs) status.textContent = `no answer from ${SERVER} for ${Math.floor(waited / 1000)} s`;
+  else status.textContent = isWhole ? `${demo.connected} sessions with ${SERVER}` : `${trouble} …`;
+}
+
+/** Ask the server about itself, again and again; one that does not answer says nothing new. */
+async function follow() {
+  for (;;) {
+    try {
+      const reply = await fetch(STATUS, { cache: "no-store", signal: AbortSignal.timeout(HANGS_AFTER_MS) });
+      demo.server = await reply.json();
+    } catch {
+      demo.server = {};
+    }
+    await pause(1000);
+  }
 }
 
 /** As many points as there are pixels: the mean of each stretch. */
@@ -185,7 +232,7 @@ function draw() {
   for (const player of players) drawGame(player.canvas, player.game, player.shown, colours);
   element("score").textContent = players.at(-1)?.game.catches ?? 0;
   const lines = [
-    { points: thinned(demo.returns), colour: colours.line, width: 1 },
+    { points: thinned(demo.returns), colour: colours.each, width: 1.25 },
     { points: thinned(demo.means), colour: colours.good, width: 2.5 },
   ];
   drawChart(element("returns"), { lines, low: -1, high: 20, format: (value) => value.toFixed(0) }, colours);
@@ -212,4 +259,5 @@ if (![...select.options].some((option) => Number(option.value) === count)) selec
 select.value = String(count);
 start(count);
 setInterval(showNumbers, 500);
+if (STATUS) follow();
 requestAnimationFrame(draw);

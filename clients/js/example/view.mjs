@@ -7,7 +7,7 @@ const FLASH_MS = 220;
 /** The colours that the style sheet names. */
 export function palette() {
   const style = getComputedStyle(document.documentElement);
-  const names = ["field", "ball", "paddle", "good", "bad", "line", "soft", "text"];
+  const names = ["field", "ball", "paddle", "good", "bad", "line", "soft", "text", "each"];
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
@@ -70,13 +70,14 @@ export function drawGame(canvas, game, shown, colours) {
  */
 export function drawChart(canvas, { lines, low, high, format }, colours) {
   const [context, width, height] = fitted(canvas);
-  const right = width - 46;
   const top = (value) => 8 + (1 - (value - low) / (high - low || 1)) * (height - 16);
+  const marks = [low, (low + high) / 2, high];
   context.font = "11px system-ui, sans-serif";
+  const right = width - 12 - Math.max(...marks.map((value) => context.measureText(format(value)).width));
   context.fillStyle = colours.soft;
   context.strokeStyle = colours.line;
   context.textBaseline = "middle";
-  for (const value of [low, (low + high) / 2, high]) {
+  for (const value of marks) {
     context.lineWidth = 1;
     context.beginPath();
     context.moveTo(0, top(value));

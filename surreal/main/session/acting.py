@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class ActingSession:
         else:
             agent = build_agent(config, model, spaces, index=process.index, rng=process.rng())
         stack.callback(agent.close)
+        self._agent = agent
         self._listener = listener = build_listener(config, process.parameter_client, model)
         stack.callback(listener.close)
         listener.run_listener_thread()
@@ -105,6 +106,11 @@ class ActingSession:
             self._listener.check()
             for check in checks:
                 check()
+
+    def status(self) -> dict[str, Any]:
+        """Say which run this is, which parameters act, and how much is explored; from any thread."""
+        exploration = self._agent.metrics().get("agent/epsilon")
+        return {"run": self._process.client.run, "version": self._listener.version, "exploration": exploration}
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.loop.env_steps

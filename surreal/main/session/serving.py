@@ -6,13 +6,14 @@ import logging
 import resource
 import sys
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 from surreal.agent import AgentLoop
 from surreal.config import Config
 from surreal.main.build.rlx_server import ServerOptions, build_server_settings
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.server import RlxServer
-from surreal.rlx.server.settings import MetricSink, is_loopback
+from surreal.rlx.server.settings import MetricSink, StatusSource, is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,13 @@ _MAX_FILES = 1 << 16
 
 
 def start_server(
-    config: Config, pool: RlxEnvPool, options: ServerOptions, stack: ExitStack, *, on_metric: MetricSink | None
+    config: Config,
+    pool: RlxEnvPool,
+    options: ServerOptions,
+    stack: ExitStack,
+    *,
+    on_metric: MetricSink | None,
+    status: StatusSource | None = None,
 ) -> RlxServer:
     """Listen, and say where.
 
@@ -32,13 +39,14 @@ def start_server(
         options: what the process was told beside the configuration.
         stack: closes the server.
         on_metric: gets what clients report.
+        status: gives what `/status.json` says beside the number of sessions.
 
     Raises:
         ConfigError, RlxServerError: a file or the address cannot be used.
     """
     _raise_file_limit()
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
-    settings = build_server_settings(config, options, on_metric, pool.reader)
+    settings = replace(build_server_settings(config, options, on_metric, pool.reader), status=status)
     if not is_loopback(settings.host) and settings.token is None:
         logger.warning("%s is open to other machines, and asks for no token", settings.host)
     server = RlxServer(pool, settings)

@@ -171,6 +171,11 @@ class Hub:
             if not connection.is_busy and now - connection.heard_s > limit_s:
                 connection.abort()
 
+    def status(self) -> dict[str, Any]:
+        """Return what anyone may know."""
+        source = self.settings.status
+        return {"sessions": self.num_sessions, **({} if source is None else source())}
+
     def metrics(self) -> dict[str, float]:
         """Return counts of connections and requests."""
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from surreal.rlx.server.admission import Admission
 
 #: Takes a metric of a client: "scalar" or "histogram", name, value, and the step or None.
 MetricSink = Callable[[str, str, Any, int | None], None]
+
+#: Gives what a server tells about itself, of values that JSON has.
+StatusSource = Callable[[], Mapping[str, Any]]
 
 #: RELAAX's.
 DEFAULT_PORT = 7001
@@ -50,6 +53,8 @@ class ServerSettings:
         is_exploiting: whether all sessions exploit, whatever they ask for.
         tls: certificate and key; None: no TLS.
         static_dir: folder whose files are served over HTTP; None: none.
+        status: gives what `/status.json` says beside the number of sessions, to whoever reaches the port; called on the
+            server's thread. None: nothing.
         on_metric: takes clients' metrics, all of them under "client/"; None drops them.
     """
 
@@ -68,6 +73,7 @@ class ServerSettings:
     is_exploiting: bool = False
     tls: ssl.SSLContext | None = None
     static_dir: Path | None = None
+    status: StatusSource | None = None
     on_metric: MetricSink | None = None
 
     def __post_init__(self) -> None:

@@ -1,13 +1,16 @@
-"""Plain HTTP on the server's port: is it alive, and the files of the demonstration; and which web pages may connect."""
+"""Plain HTTP on the server's port: is it alive, what it does, and the files of the demonstration; and which web pages
+may connect.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from surreal.rlx.server.settings import is_loopback
@@ -26,11 +29,13 @@ class Answer(NamedTuple):
     location: str | None = None  #: where the page is instead
 
 
-def answer_get(path: str, static_dir: Path | None) -> Answer | None:
+def answer_get(path: str, static_dir: Path | None, status: Callable[[], Mapping[str, Any]] = dict) -> Answer | None:
     """Answer a GET that is no WebSocket; None: there is nothing under this path."""
     path = unquote(urlsplit(path).path)
     if path == "/health":
         return Answer(HTTPStatus.OK, "text/plain; charset=utf-8", b"ok\n")
+    if path == "/status.json":
+        return Answer(HTTPStatus.OK, "application/json", f"{json.dumps(dict(status()))}\n".encode())
     if static_dir is None or "\0" in path:
         return None
     root = static_dir.resolve()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 from websockets.frames import CloseCode, Frame, Opcode
@@ -22,7 +21,7 @@ from surreal.rlx.protocol.errors import RlxDecodeError, RlxError, RlxRequestErro
 from surreal.rlx.protocol.json_form import dump_json, parse_json
 from surreal.rlx.server.connections.connection import MAX_BACKLOG, BaseConnection
 from surreal.rlx.server.connections.frames import FrameCutter
-from surreal.rlx.server.connections.http import answer_get, may_connect
+from surreal.rlx.server.connections.handshake import answer_request
 from surreal.rlx.server.hub import FIRST_MESSAGE_BYTES, Hub
 from surreal.rlx.server.replies import Reply, action_reply, error_reply
 from surreal.rlx.server.session import Session
@@ -114,7 +113,7 @@ class WebSocketConnection(BaseConnection):
         is_free = False
         for event in self._protocol.events_received():
             if isinstance(event, Request):
-                self._open(event)
+                answer_request(self._protocol, event, self.hub)
             elif isinstance(event, Frame):
                 is_free = self._take_frame(event) and len(self._clients) == 1
         return not is_free
@@ -135,46 +134,6 @@ class WebSocketConnection(BaseConnection):
         super().close()
 
     # -- the connection ------------------------------------------------------------------------------------------------
-
-    def _open(self, request: Request) -> None:
-        headers = request.headers
-        origins, hosts = headers.get_all("Origin"), headers.get_all("Host")
-        if len(origins) > 1 or len(hosts) > 1:
-            response = self._protocol.reject(HTTPStatus.BAD_REQUEST, "Origin and Host may be said once\n")
-            self._protocol.send_response(response)
-        elif "Upgrade" not in headers:
-            self._answer_http(request)
-        elif not may_connect(next(iter(origins), None), next(iter(hosts), None), self.hub.settings.origins):
-            response = self._protocol.reject(
-                HTTPStatus.FORBIDDEN, "pages of this origin may not connect; see rlx.origins\n"
-            )
-            self._protocol.send_response(response)
-        else:
-            self._protocol.send_response(self._protocol.accept(request))
-
-    def _answer_http(self, request: Request) -> None:
-        method = getattr(request, "method", "GET")  # what older releases of websockets let pass is always one
-        answer = answer_get(request.path, self.hub.settings.static_dir)
-        if method not in ("GET", "HEAD"):
-            response = self._protocol.reject(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD\n")
-            response.headers["Allow"] = "GET, HEAD"
-        elif answer is None:
-            response = self._protocol.reject(
-                HTTPStatus.NOT_FOUND, "nothing here; RLX clients connect by TCP or WebSocket\n"
-            )
-        else:
-            response = self._protocol.reject(answer.status, "")
-            for name in ("Content-Type", "Content-Length"):
-                del response.headers[name]
-            response.headers["Content-Type"] = answer.content_type
-            response.headers["Content-Length"] = str(len(answer.body))
-            response.headers["Cache-Control"] = "no-cache"
-            if answer.location is not None:
-                response.headers["Location"] = answer.location
-            response.body = answer.body
-        if method == "HEAD":
-            response.body = b""  # its length stays in the headers
-        self._protocol.send_response(response)
 
     def _take_frame(self, frame: Frame) -> bool:
         """Take a frame; returns whether it brought a step, which now waits for its action."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,16 @@ def browser(require_tool: Any, tmp_path: Path) -> Iterator[Any]:
 
 @pytest.mark.parametrize("form", ["binary", "json"])
 def test_the_example_page_plays_learns_and_shows_it(browser: Any, serve: Any, tmp_path: Path, form: str) -> None:
-    served = serve(spaces.Discrete(3), spaces.Box(-2, 2, (5,), np.float32), follow, static_dir=PAGES)
+    can_act = threading.Event()
+    can_act.set()
+
+    def act(obs: Any, rows: int) -> Any:
+        can_act.wait(60)
+        return follow(obs, rows)
+
+    status = {"run": "demo-run", "version": 1234, "exploration": 0.25}
+    space = spaces.Box(-2, 2, (5,), np.float32)
+    served = serve(spaces.Discrete(3), space, act, static_dir=PAGES, status=lambda: status)
     browser.open(f"http://{served.address}/?never=mind")
     browser.wait("location.pathname === '/example/' && window.demo")  # the first page leads there
     browser.open(f"http://{served.address}/example/?form={form}&games=4")
@@ -107,7 +117,16 @@ def test_the_example_page_plays_learns_and_shows_it(browser: Any, serve: Any, tm
     for name in ("main-game", "returns", "latency"):
         colours = browser.evaluate(f"({COUNT_COLOURS})(document.getElementById('{name}'))")
         assert colours > 3, f"nothing is drawn in {name}"
+    for name, text in (("run", "demo-run"), ("version", "1,234"), ("exploration", "25 %")):
+        browser.wait(f"document.getElementById('{name}').textContent === '{text}'")
     browser.screenshot(tmp_path / "page.png")
+
+    # An agent that hangs is seen, and so is its return.
+    can_act.clear()
+    browser.wait("document.getElementById('status').className === 'bad'")
+    assert "no answer" in browser.evaluate("document.getElementById('status').textContent")
+    can_act.set()
+    browser.wait("document.getElementById('status').className === 'good'")
 
     # A pause stops all games, and they go on.
     browser.evaluate("document.getElementById('pause').click()")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,13 @@ def test_health_is_answered_without_files() -> None:
     assert health is not None
     assert health.status == 200
     assert answer_get("/", None) is None
+
+
+def test_status_is_json() -> None:
+    status = answer_get("/status.json", None, lambda: {"version": 5, "exploration": None})
+    assert status is not None
+    assert (status.status, status.content_type) == (200, "application/json")
+    assert json.loads(status.body) == {"version": 5, "exploration": None}
 
 
 @pytest.mark.parametrize(

@@ -83,5 +83,5 @@ docs: $(STAMP)
 	mv .cache/redis-keys.md docs/redis-keys.md
 
 clean:
-	rm -rf .venv .cache build dist surreal.egg-info
+	rm -rf .venv .cache build dist surreal_rl.egg-info
 	find surreal tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

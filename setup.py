@@ -61,7 +61,8 @@ DEV = [
 DEMO = {"surreal.rlx.demo": "clients/js"}
 
 setup(
-    name="surreal",
+    # "surreal" is another project's on the package index; what is imported is surreal.
+    name="surreal-rl",
     version=version(),
     description="Distributed reinforcement learning with Redis in the middle",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8") if (ROOT / "README.md").exists() else "",

@@ -191,7 +191,9 @@ def missing_package(env_id: str, what: object) -> EnvError | None:
         entry_point = ""
     for mark, extra in _EXTRAS:
         if mark in f"{env_id} {entry_point} {what}".replace("Box2D", "box2d").replace("MuJoCo", "mujoco"):
-            return EnvError(f"{env_id} needs a package that is not installed; run: pip install surreal[{extra}]")
+            return EnvError(
+                f"{env_id} needs a package that is not installed; run in the clone: pip install -e '.[{extra}]'"
+            )
     return None
 
 

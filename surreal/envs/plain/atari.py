@@ -40,7 +40,8 @@ class Atari(GymEnv):
         **kwargs: Any,
     ) -> None:
         if importlib.util.find_spec("ale_py") is None:
-            raise EnvError(f"Atari({name!r}) needs ale-py, which is not installed; run: pip install surreal[atari]")
+            hint = "run in the clone: pip install -e '.[atari]'"
+            raise EnvError(f"Atari({name!r}) needs ale-py, which is not installed; {hint}")
         self._wrappers = (
             WrapperSpec("atari", dict(preprocessing or {})),
             WrapperSpec("life_loss"),

@@ -43,7 +43,7 @@ _METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PAT
 
 _NO_WEBSOCKET = (
     b"HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
-    b"this server has no WebSocket: pip install 'surreal[ws]'\n"
+    b"this server has no WebSocket: run pip install -e '.[ws]' in its clone\n"
 )
 
 

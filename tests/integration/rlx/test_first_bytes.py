@@ -58,5 +58,5 @@ def test_without_the_websockets_package_http_is_refused_with_advice_and_tcp_work
     sock.sendall(b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n")
     answer = read_to_end(sock)
     assert answer.startswith(b"HTTP/1.1 501 ")
-    assert b"pip install 'surreal[ws]'" in answer
+    assert b"pip install -e '.[ws]'" in answer
     assert wire(served).init() == {"response": "ready"}

@@ -169,5 +169,5 @@ def test_recording_needs_moviepy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 def test_atari_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(EnvError, match=r"pip install surreal\[atari\]"):
+    with pytest.raises(EnvError, match=r"pip install -e '\.\[atari\]'"):
         Atari("SpaceInvaders")

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from surreal import evaluation
 from surreal.errors import EnvError, StoppedError
-from surreal.evaluation import DEFAULT_MAX_STEPS, EpisodeScore, EvaluationRound, Evaluator
+from surreal.evaluation import EpisodeScore, EvaluationRound, Evaluator
 from surreal.types import Action
 
 
@@ -202,12 +203,13 @@ def test_episode_that_ends_with_its_last_step_is_not_cut() -> None:
     assert [score.is_cut for score in evaluator(FixedLength(7), max_episode_steps=7).play(2)] == [False, False]
 
 
-def test_only_an_environment_without_a_time_limit_of_its_own_gets_a_bound() -> None:
+def test_only_an_environment_without_a_time_limit_of_its_own_gets_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "DEFAULT_MAX_STEPS", 40)
     score = evaluator(FixedLength(10**9)).play(1)[0]
-    assert (score.length, score.is_cut) == (DEFAULT_MAX_STEPS, True)
-    limited = gymnasium.wrappers.TimeLimit(FixedLength(10**9), DEFAULT_MAX_STEPS + 5)
+    assert (score.length, score.is_cut) == (40, True)
+    limited = gymnasium.wrappers.TimeLimit(FixedLength(10**9), 45)
     score = evaluator(gymnasium.wrappers.TransformReward(limited, lambda reward: reward)).play(1)[0]
-    assert (score.length, score.is_cut) == (DEFAULT_MAX_STEPS + 5, False)
+    assert (score.length, score.is_cut) == (45, False)
 
 
 def test_agent_hears_which_actions_are_legal() -> None:

@@ -116,7 +116,7 @@ class SingleSteps:
 
 
 def _is_last_row(log: RowLog, position: int, obs: Obs) -> bool:
-    # Bytes are compared, so that nan equals itself; and it is several times faster than `array_equal`.
+    # Comparing bytes is several times faster than `array_equal`.
     leaves = _flatten(log, obs)
     return all(
         column[position - 1].tobytes() == leaf.tobytes() for column, leaf in zip(log.leaves, leaves, strict=True)

@@ -20,7 +20,7 @@ from typing import Protocol
 #: answer, and everyone else wait longer.
 TURN_REQUESTS = 32
 #: Time after which a turn ends, s.
-TURN_S = 0.0005
+TURN_S = 0.00025
 #: Time that is left to others after a turn, as a multiple of its own.
 _REST = 2.0
 #: Rest that a connection may owe before it has to queue, s: what usual clients do now and then is done at once.
@@ -44,7 +44,7 @@ class Account:
 
     def charge(self, spent_s: float, now_s: float) -> bool:
         """Note that it had so much time until now; returns whether it owes too much rest."""
-        self._rested_s = max(self._rested_s, now_s) + _REST * spent_s
+        self._rested_s = max(self._rested_s, now_s - spent_s) + (1 + _REST) * spent_s
         return self._rested_s - now_s > _ALLOWANCE_S
 
 

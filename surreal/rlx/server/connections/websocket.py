@@ -151,11 +151,11 @@ class WebSocketConnection(BaseConnection):
 
     def _flush(self) -> None:
         """Send what the protocol wants sent; an empty piece means the end."""
-        for data in self._protocol.data_to_send():
-            if data:
-                self.transport.write(data)
-            else:
-                super().close()
+        pieces = self._protocol.data_to_send()
+        if any(pieces):
+            self.transport.write(b"".join(pieces))
+        if b"" in pieces:
+            super().close()
         if self._protocol.state is State.CLOSING and self._abort_timer is None:
             self._abort_timer = asyncio.get_running_loop().call_later(_CLOSE_TIMEOUT_S, self.abort)
 

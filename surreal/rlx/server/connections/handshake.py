@@ -28,11 +28,11 @@ def answer_request(protocol: ServerProtocol, request: Request, hub: Hub) -> None
 def _answer_page(protocol: ServerProtocol, request: Request, hub: Hub) -> None:
     method = getattr(request, "method", "GET")  # what older releases of websockets let pass is always one
     answer = answer_get(request.path, hub.settings.static_dir, hub.status)
-    if method not in ("GET", "HEAD"):
+    if answer is None:
+        response = protocol.reject(HTTPStatus.NOT_FOUND, "nothing here; RLX clients connect by TCP or WebSocket\n")
+    elif method not in ("GET", "HEAD"):
         response = protocol.reject(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD\n")
         response.headers["Allow"] = "GET, HEAD"
-    elif answer is None:
-        response = protocol.reject(HTTPStatus.NOT_FOUND, "nothing here; RLX clients connect by TCP or WebSocket\n")
     else:
         response = protocol.reject(answer.status, "")
         for name in ("Content-Type", "Content-Length"):

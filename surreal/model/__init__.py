@@ -11,10 +11,9 @@ from surreal.model.composed import ComposedModel
 from surreal.model.conv import CONVOLUTIONS, Convolution, ConvTorso
 from surreal.model.core import LSTMCore
 from surreal.model.distributions import Categorical, Distribution, Normal
-from surreal.model.inputs import flatten_obs
 from surreal.model.mlp import MLP
 from surreal.model.q_function import ConvQFunction, QFunction
-from surreal.model.torso import Torso
+from surreal.model.torso import Torso, flatten_obs
 
 __all__ = [
     "ACTIVATIONS",

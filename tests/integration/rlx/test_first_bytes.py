@@ -42,11 +42,11 @@ def test_http_is_known_in_pieces(harness: Any, wire: Any, pieces: tuple[bytes, .
     assert read_to_end(sock).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-@pytest.mark.parametrize(("method", "status"), [("GET", 404), ("HEAD", 404), ("POST", 405), ("OPTIONS", 405)])
-def test_methods_of_http_are_answered_in_http(harness: Any, wire: Any, method: str, status: int) -> None:
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
+def test_methods_of_http_are_answered_in_http(harness: Any, wire: Any, method: str) -> None:
     sock = wire(harness()).sock
     sock.sendall(f"{method} /nothing HTTP/1.1\r\n\r\n".encode())
-    assert read_to_end(sock).startswith(f"HTTP/1.1 {status} ".encode())
+    assert read_to_end(sock).startswith(b"HTTP/1.1 404 ")
 
 
 def test_without_the_websockets_package_http_is_refused_with_advice_and_tcp_works(

@@ -22,7 +22,7 @@ def test_run_with_a_server_and_clients_and_its_policy_served_afterwards(
     token = tmp_path_factory.mktemp("secret") / "token"
     token.write_text("s3cret\n")
     options = ["--set", "run.max_env_steps=4000", "--set", "rlx.clients=2", "--set", "rlx.servers=2"]
-    options += ["--set", f"rlx.token_file={token}"]
+    options += ["--set", f"rlx.token_file={token}", "--set", "run.stop_at_return=null"]
     command = workplace.start("run", "cartpole-rlx", *workplace.fast_eval, *options)
     run_dir = workplace.run_dir()
     assert command.wait() == 0, command.output

@@ -60,8 +60,8 @@ class SampleInfo(NamedTuple):
     stay valid: what is said of a transition that was evicted meanwhile is known by its `generation`, and dropped.
     """
 
-    slots: NDArray[np.int64]  #: [B] place in the replay's index
-    generation: NDArray[np.int64]  #: [B] sequence number of the transition: a slot's reuse changes it
+    slots: NDArray[np.int64]  #: [B] replay slots: places in the replay's index
+    generation: NDArray[np.int64]  #: [B] sequence number of the transition: the reuse of a slot changes it
     probability: NDArray[np.float64]  #: [B] with which each row was drawn
     version: NDArray[np.int64]  #: [B] parameter version that acted
     priority: NDArray[np.float64] | None = None  #: [B] p before its exponent; None where a replay has no priorities

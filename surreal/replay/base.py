@@ -177,11 +177,11 @@ class Replay(ABC, Generic[B]):
         """Whether there may be batches: `start_size` transitions are there, and the stream was read to its end once."""
         return len(self) >= self.start_size and self.pointer_queue.has_caught_up.is_set()
 
-    def aggregate_batch(self, rows: Any) -> B:
-        """Make tensors of gathered rows, `Rows` or `TrajectoryRows`; the arrays belong to the batch."""
+    def aggregate_batch(self, gathered: Any) -> B:
+        """Make tensors of what was gathered, `Gathered` or `GatheredTrajectories`; the arrays belong to the batch."""
         if (batches := self._engine.intake.batches) is None:
             raise ValueError("the stream's contract is not known yet")
-        return batches.to_batch(rows)
+        return batches.to_batch(gathered)
 
     def _may_take_in(self, shard: int) -> bool:
         """Whether chunks of a shard can be inserted now."""
@@ -198,9 +198,9 @@ class Replay(ABC, Generic[B]):
             pin_memory=self.pin_memory,
         )
 
-    def _count_samples(self, rows: Any) -> int:
-        """Transitions that a batch of these rows counts for."""
-        return len(rows.sample_info.slots) * self.steps_per_sample
+    def _count_samples(self, gathered: Any) -> int:
+        """Transitions that a batch counts for."""
+        return len(gathered.sample_info.slots) * self.steps_per_sample
 
     # -- what the learner calls ------------------------------------------------------------------------------------
 

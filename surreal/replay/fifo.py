@@ -29,7 +29,7 @@ from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.trajectories.cutting import Cut, Cutter
 from surreal.replay.trajectories.ledger import Ledger, from_mark
-from surreal.replay.trajectories.unrolling import TrajectoryRows
+from surreal.replay.trajectories.unrolling import GatheredTrajectories
 from surreal.replay.trajectory_replay import TrajectoryReplay
 from surreal.types import TrajectoryBatch
 
@@ -221,14 +221,14 @@ class FIFOReplay(TrajectoryReplay):
         """First steps [B] of the trajectories that come next; they are not offered again."""
         return np.array([self._ready.popleft().start for _ in range(batch_size)], np.int64), np.ones(batch_size)
 
-    def aggregate_batch(self, rows: TrajectoryRows) -> TrajectoryBatch:
-        """Make tensors of gathered rows, and note whose steps they are, to let them go when they are committed."""
+    def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
+        """Make tensors of what was gathered, and note whose steps they are, to let them go when they are committed."""
         self._made += 1
-        self._used.append(_Used(self._made, [rows.number[rows.is_step]]))
-        return super().aggregate_batch(rows)
+        self._used.append(_Used(self._made, [gathered.number[gathered.is_step]]))
+        return super().aggregate_batch(gathered)
 
-    def _count_samples(self, rows: TrajectoryRows) -> int:
-        return int(np.count_nonzero(rows.is_step))
+    def _count_samples(self, gathered: GatheredTrajectories) -> int:
+        return int(np.count_nonzero(gathered.is_step))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

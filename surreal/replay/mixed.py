@@ -17,7 +17,7 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
 from surreal.replay.engine.sampling import sample_uniform
-from surreal.replay.store.storage import Rows
+from surreal.replay.store.storage import Gathered
 from surreal.types import Batch
 
 ON_POLICY_COLUMN = "is_on_policy"
@@ -80,9 +80,9 @@ class MixedReplay(Replay[Batch]):
             probability[:number] = 1.0 / len(fresh)
         return numbers, probability
 
-    def aggregate_batch(self, rows: Rows) -> Batch:
-        rows.extras[ON_POLICY_COLUMN] = np.arange(len(rows.reward)) < self.on_policy_rows
-        return super().aggregate_batch(rows)
+    def aggregate_batch(self, gathered: Gathered) -> Batch:
+        gathered.extras[ON_POLICY_COLUMN] = np.arange(len(gathered.reward)) < self.on_policy_rows
+        return super().aggregate_batch(gathered)
 
     def metrics(self) -> dict[str, float]:
         return super().metrics() | {

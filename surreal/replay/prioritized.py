@@ -26,7 +26,7 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
 from surreal.replay.store.priority_file import SavedPriorities, read_priorities, write_priorities
-from surreal.replay.store.storage import Rows
+from surreal.replay.store.storage import Gathered
 from surreal.replay.store.sum_tree import SumTree
 from surreal.types import Batch, SampleInfo
 from surreal.values import LARGEST
@@ -182,13 +182,13 @@ class PrioritizedReplay(Replay[Batch]):
         numbers = oldest + (leaves - oldest) % self._tree.capacity
         return numbers, values / self._tree.total
 
-    def aggregate_batch(self, rows: Rows) -> Batch:
-        info = rows.sample_info
+    def aggregate_batch(self, gathered: Gathered) -> Batch:
+        info = gathered.sample_info
         weight = (info.probability / info.probability.min()) ** -self.importance_exponent
-        rows.extras["weight"] = weight.astype(np.float32)
+        gathered.extras["weight"] = weight.astype(np.float32)
         total = self._tree.total if self._tree is not None else 0.0
         priority = self._to_priority(info.probability * total)
-        return super().aggregate_batch(rows._replace(sample_info=info._replace(priority=priority)))
+        return super().aggregate_batch(gathered._replace(sample_info=info._replace(priority=priority)))
 
     def metrics(self) -> dict[str, float]:
         with self._lock:  # the tree keeps sums that it works out, as of one moment

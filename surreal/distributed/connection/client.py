@@ -22,8 +22,8 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, Respon
 from redis.retry import Retry
 
 from surreal.distributed.connection.address import parse_address
-from surreal.distributed.connection.cluster import ClusterMap, slot_pool
-from surreal.distributed.connection.keys import RUNS, RUNS_SLOT, PolicyKeys, RunKeys, ShardKeys, run_pattern
+from surreal.distributed.connection.cluster import ClusterMap, hash_slot_pool
+from surreal.distributed.connection.keys import RUNS, RUNS_HASH_SLOT, PolicyKeys, RunKeys, ShardKeys, run_pattern
 from surreal.distributed.connection.retry import RetryPolicy, is_out_of_memory
 from surreal.distributed.connection.scripts import load_script
 from surreal.errors import RedisUnavailableError, StoppedError
@@ -46,7 +46,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class RedisClient:
     """A thread-safe client of one Redis server, within the namespace of one run.
 
-    Of a Redis Cluster, it is the server that has a slot, whichever that is: by default the slot of the run's keys.
+    Of a Redis Cluster, it is the server that has a hash slot, whichever that is: by default that of the run's keys.
 
     Args:
         address: `host:port`, `redis://`, `rediss://`, `unix:///path` or `redis+cluster://host:port,host:port`; see
@@ -56,7 +56,7 @@ class RedisClient:
         username: ACL user; wins over a user in the address.
         timeout_s: of one answer, > 0. Raising it tolerates slower servers, but finds out later that one is gone.
         retry_timeout_s: how long `retry` keeps trying by default, in s; `math.inf` waits until its owner stops.
-        slot: of a cluster, 0 .. 16383; None: that of the run's keys, shards excepted.
+        hash_slot: of a cluster, 0 .. 16383; None: that of the run's keys, shards excepted.
 
     Raises:
         ValueError: the address or the run's id is not valid.
@@ -71,7 +71,7 @@ class RedisClient:
         username: str | None = None,
         timeout_s: float = 5.0,
         retry_timeout_s: float = 300.0,
-        slot: int | None = None,
+        hash_slot: int | None = None,
     ) -> None:
         if timeout_s <= 0:
             raise ValueError(f"timeout_s is {timeout_s}; it must be > 0")
@@ -98,8 +98,8 @@ class RedisClient:
         if self._cluster is None:
             pool = redis.ConnectionPool(connection_class=parsed.connection_class, **options)
         else:
-            slot = self.run_keys.slot if slot is None else slot
-            pool = slot_pool(self._cluster, slot, parsed.connection_class, options)
+            hash_slot = self.run_keys.hash_slot if hash_slot is None else hash_slot
+            pool = hash_slot_pool(self._cluster, hash_slot, parsed.connection_class, options)
         try:
             pool.make_connection()  # builds the object without connecting: a wrong option is known now
         except TypeError as error:
@@ -121,14 +121,14 @@ class RedisClient:
         """Whether the last call through `retry` or `attempt`, of any thread, met no server that answers."""
         return self._retry_policy.is_away
 
-    def at_slot(self, slot: int) -> RedisClient:
-        """A client of the server that has a slot, in a cluster; otherwise this one."""
-        return self._given(retry_timeout_s=self.retry_timeout_s, slot=slot) if self.is_cluster else self
+    def at_hash_slot(self, hash_slot: int) -> RedisClient:
+        """A client of the server that has a hash slot, in a cluster; otherwise this one."""
+        return self._given(retry_timeout_s=self.retry_timeout_s, hash_slot=hash_slot) if self.is_cluster else self
 
     @contextmanager
     def directory(self) -> Iterator[redis.Redis]:
         """The server that lists the runs, for the time of a `with`."""
-        client = self.at_slot(RUNS_SLOT)
+        client = self.at_hash_slot(RUNS_HASH_SLOT)
         try:
             yield client.redis
         finally:
@@ -249,11 +249,11 @@ class RedisClient:
         for pattern in run_pattern(self.run):
             keys = self.scan(pattern)
             while batch := list(islice(keys, 500)):
-                by_slot: dict[int, list[bytes]] = {}
+                by_hash_slot: dict[int, list[bytes]] = {}
                 for key in batch:
-                    by_slot.setdefault(key_slot(key) if self.is_cluster else 0, []).append(key)
-                for slot, names in by_slot.items():
-                    client = self.at_slot(slot)
+                    by_hash_slot.setdefault(key_slot(key) if self.is_cluster else 0, []).append(key)
+                for hash_slot, names in by_hash_slot.items():
+                    client = self.at_hash_slot(hash_slot)
                     deleted += int(client.execute("UNLINK", *names))
                     if client is not self:
                         client.close()

@@ -1,9 +1,9 @@
-"""Redis Cluster: where a slot is. Used by `RedisClient` alone.
+"""Redis Cluster: where a hash slot is. Used by `RedisClient` alone.
 
-The keys of a shard are in one slot, and so are all others of a run. So a client needs one server at a time, and speaks
-to it on ordinary connections as it would without a cluster (pipelines, blocking reads, scripts that are not waited for,
-raw ranges). These ask the map where their slot is when they connect, and break when the slot is elsewhere. The map is
-that of redis-py's `RedisCluster`.
+The keys of a shard are in one hash slot, and so are all others of a run. So a client needs one server at a time, and
+speaks to it on ordinary connections as it would without a cluster (pipelines, blocking reads, scripts that are not
+waited for, raw ranges). These ask the map where their hash slot is when they connect, and break when it is elsewhere.
+The map is that of redis-py's `RedisCluster`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OF_ONE_SERVER = frozenset({"host", "port", "db", "path"})
 
 
 class ClusterMap:
-    """The servers of a cluster and their slots, as last asked for. Thread-safe; the constructor does not connect.
+    """The servers of a cluster and their hash slots, as last asked for. Thread-safe; the constructor does not connect.
 
     Args:
         nodes: (host, port) of servers to ask.
@@ -42,17 +42,17 @@ class ClusterMap:
         self._redis: RedisCluster | None = None
         self._is_stale = False
 
-    def primary_of(self, slot: int) -> tuple[str, int]:
-        """Host and port of the server that has a slot.
+    def primary_of(self, hash_slot: int) -> tuple[str, int]:
+        """Host and port of the server that has a hash slot.
 
         Raises:
-            redis.exceptions.ConnectionError: no server answers, or none has the slot.
+            redis.exceptions.ConnectionError: no server answers, or none has the hash slot.
         """
         try:
-            node = self._connect().nodes_manager.get_node_from_slot(slot)
+            node = self._connect().nodes_manager.get_node_from_slot(hash_slot)
         except RedisClusterException as error:
             self._is_stale = True
-            raise RedisConnectionError(f"no server of the cluster has slot {slot}: {error}") from error
+            raise RedisConnectionError(f"no server of the cluster has hash slot {hash_slot}: {error}") from error
         return str(node.host), int(node.port)
 
     def primaries(self) -> list[redis.Redis]:
@@ -89,31 +89,31 @@ class ClusterMap:
             return self._redis
 
 
-def slot_pool(
-    cluster: ClusterMap, slot: int, connection_class: type[Connection], options: Mapping[str, Any]
+def hash_slot_pool(
+    cluster: ClusterMap, hash_slot: int, connection_class: type[Connection], options: Mapping[str, Any]
 ) -> ConnectionPool:
-    """Connections to the server that has a slot, wherever it moves."""
+    """Connections to the server that has a hash slot, wherever it moves."""
     managed = _SlotSSLConnection if issubclass(connection_class, SSLConnection) else _SlotConnection
-    return redis.ConnectionPool(connection_class=managed, cluster=cluster, slot=slot, **options)
+    return redis.ConnectionPool(connection_class=managed, cluster=cluster, hash_slot=hash_slot, **options)
 
 
 class _SlotMixin:
-    """A connection that finds out where to connect to, and breaks when its server no longer has the slot."""
+    """A connection that finds out where to connect to, and breaks when its server no longer has the hash slot."""
 
     host: str
     port: int
 
-    def __init__(self, *, cluster: ClusterMap, slot: int, **options: Any) -> None:
+    def __init__(self, *, cluster: ClusterMap, hash_slot: int, **options: Any) -> None:
         self._cluster = cluster
-        self._slot = slot
+        self._hash_slot = hash_slot
         super().__init__(**options)
 
     def _connect(self) -> Any:
-        self.host, self.port = self._cluster.primary_of(self._slot)
+        self.host, self.port = self._cluster.primary_of(self._hash_slot)
         return super()._connect()  # type: ignore[misc]
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
-        # Whatever the reason (a server may hang, and still take connections), another one may have the slot by now.
+        # Whatever the reason (a server may hang, and still take connections), another may have the hash slot by now.
         self._cluster.forget()
         super().disconnect(*args, **kwargs)  # type: ignore[misc]
 
@@ -122,7 +122,9 @@ class _SlotMixin:
             return super().read_response(*args, **kwargs)  # type: ignore[misc]
         except (AskError, ReadOnlyError) as error:  # a MovedError is an AskError
             self.disconnect()
-            raise RedisConnectionError(f"slot {self._slot} of the cluster is elsewhere now: {error}") from error
+            raise RedisConnectionError(
+                f"hash slot {self._hash_slot} of the cluster is elsewhere now: {error}"
+            ) from error
 
 
 class _SlotConnection(_SlotMixin, Connection):

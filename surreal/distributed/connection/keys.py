@@ -1,9 +1,9 @@
 """Every name that Surreal uses in Redis. No other file contains one.
 
 `R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream).
-Braces are hash tags: all keys of a shard, and all other keys of a run, live in one slot of a Redis Cluster. With several
-shards, `S` is the number and a suffix, `2.17`: the first for which the shard's slot lies in its part of the slots, so
-that shards spread evenly over the servers of a cluster.
+Braces are hash tags: all keys of a shard, and all other keys of a run, live in one hash slot of a Redis Cluster. With
+several shards, `S` is the number and a suffix, `2.17`: the first for which the shard's hash slot lies in its part of
+the hash slots, so that shards spread evenly over the servers of a cluster.
 
 | key | type | content | written by | read by | lifetime |
 |---|---|---|---|---|---|
@@ -38,7 +38,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS as NUM_SLOTS
 from redis.crc import key_slot
 
 RUNS = "surreal:runs"
-RUNS_SLOT = int(key_slot(RUNS.encode()))
+RUNS_HASH_SLOT = int(key_slot(RUNS.encode()))
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ShardKeys:
         return f"surreal:{{{self._tag}}}"
 
     @cached_property
-    def slot(self) -> int:
+    def hash_slot(self) -> int:
         """Where a Redis Cluster has them."""
         return int(key_slot(self._tag.encode()))
 
@@ -137,7 +137,7 @@ class RunKeys:
     run: str
 
     @property
-    def slot(self) -> int:
+    def hash_slot(self) -> int:
         """Where a Redis Cluster has them, and those of the run's policies."""
         return int(key_slot(self.run.encode()))
 

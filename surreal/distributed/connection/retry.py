@@ -30,7 +30,7 @@ _TRANSIENT = (
     exceptions.ClusterDownError,
     exceptions.MasterDownError,
     exceptions.TryAgainError,
-    exceptions.AskError,  # MovedError is one: a slot of a cluster is elsewhere now
+    exceptions.AskError,  # MovedError is one: a hash slot of a cluster is elsewhere now
 )
 _REFUSED = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
 #: Errors that some servers, or `redis.call` in a script of Redis 6.2, wrap into a plain ResponseError.

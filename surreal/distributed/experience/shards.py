@@ -1,8 +1,8 @@
 """ReplayShards: where the shards of a run's replay are.
 
 A shard is one stream with its blocks and counts, on one server. Several servers share the load of a run's experience:
-shard s is on server s modulo their number, or, in a Redis Cluster, on the server that has its slot. Whoever names a
-single `RedisClient` has one shard.
+shard s is on server s modulo their number, or, in a Redis Cluster, on the server that has its hash slot. Whoever names
+a single `RedisClient` has one shard.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class ReplayShards:
             raise ValueError("the shards' clients must be of the same run")
         self.keys = [ShardKeys(self.run, shard, number) for shard in range(number)]
         homes = [self.clients[shard % len(self.clients)] for shard in range(number)]
-        self._own = {shard: home.at_slot(self.keys[shard].slot) for shard, home in enumerate(homes) if home.is_cluster}
+        self._own = {
+            shard: home.at_hash_slot(self.keys[shard].hash_slot) for shard, home in enumerate(homes) if home.is_cluster
+        }
         self._by_shard = [self._own.get(shard, home) for shard, home in enumerate(homes)]
 
     @classmethod

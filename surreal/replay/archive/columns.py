@@ -48,7 +48,7 @@ _PLACE: tuple[tuple[str, np.dtype[Any]], ...] = (
     ("step", _INT64),
 )
 _FLAGS = ("terminated", "truncated")
-Rows = Mapping[str, NDArray[Any]]
+Columns = Mapping[str, NDArray[Any]]
 
 
 class ArchivedChunk(NamedTuple):
@@ -113,7 +113,7 @@ def rows_of(contract: Contract, chunk: Chunk, *, number: int, sender: int, seque
     return rows
 
 
-def to_record_batch(contract: Contract, schema: pa.Schema, parts: Sequence[Rows]) -> pa.RecordBatch:
+def to_record_batch(contract: Contract, schema: pa.Schema, parts: Sequence[Columns]) -> pa.RecordBatch:
     """The rows of several chunks as one Arrow record batch."""
 
     def joined(name: str) -> NDArray[Any]:
@@ -190,7 +190,7 @@ def _read_columns(contract: Contract, batch: pa.RecordBatch) -> dict[str, NDArra
     return rows
 
 
-def _chunk_of(contract: Contract, rows: Rows) -> ArchivedChunk:
+def _chunk_of(contract: Contract, rows: Columns) -> ArchivedChunk:
     segment, kind = rows["segment"], rows["kind"]
     number = int(rows["chunk"][0])
     starts = np.flatnonzero(np.diff(segment, prepend=-1))
@@ -212,7 +212,7 @@ def _chunk_of(contract: Contract, rows: Rows) -> ArchivedChunk:
     return ArchivedChunk(number, int(rows["sender"][0]), int(rows["sequence"][0]), segments, columns, leaves)
 
 
-def _is_laid_out(rows: Rows, segments: NDArray[np.int32]) -> bool:
+def _is_laid_out(rows: Columns, segments: NDArray[np.int32]) -> bool:
     """Whether the rows are what these segments make, and all of one chunk of one sender."""
     segment, step, kind = _layout(segments)
     constant = all((rows[name] == rows[name][0]).all() for name in ("sender", "sequence"))

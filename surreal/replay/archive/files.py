@@ -23,7 +23,7 @@ from surreal.distributed.experience.format.data_contract import Contract
 from surreal.errors import CodecError, ConfigError
 from surreal.replay.archive.columns import (
     ArchivedChunk,
-    Rows,
+    Columns,
     archive_schema,
     chunks_of,
     rows_of,
@@ -70,7 +70,7 @@ class ArchiveWriter:
             raise ConfigError(f"{path} cannot be written: {error}", key="PATH") from error
         self._files: list[ArchiveFile] = []
         self._senders: dict[str, int] = {}
-        self._waiting: list[Rows] = []
+        self._waiting: list[Columns] = []
         self._waiting_bytes = self._written_bytes = self._stored_bytes = 0
         self._counts = [0, 0, 0]  # chunks, steps, rows of the file that is being written
         self._chunks = 0

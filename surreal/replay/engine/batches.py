@@ -1,7 +1,7 @@
 """BatchMaker: how batches come out of a store, of transitions [B] or of trajectories [T, B].
 
-The engine's one collaborator that knows which of both a replay hands out. What it gathers are rows, NumPy columns that
-`Replay.aggregate_batch` may change, and `to_batch` wraps as tensors.
+The engine's one collaborator that knows which of both a replay hands out. What it gathers are NumPy columns, which
+`Replay.aggregate_batch` may change and `to_batch` wraps as tensors.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from surreal.distributed.experience.format.codec import Contract
 from surreal.replay.store.observations import Observations
-from surreal.replay.store.storage import Request, Rows, TransitionStore
-from surreal.replay.trajectories.unrolling import TrajectoryRequest, TrajectoryRows, TrajectoryStore
+from surreal.replay.store.storage import Gathered, Request, TransitionStore
+from surreal.replay.trajectories.unrolling import GatheredTrajectories, TrajectoryRequest, TrajectoryStore
 from surreal.specs import ObsSpec
 from surreal.types import Batch, TrajectoryBatch
 
-R = TypeVar("R", bound=Rows | TrajectoryRows)
+R = TypeVar("R", bound=Gathered | GatheredTrajectories)
 B = TypeVar("B", bound=Batch | TrajectoryBatch)
 
 
@@ -52,14 +52,14 @@ class BatchMaker(ABC, Generic[R, B]):
 
     @abstractmethod
     def collect(self) -> R | None:
-        """Rows of the batch that was asked for first; None if observations of it are gone."""
+        """What the batch that was asked for first holds; None if observations of it are gone."""
 
     @abstractmethod
-    def to_batch(self, rows: R) -> B:
-        """Make tensors of rows, which share their memory unless it is pinned."""
+    def to_batch(self, gathered: R) -> B:
+        """Make tensors of what was gathered, which share its memory unless it is pinned."""
 
 
-class TransitionMaker(BatchMaker[Rows, Batch]):
+class TransitionMaker(BatchMaker[Gathered, Batch]):
     """Batches of n-step transitions; arguments as in `TransitionStore` and `BatchMaker`."""
 
     def __init__(
@@ -83,14 +83,14 @@ class TransitionMaker(BatchMaker[Rows, Batch]):
     def ask(self, numbers: NDArray[np.int64], probability: NDArray[np.float64]) -> None:
         self._asked.append(self.store.request(numbers, probability))
 
-    def collect(self) -> Rows | None:
+    def collect(self) -> Gathered | None:
         return self.store.collect(self._asked.popleft())
 
-    def to_batch(self, rows: Rows) -> Batch:
-        return to_batch(rows, self.store.contract.stacked_obs, pin_memory=self.pin_memory)
+    def to_batch(self, gathered: Gathered) -> Batch:
+        return to_batch(gathered, self.store.contract.stacked_obs, pin_memory=self.pin_memory)
 
 
-class TrajectoryMaker(BatchMaker[TrajectoryRows, TrajectoryBatch]):
+class TrajectoryMaker(BatchMaker[GatheredTrajectories, TrajectoryBatch]):
     """Batches of trajectories, each named by its first step; arguments as in `TrajectoryStore` and `BatchMaker`.
 
     Args:
@@ -124,52 +124,53 @@ class TrajectoryMaker(BatchMaker[TrajectoryRows, TrajectoryBatch]):
     def ask(self, numbers: NDArray[np.int64], probability: NDArray[np.float64]) -> None:
         self._asked.append(self.store.request_unrolled(self.store.unroll(numbers, self._steps), probability))
 
-    def collect(self) -> TrajectoryRows | None:
+    def collect(self) -> GatheredTrajectories | None:
         return self.store.collect_unrolled(self._asked.popleft())
 
-    def to_batch(self, rows: TrajectoryRows) -> TrajectoryBatch:
+    def to_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
         spec = self.store.contract.stacked_obs
-        return to_trajectory_batch(rows, spec, burn_in=self._burn_in, pin_memory=self.pin_memory)
+        return to_trajectory_batch(gathered, spec, burn_in=self._burn_in, pin_memory=self.pin_memory)
 
 
-def to_batch(rows: Rows, spec: ObsSpec, *, pin_memory: bool = False) -> Batch:
-    """Wrap freshly gathered rows as tensors.
+def to_batch(gathered: Gathered, spec: ObsSpec, *, pin_memory: bool = False) -> Batch:
+    """Wrap freshly gathered transitions as tensors.
 
     Args:
-        rows: of the batch; the memory is shared, nothing is copied unless it is pinned. Pinned tensors are contiguous.
+        gathered: what the batch holds; the memory is shared, nothing is copied unless it is pinned. Pinned tensors are
+            contiguous.
         spec: leaves of an observation.
         pin_memory: copy into page-locked memory, from which a GPU fetches a batch while it computes; needs CUDA.
     """
     wrap = _pinned if pin_memory else torch.from_numpy
     return Batch(
-        obs=spec.unflatten([wrap(leaf) for leaf in rows.obs]),
-        action=wrap(rows.action),
-        reward=wrap(rows.reward),
-        discount=wrap(rows.discount),
-        next_obs=spec.unflatten([wrap(leaf) for leaf in rows.next_obs]),
-        extras={name: wrap(column) for name, column in rows.extras.items()},
-        sample_info=rows.sample_info,
+        obs=spec.unflatten([wrap(leaf) for leaf in gathered.obs]),
+        action=wrap(gathered.action),
+        reward=wrap(gathered.reward),
+        discount=wrap(gathered.discount),
+        next_obs=spec.unflatten([wrap(leaf) for leaf in gathered.next_obs]),
+        extras={name: wrap(column) for name, column in gathered.extras.items()},
+        sample_info=gathered.sample_info,
     )
 
 
 def to_trajectory_batch(
-    rows: TrajectoryRows, spec: ObsSpec, *, burn_in: int = 0, pin_memory: bool = False
+    gathered: GatheredTrajectories, spec: ObsSpec, *, burn_in: int = 0, pin_memory: bool = False
 ) -> TrajectoryBatch:
     """Wrap freshly gathered trajectories as tensors; arguments as in `to_batch` and `TrajectoryMaker`."""
     wrap = _pinned if pin_memory else torch.from_numpy
     return TrajectoryBatch(
-        obs=spec.unflatten([wrap(leaf) for leaf in rows.obs]),
-        action=wrap(rows.action),
-        reward=wrap(rows.reward),
-        discount=wrap(rows.discount),
-        mask=wrap(rows.is_step.astype(np.float32)),
-        is_first=wrap(rows.is_first),
-        terminated=wrap(rows.terminated),
-        truncated=wrap(rows.truncated),
-        version=wrap(rows.version),
-        extras={name: wrap(column) for name, column in rows.extras.items()},
-        initial_state={name: wrap(column) for name, column in rows.initial_state.items()},
-        sample_info=rows.sample_info,
+        obs=spec.unflatten([wrap(leaf) for leaf in gathered.obs]),
+        action=wrap(gathered.action),
+        reward=wrap(gathered.reward),
+        discount=wrap(gathered.discount),
+        mask=wrap(gathered.is_step.astype(np.float32)),
+        is_first=wrap(gathered.is_first),
+        terminated=wrap(gathered.terminated),
+        truncated=wrap(gathered.truncated),
+        version=wrap(gathered.version),
+        extras={name: wrap(column) for name, column in gathered.extras.items()},
+        initial_state={name: wrap(column) for name, column in gathered.initial_state.items()},
+        sample_info=gathered.sample_info,
         burn_in=burn_in,
     )
 

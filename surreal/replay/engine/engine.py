@@ -188,11 +188,11 @@ class ReplayEngine(Generic[B]):
             raise ValueError("nothing was inserted yet")
         if not sampler.num_asked:
             sampler.ask()
-        rows = sampler.collect()
-        if rows is None:
+        gathered = sampler.collect()
+        if gathered is None:
             return None
-        self.owner.count_samples(self._hooks._count_samples(rows))
-        return self._hooks.aggregate_batch(rows)
+        self.owner.count_samples(self._hooks._count_samples(gathered))
+        return self._hooks.aggregate_batch(gathered)
 
     def _sample_ahead(self) -> tuple[bool, bool]:
         """Make a batch if there is room for it; where observations are remote, ask for one and finish the one before.

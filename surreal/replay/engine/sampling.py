@@ -104,13 +104,13 @@ class BatchSampler:
         self._maker.ask(numbers, probability)
 
     def collect(self) -> Any | None:
-        """Rows of the oldest batch asked for; None if what remains is too little, or batch after batch was gone."""
+        """What the oldest batch asked for holds; None if what remains is too little, or batch after batch was gone."""
         for _ in range(_MAX_TRIES):
             if not self._maker.num_asked:
                 return None
-            rows = self._maker.collect()
-            if rows is not None:
-                return rows
+            gathered = self._maker.collect()
+            if gathered is not None:
+                return gathered
             if self._after_loss():
                 self.ask()
         return None

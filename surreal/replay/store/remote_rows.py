@@ -39,7 +39,7 @@ class _Plan(NamedTuple):
     """How the rows of a batch that one shard has lie in its reply."""
 
     shard: int  #: place of the shard among those that are followed
-    epoch: int  #: of its reader: how often all that was asked for had been given up
+    num_given_up: int  #: how often all that its reader was asked for had been given up by then
     rows: NDArray[np.int64]  #: [N] wanted rows, rising
     order: NDArray[np.int64]  #: [N] where each of them stands in what was wanted
     range_of: NDArray[np.int64]  #: [N] number of the range that holds the row
@@ -64,7 +64,7 @@ class RemoteRows(Observations):
         self._places_of = {stream.shard: place for place, stream in enumerate(streams)}
         self._stop = stop
         self._readers = [RangeReader(stream.client) for stream in streams]
-        self._epochs = [0] * len(streams)
+        self._num_given_up = [0] * len(streams)
         self._plans: deque[list[_Plan]] = deque()
         self._chunks = RemoteChunks()
         self._head = 0
@@ -162,12 +162,12 @@ class RemoteRows(Observations):
         client, reader = self._streams[plan.shard].client, self._readers[plan.shard]
         if len(self._streams) == 1:
             return client.retry(reader.answer, what="read observations", stop=self._stop)
-        if plan.epoch != self._epochs[plan.shard]:
+        if plan.num_given_up != self._num_given_up[plan.shard]:
             return None
         reply = None if client.is_away else client.attempt(reader.answer, what="read observations")
         if reply is None:
             reader.forget()
-            self._epochs[plan.shard] += 1
+            self._num_given_up[plan.shard] += 1
         return reply
 
     def _gather_from_one(
@@ -216,7 +216,7 @@ class RemoteRows(Observations):
         starts = is_start.nonzero()[0]
         range_of = is_start.cumsum() - 1
         first, chunk = rows[starts], chunk[starts]
-        plan = _Plan(shard, self._epochs[shard], rows, order, range_of, rows - first[range_of], len(starts))
+        plan = _Plan(shard, self._num_given_up[shard], rows, order, range_of, rows - first[range_of], len(starts))
 
         ends = np.empty_like(starts)  # the last row of each range
         ends[:-1], ends[-1] = starts[1:] - 1, len(rows) - 1

@@ -1,7 +1,7 @@
 """The index of a replay: a preallocated ring of transitions, over observation rows that are here or in Redis.
 
-Observation rows and transitions are named by sequence numbers that only grow. The slot of a transition, its place in
-the ring, is its number modulo the ring's size.
+Observation rows and transitions are named by sequence numbers that only grow. The replay slot of a transition, its
+place in the ring, is its number modulo the ring's size.
 Chunks come and go in order, so rings are filled at the head and freed at the tail, and a ring that is too small for
 what is alive grows. One thread owns a store; nothing here locks.
 """
@@ -21,7 +21,7 @@ from surreal.replay.store.ring import Ring
 from surreal.types import SampleInfo
 
 
-class Rows(NamedTuple):
+class Gathered(NamedTuple):
     """Transitions of a batch as NumPy columns, [B, ...] each, before they become tensors.
 
     Stacks of frames in `obs` and `next_obs` may be views of the same frames, which were copied once.
@@ -40,7 +40,7 @@ class Rows(NamedTuple):
 class Request(NamedTuple):
     """Transitions that were sampled; their observations are on their way."""
 
-    rows: Rows  #: without observations
+    gathered: Gathered  #: without observations
     wanted: Wanted
 
 
@@ -133,16 +133,16 @@ class TransitionStore:
         self.transitions.free_until(chunk.end)
         self.observations.free_until(chunk.row_end)
 
-    def gather(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Rows:
+    def gather(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Gathered:
         """Copy the transitions with these sequence numbers, sampled with these probabilities.
 
         Raises:
             LookupError: observations of some are gone from Redis.
         """
-        rows = self.collect(self.request(indices, probability))
-        if rows is None:
+        gathered = self.collect(self.request(indices, probability))
+        if gathered is None:
             raise LookupError("some of the observations are gone from Redis")
-        return rows
+        return gathered
 
     def request(self, indices: NDArray[np.int64], probability: NDArray[np.float64]) -> Request:
         """Ask for transitions; `collect` gives them, in the same order."""
@@ -158,7 +158,7 @@ class TransitionStore:
                 wanted = (stack_rows(row, depth, stack), stack_rows(next_row, next_depth, stack))
         self.observations.ask(wanted)
         version = columns["version"].take(slots)
-        rows = Rows(
+        gathered = Gathered(
             obs=[],
             next_obs=[],
             action=columns["action"].take(slots, axis=0),
@@ -168,9 +168,9 @@ class TransitionStore:
             extras={extra.name: columns[f"extra.{extra.name}"].take(slots, axis=0) for extra in self.contract.extras},
             sample_info=SampleInfo(slots, indices, probability, version, age_steps=self.transitions.head - 1 - indices),
         )
-        return Request(rows, wanted)
+        return Request(gathered, wanted)
 
-    def collect(self, request: Request) -> Rows | None:
+    def collect(self, request: Request) -> Gathered | None:
         """Wait for the observations asked for first; None if some are gone: draw again."""
         found = self.observations.collect(request.wanted)
         if found is None:
@@ -179,7 +179,7 @@ class TransitionStore:
             obs, next_obs = [frames[:, :-1] for frames in found[0]], [frames[:, 1:] for frames in found[0]]
         else:
             obs, next_obs = found
-        return request.rows._replace(obs=obs, next_obs=next_obs)
+        return request.gathered._replace(obs=obs, next_obs=next_obs)
 
     def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Which of these transitions are known to have lost their observations; None if none of all has."""

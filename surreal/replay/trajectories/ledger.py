@@ -42,7 +42,7 @@ class Ledger:
         self._held: list[_Held] = []  # in the order of their numbers
         self._begins: list[int] = []
         self._senders: dict[str, deque[_Held]] = {}
-        self._touched: set[int] = set()  # begins of the chunks to be marked again
+        self._touched: dict[int, _Held] = {}  # by begin: the chunks to be marked again
         self._checked: set[str] = set()  # senders that may have chunks to be removed
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Ledger:
             held = self._held[owner]
             held.is_consumed[numbers[owners == owner] - held.begin] = True
             held.left = len(held.is_consumed) - int(np.count_nonzero(held.is_consumed))
-            self._touched.add(held.begin)
+            self._touched[held.begin] = held
             self._checked.add(parse_chunk_id(held.chunk.chunk_id)[0])
 
     def settle(self) -> Settled:
@@ -78,11 +78,8 @@ class Ledger:
                 gone.append(chunks.popleft().chunk)
             if not chunks:
                 del self._senders[sender]
-        marks = []
-        for begin in sorted(self._touched):
-            held = self._held[int(np.searchsorted(np.array(self._begins), begin, side="right")) - 1]
-            if not held.is_gone:
-                marks.append((held.chunk, to_mark(held.is_consumed)))
+        touched = [held for _, held in sorted(self._touched.items()) if not held.is_gone]
+        marks = [(held.chunk, to_mark(held.is_consumed)) for held in touched]
         self._checked.clear()
         self._touched.clear()
         gone.sort(key=lambda chunk: chunk.end)

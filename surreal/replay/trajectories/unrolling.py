@@ -53,7 +53,7 @@ class Unrolled(NamedTuple):
     is_step: NDArray[np.bool_]  #: [T, B] False: a final observation
 
 
-class TrajectoryRows(NamedTuple):
+class GatheredTrajectories(NamedTuple):
     """Trajectories of a batch as NumPy columns, before they become tensors; more in `TrajectoryBatch`."""
 
     number: NDArray[np.int64]  #: [T, B] as in `Unrolled`
@@ -74,7 +74,7 @@ class TrajectoryRows(NamedTuple):
 class TrajectoryRequest(NamedTuple):
     """Trajectories that were sampled; their observations are on their way."""
 
-    rows: TrajectoryRows  #: without observations
+    gathered: GatheredTrajectories  #: without observations
     wanted: NDArray[np.int64]  #: observation rows
 
 
@@ -98,7 +98,7 @@ class TrajectoryStore(TransitionStore):
         numbers, own = super().insert(chunk), chunk.own
         flags, step = chunk.columns["flags"][own], chunk.step[own]
         following = np.arange(numbers.start + 1, numbers.stop + 1)
-        self.runs = self.lanes.add(chunk.chunk_id, numbers.start, chunk.slot[own], step, flags != 0)
+        self.runs = self.lanes.add(chunk.chunk_id, numbers.start, chunk.env_slot[own], step, flags != 0)
         if self.runs:
             following[np.array([run.end for run in self.runs]) - 1 - numbers.start] = -1
         self.links.append({"next": following, "flags": flags, "is_first": step == 0}, len(numbers))
@@ -159,7 +159,7 @@ class TrajectoryStore(TransitionStore):
             version=np.where(known == _UNKNOWN, -1, known),
             age_steps=self.transitions.head - 1 - starts,
         )
-        rows = TrajectoryRows(
+        gathered = GatheredTrajectories(
             number=number,
             is_step=is_step,
             obs=[],
@@ -176,12 +176,12 @@ class TrajectoryStore(TransitionStore):
         )
         wanted = self._observation_rows(unrolled)
         self.observations.ask((wanted,))
-        return TrajectoryRequest(rows, wanted)
+        return TrajectoryRequest(gathered, wanted)
 
-    def collect_unrolled(self, request: TrajectoryRequest) -> TrajectoryRows | None:
+    def collect_unrolled(self, request: TrajectoryRequest) -> GatheredTrajectories | None:
         """Wait for the observations asked for first; None if some are gone. The arrays belong to who collects them."""
         found = self.observations.collect((request.wanted,))
-        return None if found is None else request.rows._replace(obs=found[0])
+        return None if found is None else request.gathered._replace(obs=found[0])
 
     def _observation_rows(self, unrolled: Unrolled) -> NDArray[np.int64]:
         """Observation rows [T + 1, B] or [T + 1, B, stack]: what stands in each row, and what came of the last one."""

@@ -53,7 +53,7 @@ class BatchBuilder:
         exploits = np.array([row.is_exploiting for row in rows], np.bool_)
         return StepBatch(
             kind=kind,
-            env_ids=np.array([row.slot for row in rows], np.int64),
+            env_ids=np.array([row.env_slot for row in rows], np.int64),
             obs=self._join([row.state for row in rows]),
             reward=np.array([row.reward for row in rows], np.float32),
             terminated=terminated,

@@ -1,6 +1,6 @@
 """What the server's thread tells the pool about its sessions, in the order in which it happened.
 
-A slot is the number of a session in the pool. Events of one slot are never reordered, and a slot is given to another
+An env slot is the number of a session in the pool. Events of one are never reordered, and it is given to another
 session only after the pool has released it.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 class LiveEvent:
     """A session waits for an action. It has one of these for all its steps: nobody keeps it beyond the answer."""
 
-    slot: int
+    env_slot: int
     session: Any  #: handed back with the action
     #: `Leaves`, each of them an array or its bytes; without an observation space, the state as it came
     state: Any
@@ -27,7 +27,7 @@ class LiveEvent:
 class LastEvent:
     """An episode ended in a final state."""
 
-    slot: int
+    env_slot: int
     state: Any
     reward: float
     is_terminated: bool  #: else truncated
@@ -40,9 +40,9 @@ class LastEvent:
 class CutEvent:
     """An episode was given up, or a session is gone."""
 
-    slot: int
+    env_slot: int
     has_episode: bool  #: whether there is an episode to be cut
-    is_gone: bool  #: whether the slot is to be released
+    is_gone: bool  #: whether the env slot is to be released
 
 
 Event = LiveEvent | LastEvent | CutEvent

@@ -40,8 +40,8 @@ _RETRY_INTERVAL_BATCHES = 32
 
 
 class RlxEnvPool(EnvPool):
-    """Sessions of an `RlxServer` as environments. In a batch, `closed_ids` come before its rows: a slot that is closed
-    may begin again in the same batch.
+    """Sessions of an `RlxServer` as environments. In a batch, `closed_ids` come before its rows: an env slot that is
+    closed may begin again in the same batch.
 
     Args:
         action_space: of the environments, as clients see it.
@@ -110,7 +110,7 @@ class RlxEnvPool(EnvPool):
         self._ended: list[LastEvent] = []
         self._cut: list[int] = []
         self._released: list[int] = []
-        self._owed: dict[int, Any] = {}  # slot to session, for rows that the agent has and did not answer
+        self._owed: dict[int, Any] = {}  # env slot to session, for rows that the agent has and did not answer
         self._deferred: list[CutEvent] = []
         self._active: set[int] = set()  # slots of sessions that have asked for actions
         self._gain = 1.0
@@ -161,7 +161,7 @@ class RlxEnvPool(EnvPool):
             raise ValueError(f"actions came for environments {ids}, but {sorted(owed)} wait for one")
         # A list of Python's numbers where an action is one number: NumPy's are slow to handle one by one.
         rows = adapter.rows(actions) if adapter.shape else adapter.batch(actions).tolist()
-        self._deliver([(owed.pop(slot), action) for slot, action in zip(ids, rows, strict=True)])
+        self._deliver([(owed.pop(env_slot), action) for env_slot, action in zip(ids, rows, strict=True)])
 
     def close(self) -> None:
         """Forget the server; sessions get no more actions."""
@@ -203,39 +203,39 @@ class RlxEnvPool(EnvPool):
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:
             if type(event) is LiveEvent:
-                self._waiting[event.slot] = event
+                self._waiting[event.env_slot] = event
                 if event.is_first:
-                    self._active.add(event.slot)
-                    self._num_slots = max(self._num_slots, event.slot + 1)
+                    self._active.add(event.env_slot)
+                    self._num_slots = max(self._num_slots, event.env_slot + 1)
             elif type(event) is LastEvent:
                 self._ended.append(event)
             else:
                 self._take_cut(event)  # type: ignore[arg-type]
 
     def _take_cut(self, event: CutEvent) -> None:
-        slot = event.slot
-        if slot in self._owed:
-            # The agent is about to act in it: nobody must see the slot close before.
+        env_slot = event.env_slot
+        if env_slot in self._owed:
+            # The agent is about to act in it: nobody must see the env slot close before.
             self._deferred.append(event)
             return
-        waiting = self._waiting.pop(slot, None)
+        waiting = self._waiting.pop(env_slot, None)
         if waiting is not None and not waiting.is_first:
             # Its last step is complete: the state that came is the one to bootstrap from.
             self._ended.append(
-                LastEvent(slot, waiting.state, waiting.reward, False, waiting.is_exploiting, float("nan"), 0)
+                LastEvent(env_slot, waiting.state, waiting.reward, False, waiting.is_exploiting, float("nan"), 0)
             )
         elif waiting is None and event.has_episode:
-            self._cut.append(slot)
+            self._cut.append(env_slot)
         if event.is_gone:
-            self._active.discard(slot)
-            self._released.append(slot)
+            self._active.discard(env_slot)
+            self._released.append(env_slot)
 
     def _make_batch(self) -> StepBatch:
         waiting = self._waiting
         if len(waiting) > self._max_rows:
             live = list(islice(waiting.values(), self._max_rows))
             for event in live:
-                del waiting[event.slot]
+                del waiting[event.env_slot]
         else:
             live = list(waiting.values())
             waiting.clear()
@@ -250,7 +250,7 @@ class RlxEnvPool(EnvPool):
             self._batches += 1
             self._rows += len(live)
             for event in live:
-                self._owed[event.slot] = event.session
+                self._owed[event.env_slot] = event.session
         if ended:
             count = len(ended)
             self._episodes.add(batch.info["episode_return"][:count], batch.info["episode_length"][:count])
@@ -264,13 +264,13 @@ class RlxEnvPool(EnvPool):
     ) -> tuple[list[LastEvent], list[LiveEvent]]:
         """Cut the episodes of bad rows, and tell their sessions; returns the others."""
         last, rest = bad[: len(ended)].tolist(), bad[len(ended) :].tolist()
-        cut += [event.slot for event, is_bad in zip(ended, last, strict=True) if is_bad]
+        cut += [event.env_slot for event, is_bad in zip(ended, last, strict=True) if is_bad]
         refused: list[tuple[Any, Any]] = []
         for row, event in enumerate(live, len(ended)):
             if bad[row] and self._range is not None:
                 refused.append((event.session, self._range.error(batch.obs[row])))
                 if not event.is_first:
-                    cut.append(event.slot)
+                    cut.append(event.env_slot)
         self._deliver(refused)
         return (
             [event for event, is_bad in zip(ended, last, strict=True) if not is_bad],

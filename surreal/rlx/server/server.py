@@ -207,6 +207,12 @@ class _Newcomer(BaseConnection):
     def end_sessions(self) -> None:
         """There are none."""
 
+    def accept(self, data: bytes) -> None:
+        self._start += data
+
+    def work(self) -> bool:
+        return False
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if not isinstance(transport, asyncio.Transport):
             raise TypeError(f"{transport} is no stream")
@@ -223,10 +229,10 @@ class _Newcomer(BaseConnection):
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
             return
-        data = self._start + data
+        self.accept(data)
+        data = self._start
         if any(method.startswith(data) for method in _METHODS if len(data) < len(method)):
-            self._start = data  # too little to tell
-            return
+            return  # too little to tell
         connection = self._known(data)
         if connection is None:
             self.transport.write(_NO_WEBSOCKET)

@@ -185,7 +185,7 @@ class Session:
             self._is_active = True
             self._hub.num_active += 1
         event = self._event
-        event.slot, event.is_first, event.is_exploiting = self._slot, is_first, self._is_exploiting
+        event.env_slot, event.is_first, event.is_exploiting = self._slot, is_first, self._is_exploiting
         self._wait(state, reward)
 
     def _wait(self, state: Any, reward: float) -> None:

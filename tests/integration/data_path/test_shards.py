@@ -26,7 +26,7 @@ from surreal.replay.archive import export_replay, import_replay
 @pytest.mark.parametrize("num_shards", [2, 3, 4, 6, 7, 12, 100])
 def test_tags_spread_evenly_over_the_slots(num_shards: int) -> None:
     for run in ("r", "cartpole-dqn", "a.b_c-d"):
-        slots = [ShardKeys(run, shard, num_shards).slot for shard in range(num_shards)]
+        slots = [ShardKeys(run, shard, num_shards).hash_slot for shard in range(num_shards)]
         parts = [slot * num_shards // NUM_SLOTS for slot in slots]
         assert parts == list(range(num_shards))
         if num_shards % 3 == 0:  # three masters, as redis-cli divides the slots
@@ -277,7 +277,7 @@ def test_a_slot_that_moves_is_followed(redis_cluster: Any, make_shards: Any, sta
     wait_until(lambda: len(replay) == 30)
     moved = itertools.cycle((0, 2, 1))
     for _ in range(3):
-        redis_cluster.move_slot(shards.keys[1].slot, to=next(moved))
+        redis_cluster.move_slot(shards.keys[1].hash_slot, to=next(moved))
         agent.step(30)
         agent.flush()
     wait_until(lambda: len(replay) == 120)

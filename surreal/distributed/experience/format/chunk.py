@@ -69,7 +69,7 @@ class Chunk:
         return np.arange(len(self.columns["reward"])) - self._per_step(np.cumsum(steps) - steps)
 
     @cached_property
-    def slot(self) -> NDArray[np.int32]:
+    def env_slot(self) -> NDArray[np.int32]:
         """[n_steps] which environment of the sender."""
         return self._per_step(self.segments[:, 2])
 

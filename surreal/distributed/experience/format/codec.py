@@ -3,7 +3,7 @@
 A chunk is made of *segments*, runs of consecutive steps of one environment. It has three parts:
 
 * `head`: magic, format version, counts, lengths, the id of the stream's contract, and for each segment five int32:
-  observation rows, own steps, slot of the environment, number of its first step in the episode, history rows;
+  observation rows, own steps, env slot, number of its first step in the episode, history rows;
 * `table`: one Arrow IPC record batch message, one row a step (`Contract.table_columns`), segment after segment;
 * `block`: the observation rows: leaf after leaf, each leaf's rows contiguous, so that a row has a known offset; or each
   leaf compressed by itself, if the contract says so, and then the head ends with the compressed sizes, uint32 each.
@@ -114,7 +114,7 @@ def encode(
 
     Args:
         contract: the stream's contract.
-        segments: [S, 5] rows, own steps, slot, first step number, history rows of each segment.
+        segments: [S, 5] rows, own steps, env slot, first step number, history rows of each segment.
         columns: one array [n_steps, ...] for each of `contract.table_columns`, of the right dtype.
         leaves: observation rows [n_rows, *shape] for each leaf, of the right dtype; they must not change afterwards.
 

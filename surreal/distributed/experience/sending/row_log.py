@@ -70,7 +70,7 @@ class RowLog:
     def _allocate(self, capacity: int) -> None:
         contract = self.contract
         self.capacity = capacity
-        self.slot = np.zeros(capacity, np.int32)
+        self.env_slot = np.zeros(capacity, np.int32)
         self.code = np.zeros(capacity, np.uint8)
         self.step = np.zeros(capacity, np.int32)  # known for carried rows only
         self.reward = np.zeros(capacity, np.float32)
@@ -99,7 +99,7 @@ class RowLog:
         begin, rows = self.length, len(batch.kind)
         self.reserve(rows)
         end = begin + rows
-        self.slot[begin:end] = batch.env_ids
+        self.env_slot[begin:end] = batch.env_ids
         self.reward[begin:end] = batch.reward
         self.code[begin:end] = batch.kind
         if self._mask_width:
@@ -132,19 +132,19 @@ class RowLog:
         newest: NDArray[Any] = stacks[:, -1]
         return newest
 
-    def close_slots(self, slots: NDArray[np.int64]) -> None:
+    def close_slots(self, env_slots: NDArray[np.int64]) -> None:
         """End the open segments of environments that are gone without a final observation.
 
         The last step that is complete becomes truncated; the action in flight is dropped with its outcome.
         """
-        for slot in slots:
-            rows = np.flatnonzero(self.slot[: self.length] == slot)
+        for env_slot in env_slots:
+            rows = np.flatnonzero(self.env_slot[: self.length] == env_slot)
             if len(rows):
                 self._close_row(int(rows[-1]))
 
     def close_open_rows(self) -> None:
         """End every open segment, as `close_slots` does."""
-        _, last = np.unique(self.slot[: self.length][::-1], return_index=True)
+        _, last = np.unique(self.env_slot[: self.length][::-1], return_index=True)
         for row in self.length - 1 - last:
             self._close_row(int(row))
 
@@ -172,18 +172,18 @@ class RowLog:
 
     def _segments(self) -> Segments:
         length, lookahead = self.length, self.contract.lookahead
-        slot = self.slot[:length]
-        if slot[0] == slot[-1] and (slot == slot[0]).all():
+        env_slot = self.env_slot[:length]
+        if env_slot[0] == env_slot[-1] and (env_slot == env_slot[0]).all():
             order = np.arange(length)
         else:
             # NumPy sorts 16-bit integers by radix, which is several times faster.
-            order = np.argsort(slot.astype(np.int16) if int(slot.max()) < 1 << 15 else slot, kind="stable")
-            slot = slot[order]
+            order = np.argsort(env_slot.astype(np.int16) if int(env_slot.max()) < 1 << 15 else env_slot, kind="stable")
+            env_slot = env_slot[order]
         code = self.code[order]
         kind = code & KIND_MASK
         is_start = (kind == StepKind.FIRST) | ((code & _BEGINS) != 0)
         is_start[0] = True
-        changes = slot[1:] != slot[:-1]
+        changes = env_slot[1:] != env_slot[:-1]
         is_start[1:] |= changes
         is_start[1:] |= kind[:-1] == _LAST
         start = np.flatnonzero(is_start)
@@ -245,8 +245,8 @@ class RowLog:
             columns[EXTRA_PREFIX + NEXT_MASK_COLUMN] = self.mask.take(came, axis=0)
         leaves = [column.take(order, axis=0) for column in self.leaves]
         first_step = self._first_steps(segments.order[start]) + history
-        slots = self.slot[segments.order[start]]
-        table = np.stack([sizes, own, slots, first_step, history], axis=1).astype(np.int32)
+        env_slots = self.env_slot[segments.order[start]]
+        table = np.stack([sizes, own, env_slots, first_step, history], axis=1).astype(np.int32)
         return encode(self.contract, table, columns, leaves)
 
     def _first_steps(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -279,7 +279,7 @@ class RowLog:
         self.length = self.carried = total
 
     def _columns(self) -> list[NDArray[Any]]:
-        fixed: list[NDArray[Any]] = [self.slot, self.code, self.step, self.reward, self.version, self.action]
+        fixed: list[NDArray[Any]] = [self.env_slot, self.code, self.step, self.reward, self.version, self.action]
         return [*fixed, self.mask, *self.leaves, *self.extras.values()]
 
     @property

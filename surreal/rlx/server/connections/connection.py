@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 
 from surreal.rlx.server.hub import Hub
 from surreal.rlx.server.turns import TURN_REQUESTS, TURN_S, Account
@@ -12,7 +13,7 @@ from surreal.rlx.server.turns import TURN_REQUESTS, TURN_S, Account
 MAX_BACKLOG = 64
 
 
-class BaseConnection(asyncio.BufferedProtocol):
+class BaseConnection(asyncio.BufferedProtocol, ABC):
     """One admitted connection.
 
     Args:
@@ -35,35 +36,36 @@ class BaseConnection(asyncio.BufferedProtocol):
         self._is_closing = False
         self._has_eof = False
 
-    @property
-    def is_busy(self) -> bool:
-        raise NotImplementedError
-
     # -- what a kind of connection defines ---------------------------------------------------------------------------
 
+    @property
+    @abstractmethod
+    def is_busy(self) -> bool:
+        """Whether a session waits for its action."""
+
+    @abstractmethod
     def end_sessions(self) -> None:
         """Close all sessions of this connection."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backlog_size(self) -> int:
         """How many requests wait behind one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def buffered_bytes(self) -> int:
         """See `surreal.rlx.server.hub.Connection`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def accept(self, data: bytes) -> None:
         """Keep what came in, until it is worked off."""
-        raise NotImplementedError
 
+    @abstractmethod
     def has_work(self) -> bool:
         """Whether something can be done now, without an action."""
-        raise NotImplementedError
 
+    @abstractmethod
     def work(self) -> bool:
         """Do one piece of it; returns False if it is no more than a step, which now waits for its action."""
-        raise NotImplementedError
 
     def finish_turn(self) -> None:
         """Do what comes after the work of a turn."""

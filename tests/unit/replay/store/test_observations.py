@@ -12,7 +12,7 @@ from surreal.distributed.experience.format.codec import Contract
 from surreal.errors import ContractError
 from surreal.replay.engine.batches import to_batch
 from surreal.replay.store.observations import choose, rows_expected
-from surreal.replay.store.storage import Rows
+from surreal.replay.store.storage import Gathered
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import SampleInfo
 
@@ -61,7 +61,7 @@ def test_a_pinned_batch_asks_torch_for_pinned_copies(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(torch, "empty", pinned_empty)
     zeros, ones = np.zeros(3, np.int64), np.ones(3)
-    rows = Rows(
+    gathered = Gathered(
         [np.ones((3, 3))[:, :-1]],
         [np.ones((3, 3))[:, 1:]],
         zeros,
@@ -72,7 +72,7 @@ def test_a_pinned_batch_asks_torch_for_pinned_copies(monkeypatch: pytest.MonkeyP
         SampleInfo(zeros, zeros, ones, zeros),
     )
     spec = ObsSpec.from_obs(np.zeros(2))
-    plain, copied = to_batch(rows, spec), to_batch(rows, spec, pin_memory=True)
+    plain, copied = to_batch(gathered, spec), to_batch(gathered, spec, pin_memory=True)
     assert len(pinned) == 6
     assert all(tensor.is_contiguous() for tensor in pinned)
     assert torch.equal(plain.obs, copied.obs)

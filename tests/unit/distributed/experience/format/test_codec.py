@@ -109,7 +109,7 @@ def test_step_columns_follow_from_the_segments(sizes: list[int], seed: int) -> N
     for rows, own_steps, slot, first_step, _ in segments.tolist():
         for within in range(rows - 1):
             i = position + within
-            assert (chunk.within[i], chunk.obs_row[i], chunk.slot[i]) == (within, row + within, slot)
+            assert (chunk.within[i], chunk.obs_row[i], chunk.env_slot[i]) == (within, row + within, slot)
             assert chunk.step[i] == first_step + within
             assert chunk.terminated[i] == (columns["flags"][i] in (1, 3))
             assert chunk.truncated[i] == (columns["flags"][i] in (2, 3))
@@ -168,7 +168,7 @@ def assert_refused_or_equal_shaped(contract: Contract, head: bytes, table: bytes
     assert chunk.obs_row.min() >= 0
     assert chunk.obs_row.max() <= chunk.num_rows - 2
     assert (np.diff(chunk.obs_row) > 0).all()
-    assert chunk.step.min() >= 0 and chunk.slot.min() >= 0
+    assert chunk.step.min() >= 0 and chunk.env_slot.min() >= 0
     for column in [*chunk.columns.values(), *chunk.extras.values()]:
         column.tobytes()  # every byte can be read
 

@@ -140,7 +140,7 @@ def carried_steps(chunk: Chunk) -> list[list[tuple[bool, tuple[Any, ...]]]]:
         assert chunk.extras["value"][i] == obs * 2.0
         np.testing.assert_array_equal(chunk.extras["mask"][i], [obs % 2, obs // 2 % 2, obs // 4 % 2])
         fields = (
-            *(int(chunk.slot[i]), int(chunk.step[i]), obs, next_obs, float(columns["reward"][i])),
+            *(int(chunk.env_slot[i]), int(chunk.step[i]), obs, next_obs, float(columns["reward"][i])),
             *(bool(chunk.terminated[i]), bool(chunk.truncated[i]), int(columns["version"][i])),
         )
         if chunk.within[i] == 0:
@@ -364,7 +364,7 @@ def test_more_segments_than_a_chunk_can_name_go_into_several_chunks() -> None:
     log.append_batch(last, Action(np.empty(0, np.uint8), {}, 0))
     slots_seen: list[int] = []
     for encoded in log.cut(LARGE):
-        slots_seen += decode(contract, encoded.head, encoded.table, encoded.block).slot.tolist()
+        slots_seen += decode(contract, encoded.head, encoded.table, encoded.block).env_slot.tolist()
     assert slots_seen == list(range(number))
 
 

@@ -85,8 +85,11 @@ class SingleSteps:
     def _check(self, obs: Sequence[Obs], reward: float, extras: Mapping[str, Any]) -> None:
         is_good = abs(reward) <= LARGEST
         for shown in obs:
-            for leaf in leaves(shown):
-                is_good = is_good and is_sound(np.asarray(leaf))
+            if type(shown) is np.ndarray:
+                # The step before has shown the same array already.
+                is_good = is_good and (shown is self._previous or is_sound(shown))
+            else:
+                is_good = is_good and all(is_sound(np.asarray(leaf)) for leaf in leaves(shown))
         if is_good and not extras:
             return
         arrays = {"reward": np.asarray(reward, np.float64)}

@@ -13,12 +13,13 @@ import fsspec
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from surreal.checkpoint import CheckpointStore, check_tensors, load_checkpoint, save_checkpoint
 from surreal.errors import CheckpointError, DivergedError
+from tests.examples import examples
 
 
 def some_tensors(fill: float = 1.0) -> dict[str, Tensor]:
@@ -117,7 +118,7 @@ def test_a_hole_of_zeros_is_noticed(tmp_path: Path) -> None:
         load_checkpoint(path)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(place=st.integers(min_value=0), value=st.integers(0, 255))
 def test_a_changed_byte_gives_the_same_content_or_an_error(
     tmp_path_factory: pytest.TempPathFactory, place: int, value: int

@@ -9,10 +9,11 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.specs import ArraySpec, ObsSpec, action_spec
+from tests.examples import examples
 
 DTYPES = ["bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64"]
 
@@ -47,7 +48,7 @@ def assert_same(got: Any, expected: Any) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(observations)
 def test_an_observation_survives_flatten_and_json(obs: Any) -> None:
     spec = ObsSpec.from_json(json.loads(json.dumps(ObsSpec.from_obs(obs).to_json())))

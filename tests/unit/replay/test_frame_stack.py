@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.distributed.experience.format.codec import Contract, decode
@@ -14,6 +14,7 @@ from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.replay.store.storage import TransitionStore
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Action, StepBatch, StepKind
+from tests.examples import examples
 
 FRAME = ArraySpec("", (2,), np.dtype(np.int64))
 ACTION = ArraySpec("action", (), np.dtype(np.int64))
@@ -57,7 +58,7 @@ def row(kind: StepKind, game: Game, obs: np.ndarray, *, terminated: bool = False
     return batch, Action(np.full(1 - num_last, game.count), {}, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), stack=st.integers(2, 5), n_step=st.integers(1, 3))
 def test_stacks_come_back_as_they_were_seen(data: st.DataObject, stack: int, n_step: int) -> None:
     contract = Contract(ObsSpec((FRAME,)), ACTION, lookahead=n_step - 1, stack=stack)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.distributed.connection.client import RedisClient
@@ -20,6 +20,7 @@ from surreal.replay import PrioritizedReplay
 from surreal.replay.store.priority_file import SavedPriorities, write_priorities
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Batch, SampleInfo
+from tests.examples import examples
 
 ALPHA, EPSILON = 0.5, 1e-3
 OBS, ACTION = ObsSpec.from_obs(np.zeros(1, np.float32)), ArraySpec("action", (), np.dtype(np.int64))
@@ -230,7 +231,7 @@ def test_priorities_wait_in_a_bounded_queue() -> None:
     assert not replay._pending
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), capacity=st.sampled_from([1, 7, 64]), start_size=st.sampled_from([1, 7]))
 def test_the_tree_follows_insertions_evictions_and_growth(data: st.DataObject, capacity: int, start_size: int) -> None:
     replay = Fed(capacity=max(capacity, start_size), start_size=start_size)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.distributed.telemetry.records import (
@@ -25,6 +25,7 @@ from surreal.distributed.telemetry.records import (
 )
 from surreal.errors import CodecError
 from surreal.metrics import summarize
+from tests.examples import examples
 
 
 def on_wire(lines: list[bytes], /, **changes: bytes) -> dict[bytes, bytes]:
@@ -158,7 +159,7 @@ def test_an_entry_without_a_field_is_refused() -> None:
             decode_entry(fields)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.dictionaries(st.sampled_from([b"process", b"name", b"role", b"seq", b"offset", b"lines"]), st.binary()))
 def test_random_bytes_raise_nothing_but_codec_error(fields: dict[bytes, bytes]) -> None:
     with contextlib.suppress(CodecError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.config import Config, load_config
@@ -12,6 +12,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ConfigError
 from surreal.main.build.learning import build_replay
+from tests.examples import examples
 
 #: A server that nobody asks.
 NOWHERE = ReplayShards.of(RedisClient("unix:///nowhere"))
@@ -50,7 +51,7 @@ class NaiveSender:
         return released
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     ratio=st.sampled_from([0.03, 0.1, 0.7, 1.0, 3.7, 8.0, 50.0]),
     batch_size=st.sampled_from([1, 3, 64, 300]),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from surreal.replay.store.nstep import n_step
+from tests.examples import examples
 
 
 def naive(rewards: list[float], terminated: bool, first: int, n: int, gamma: float) -> tuple[float, float, int]:
@@ -42,7 +43,7 @@ def columns(
 segment = st.tuples(st.lists(st.integers(-8, 8).map(float), min_size=1, max_size=9), st.booleans())
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     parts=st.lists(segment, min_size=1, max_size=5),
     n=st.integers(1, 6),

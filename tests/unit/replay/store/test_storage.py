@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.distributed.experience.format.codec import Contract, decode, encode
@@ -14,11 +14,12 @@ from surreal.replay.store.observations import MirroredRows
 from surreal.replay.store.ring import Ring
 from surreal.replay.store.storage import StoredChunk, TransitionStore
 from surreal.specs import ArraySpec, ObsSpec
+from tests.examples import examples
 
 GAMMA = 0.5
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     size=st.integers(1, 8),
     operations=st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=30),
@@ -109,7 +110,7 @@ def make_chunk(segments: list[tuple[list[int], int, bool]]) -> Any:
     return decode(CONTRACT, encoded.head, encoded.table, encoded.block)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(data=st.data(), n=st.integers(1, 3), capacity=st.sampled_from([1, 16]))
 def test_gathered_transitions_are_those_of_plain_lists(data: st.DataObject, n: int, capacity: int) -> None:
     store, naive = TransitionStore(CONTRACT, capacity=capacity, n_step=n, gamma=GAMMA), NaiveStore(n)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.replay.store import sum_tree
 from surreal.replay.store.sum_tree import MAX_VALUE, SumTree
+from tests.examples import examples
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def naive_find(leaves: list[float], prefix_sum: float) -> int:
 exact_values = st.integers(0, 40).map(lambda number: number / 8)
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(data=st.data(), capacity=st.one_of(st.integers(1, 100), st.sampled_from([64, 65, 1000, 1024, 1025, 5000])))
 def test_a_tree_finds_what_a_list_finds(data: st.DataObject, capacity: int) -> None:
     tree, naive = SumTree(capacity), [0.0] * capacity
@@ -59,7 +60,7 @@ def test_a_tree_finds_what_a_list_finds(data: st.DataObject, capacity: int) -> N
     assert found.tolist() == [naive[index] for index in indices.tolist()]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     leaves=st.lists(
         st.one_of(st.just(0.0), st.floats(0, 1e290), st.sampled_from([5e-324, 1e-300, 1e-9, 1e290])), max_size=90

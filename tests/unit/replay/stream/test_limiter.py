@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.replay.stream.limiter import SamplesPerInsert
+from tests.examples import examples
 
 
 def test_the_learner_waits_for_the_start_and_at_the_upper_edge() -> None:
@@ -57,7 +58,7 @@ def test_a_band_narrower_than_a_batch_is_refused_with_the_value_that_would_do() 
     SamplesPerInsert(8.0, 100, 72.0).check_batch(64)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     ratio=st.sampled_from([0.03, 0.25, 1.0, 3.7, 8.0, 50.0]),
     batch_size=st.integers(1, 300),

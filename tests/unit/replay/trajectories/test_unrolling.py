@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.distributed.experience.format.codec import Chunk, Contract, decode
@@ -21,6 +21,7 @@ from surreal.replay.trajectories.lanes import Lanes, parse_chunk_id
 from surreal.replay.trajectories.unrolling import TrajectoryStore, Unrolled
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Action, StepBatch, StepKind, TrajectoryBatch
+from tests.examples import examples
 
 GAMMA = 0.5
 OBS = ArraySpec("", (2,), np.dtype(np.int64))
@@ -222,7 +223,7 @@ worlds = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(data=st.data(), world=worlds, length=st.integers(1, 6))
 def test_each_step_is_in_one_trajectory_in_order(data: st.DataObject, world: World, length: int) -> None:
     store, cutter = TrajectoryStore(world.contract, capacity=8, gamma=GAMMA), Cutter(length)
@@ -298,7 +299,7 @@ def compare_starts(store: TrajectoryStore, index: StartIndex, expected: dict[int
         check(batch, column, rows, index.length)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), world=worlds, length=st.integers(1, 6))
 def test_sequences_begin_wherever_a_whole_one_was_seen(data: st.DataObject, world: World, length: int) -> None:
     store = TrajectoryStore(world.contract, capacity=8, gamma=GAMMA)

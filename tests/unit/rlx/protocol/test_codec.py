@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
@@ -22,6 +22,7 @@ from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.errors import RlxDecodeError, RlxEncodeError, RlxLimitError
 from surreal.rlx.protocol.framing import FrameReader, frame
 from surreal.rlx.protocol.limits import Limits
+from tests.examples import examples
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "rlx_vectors.json").read_text())
 NAMES = {"np": np, "array": np.array, "uint8": np.uint8, "float32": np.float32, "float64": np.float64}
@@ -81,7 +82,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(st.dictionaries(st.text(max_size=8), VALUES, max_size=3))
 def test_everything_comes_back_as_it_was(message: dict[str, Any]) -> None:
     assert same(decode(encode(message)), message)

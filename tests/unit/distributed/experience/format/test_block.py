@@ -6,13 +6,14 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.distributed.experience.format.block import COMPRESSIONS, read_compressed_block, write_block
 from surreal.distributed.experience.format.codec import Contract, EncodedChunk, decode, encode
 from surreal.errors import CodecError
 from surreal.specs import ArraySpec, ObsSpec
+from tests.examples import examples
 
 OBS = ObsSpec.from_obs(
     {"image": np.zeros((4, 4), np.uint8), "none": np.zeros((0, 2), np.float32), "pose": np.float32(0)}
@@ -40,7 +41,7 @@ def make_chunk(compression: str, steps: int = 50) -> tuple[Contract, EncodedChun
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(steps=st.integers(1, 60))
 def test_a_compressed_chunk_survives_the_wire(compression: str, steps: int) -> None:
     contract, encoded = make_chunk(compression, steps)

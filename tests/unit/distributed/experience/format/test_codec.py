@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from surreal.distributed.experience.format.codec import Chunk, Contract, EncodedChunk, contract_id, decode, encode
 from surreal.errors import BadValueError, CodecError
 from surreal.specs import ArraySpec, ObsSpec
+from tests.examples import examples
 
 DTYPES = ["|b1", "|u1", "|i1", "<i4", "<i8", "<f2", "<f4", "<f8"]
 HEAD_BYTES = 40
@@ -78,7 +79,7 @@ SMALL = Contract(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(contract=contracts(), sizes=st.lists(st.integers(1, 6), min_size=1, max_size=5), seed=st.integers(0, 1000))
 def test_a_chunk_survives_the_wire(contract: Contract, sizes: list[int], seed: int) -> None:
     segments, columns, leaves = make_parts(contract, sizes, seed)
@@ -99,7 +100,7 @@ def test_a_chunk_survives_the_wire(contract: Contract, sizes: list[int], seed: i
     assert chunk.num_rows == sum(sizes) + len(sizes)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=6), seed=st.integers(0, 1000))
 def test_step_columns_follow_from_the_segments(sizes: list[int], seed: int) -> None:
     segments, columns, leaves = make_parts(SMALL, sizes, seed)
@@ -185,7 +186,7 @@ def test_any_single_flipped_bit_is_refused_or_harmless() -> None:
                 assert_refused_or_equal_shaped(SMALL, *changed, like=like)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data())
 def test_many_changed_bytes_are_refused_or_harmless(data: st.DataObject) -> None:
     chunk = make_chunk(SMALL, [4, 1])
@@ -199,7 +200,7 @@ def test_many_changed_bytes_are_refused_or_harmless(data: st.DataObject) -> None
     assert_refused_or_equal_shaped(SMALL, *map(bytes, whole), like=like)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(head=st.binary(max_size=80), table=st.binary(max_size=200), block=st.binary(max_size=50))
 def test_noise_is_refused(head: bytes, table: bytes, block: bytes) -> None:
     chunk = make_chunk(SMALL, [2])
@@ -359,7 +360,7 @@ def test_a_hostile_contract_is_refused(index: int) -> None:
         Contract.from_bytes(text)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.binary(max_size=100))
 def test_noise_is_no_contract(text: bytes) -> None:
     with pytest.raises(CodecError):

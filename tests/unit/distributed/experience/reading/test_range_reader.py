@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from surreal.distributed.experience.reading.range_reader import RangeReader, RangeRequest, bulk, getrange_prefix
+from tests.examples import examples
 
 
 class FakeServer:
@@ -82,7 +83,7 @@ BLOCK = bytes(range(256)) * 8
 spans = st.tuples(st.sampled_from(["a", "b", "gone"]), st.integers(0, 1000), st.integers(1, 1500))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     batches=st.lists(st.lists(spans, min_size=1, max_size=6), min_size=1, max_size=5),
     pieces=st.lists(st.integers(1, 4000), min_size=1, max_size=5),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.distributed.experience.format.codec import Chunk, Contract, decode
@@ -17,6 +17,7 @@ from surreal.distributed.experience.format.data_contract import extra_specs
 from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Action, StepBatch, StepKind
+from tests.examples import examples
 
 OBS = ObsSpec.from_obs({"name": np.int64(0), "pair": np.zeros(2, np.float32), "tuple": (np.zeros((1, 3), np.uint8),)})
 ACTION = ArraySpec("action", (2,), np.dtype(np.float32))
@@ -218,7 +219,7 @@ def histories(draw: st.DrawFn) -> list[tuple[list[str], int | None]]:
     return draw(st.lists(tick, max_size=40))
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(history=histories(), lookahead=st.integers(0, 4))
 def test_every_step_is_owned_once_in_order_with_its_lookahead(
     history: list[tuple[list[str], int | None]], lookahead: int

@@ -27,12 +27,14 @@ from surreal.envs.pools.mending import Mercy
 from surreal.errors import EnvError, StoppedError
 from surreal.specs import ObsSpec
 from surreal.types import Action, Obs
-from surreal.values import LARGEST, describe_unsound, is_sound
+from surreal.values import describe_unsound, is_sound
 
 logger = logging.getLogger(__name__)
 
 #: Steps of an episode in an environment that has no time limit of its own; half an hour of an Atari game.
 DEFAULT_MAX_STEPS = 27_000
+
+_NO_REWARD = np.zeros(())
 
 
 class EpisodeScore(NamedTuple):
@@ -249,16 +251,16 @@ class _Seat:
             self.length = 0
             self._return = 0.0
             obs, info = self._env.reset(seed=self.seeds[len(self.scores)])
-            if self._see(obs, 0.0, info):
+            if self._see(obs, _NO_REWARD, info):
                 return
 
     def step(self, action: Any) -> None:
         obs, reward, terminated, truncated, info = self._env.step(action)
-        self.length += 1
-        self._return += float(reward)
-        if not self._see(obs, float(reward), info):
+        if not self._see(obs, np.asarray(reward), info):
             self.next_episode()
             return
+        self.length += 1
+        self._return += float(reward)
         has_ended = terminated or truncated
         if has_ended or self.length == self._max_steps:
             self._mercy.refill()
@@ -267,7 +269,7 @@ class _Seat:
             if not self.is_finished:
                 self.next_episode()
 
-    def _see(self, obs: Obs, reward: float, info: Mapping[str, Any]) -> bool:
+    def _see(self, obs: Obs, reward: NDArray[Any], info: Mapping[str, Any]) -> bool:
         """Keep what the agent needs of an observation; false if the episode cannot count and another is to begin."""
         try:
             # A copy: environments reuse their buffers, and this one is stacked with others later.
@@ -278,10 +280,10 @@ class _Seat:
             mask = info.get("action_mask")
             self.has_mask = True
             self.mask = np.ones_like(self.mask) if mask is None else flat_mask(mask, len(self.mask))
-        if abs(reward) <= LARGEST and all(is_sound(leaf) for leaf in self.leaves):
+        if is_sound(reward) and all(is_sound(leaf) for leaf in self.leaves):
             return True
         names = [f"observation {leaf.name}".rstrip() for leaf in self._spec.leaves]
-        shown = {"reward": np.asarray(reward, np.float64), **dict(zip(names, self.leaves, strict=True))}
+        shown = {"reward": reward, **dict(zip(names, self.leaves, strict=True))}
         self._mercy.ask(f"{self._env}, evaluation: {describe_unsound(shown)}")
         self.seeds[len(self.scores)] = self._redraw()
         return False

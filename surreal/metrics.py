@@ -12,91 +12,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 #: What telemetry pulls once an interval, on its own thread.
 MetricSource = Callable[[], Mapping[str, float]]
-
-
-class StageTimer:
-    """Times the named stages of a loop: where does an iteration spend its time?
-
-    The loop calls, on one thread:
-
-        timer.start()
-        while running:
-            batch = replay.dequeue()
-            timer.lap("dequeue")
-            learn(batch)
-            timer.lap("learn")
-
-    Args:
-        prefix: role, the first part of the metrics' names.
-        clock: seconds, monotonic.
-    """
-
-    def __init__(self, prefix: str, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._prefix = prefix
-        self._clock = clock
-        self._last = clock()
-        self._totals: dict[str, tuple[float, int]] = {}
-        self._seen: dict[str, tuple[float, int]] = {}
-
-    def start(self) -> None:
-        """Begin the first stage now: time since the last call belongs to no stage."""
-        self._last = self._clock()
-
-    def lap(self, stage: str) -> float:
-        """End a stage and begin the next; returns its duration in s."""
-        now = self._clock()
-        duration = now - self._last
-        self._last = now
-        total, count = self._totals.get(stage, (0.0, 0))
-        self._totals[stage] = (total + duration, count + 1)
-        return duration
-
-    def metrics(self) -> dict[str, float]:
-        """Return the mean duration of each stage in ms over its laps since the last call; idle stages are left out."""
-        result = {}
-        for stage, (total, count) in list(self._totals.items()):
-            seen_total, seen_count = self._seen.get(stage, (0.0, 0))
-            if count > seen_count:
-                result[f"{self._prefix}/{stage}_ms"] = 1000.0 * (total - seen_total) / (count - seen_count)
-                self._seen[stage] = (total, count)
-        return result
-
-
-class Stopwatch:
-    """Mean duration of one kind of operation: `with stopwatch: ...`, on one thread.
-
-    Args:
-        name: metric's full name, ending in `_ms`.
-        clock: seconds, monotonic.
-    """
-
-    def __init__(self, name: str, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._name = name
-        self._clock = clock
-        self._begin = 0.0
-        self._totals = (0.0, 0)
-        self._seen = (0.0, 0)
-
-    def __enter__(self) -> Self:
-        self._begin = self._clock()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        total, count = self._totals
-        self._totals = (total + self._clock() - self._begin, count + 1)
-
-    def metrics(self) -> dict[str, float]:
-        """Return the mean in ms since the last call; empty when nothing was timed."""
-        (total, count), (seen_total, seen_count) = self._totals, self._seen
-        self._seen = (total, count)
-        return {self._name: 1000.0 * (total - seen_total) / (count - seen_count)} if count > seen_count else {}
 
 
 class RateMeter:

@@ -17,17 +17,23 @@ LARGEST = 1e18
 
 #: Numbers of an array up to which a loop in Python is quicker than two calls of NumPy.
 _FEW = 32
+#: Characters of a value that is no number, in a message.
+_SHOWN = 40
 
 
 def is_sound(array: NDArray[Any]) -> bool:
-    """Whether all numbers of an array are finite and at most `LARGEST`; integers and booleans always are."""
-    if array.dtype.kind != "f":
+    """Whether all numbers of an array are finite and at most `LARGEST`; integers and booleans always are.
+
+    What NumPy has no numbers for, such as a whole one of a hundred digits, never is.
+    """
+    kind = array.dtype.kind
+    if kind in "biu":
         return True
-    if array.size <= _FEW:
+    if kind == "f" and array.size <= _FEW:
         # As below: what is not finite spoils the sum.
         if sum(map(abs, array.ravel().tolist())) <= LARGEST:
             return True
-    elif array.dtype.itemsize >= 4:
+    elif kind == "f" and array.dtype.itemsize >= 4:
         flat = array.reshape(-1)
         # One pass without a copy. What is not finite spoils the sum, and so does a square that is too large.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -38,8 +44,10 @@ def is_sound(array: NDArray[Any]) -> bool:
 
 def unsound_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Say of each row [N, ...] whether it holds a number that is not finite, or larger than `LARGEST`; [N]."""
-    if array.dtype.kind != "f":
+    if array.dtype.kind in "biu":
         return np.zeros(len(array), np.bool_)
+    if array.dtype.kind != "f":
+        return np.ones(len(array), np.bool_)
     # A comparison with nan is false.
     is_good: NDArray[np.bool_] = (np.abs(_wide(array).reshape(len(array), -1)) <= LARGEST).all(axis=1)
     return ~is_good
@@ -49,10 +57,16 @@ def describe_unsound(arrays: Mapping[str, NDArray[Any]]) -> str:
     """Name the first array that is not sound, and the first such number in it; "" if there is none."""
     for name, array in arrays.items():
         if not is_sound(array):
-            flat = _wide(array).reshape(-1)
-            bad = float(flat[~(np.abs(flat) <= LARGEST)][0])
-            return f"{name} is {bad:g}; numbers must be finite, and their magnitude at most {LARGEST:g}"
+            return f"{name} is {_first_bad(array)}; numbers must be finite, and their magnitude at most {LARGEST:g}"
     return ""
+
+
+def _first_bad(array: NDArray[Any]) -> str:
+    if array.dtype.kind != "f":
+        text = repr(array.tolist())
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    flat = _wide(array).reshape(-1)
+    return f"{float(flat[~(np.abs(flat) <= LARGEST)][0]):g}"
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from surreal.errors import UserCodeError
+from surreal.model import Categorical, Distribution
 from surreal.utils.source import describe_method
 
 
@@ -47,6 +48,19 @@ def check_values(method: Any, space: gymnasium.Space[Any], shape: tuple[int, ...
         raise UserCodeError(f"{describe_method(method)} gives values of single actions, but actions are {space}")
     if len(shape) != 2 or shape[1] != space.n:
         problem = f"gives values of shape {shape}; the environment has {space.n} actions, so it must be [N, {space.n}]"
+        raise UserCodeError(f"{describe_method(method)} {problem}")
+
+
+def check_policy(method: Any, space: gymnasium.Space[Any], policy: Distribution) -> None:
+    """Compare a policy over single actions, which `method` gave, with a Discrete space.
+
+    A sample of a policy that is too narrow is in the space all the same, so `check_actions` would not notice.
+
+    Raises:
+        UserCodeError: it is over another number of actions than there are.
+    """
+    if isinstance(policy, Categorical) and isinstance(space, spaces.Discrete) and policy.logits.shape[-1] != space.n:
+        problem = f"gives a policy over {policy.logits.shape[-1]} actions; the environment has {space.n}"
         raise UserCodeError(f"{describe_method(method)} {problem}")
 
 

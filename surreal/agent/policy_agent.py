@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
+from surreal.agent.fitting import check_policy
 from surreal.model import PolicyValue
 from surreal.specs import ObsSpec
 from surreal.types import Obs
@@ -36,6 +37,8 @@ class PolicyAgent(Agent):
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         output, extras = self.compute(obs, context)
         policy, value = PolicyValue(*output)
+        if self._turns_to_check and self._expected is not None:
+            check_policy(self.model.forward, self._expected, policy)
         if context.action_mask is not None:
             policy = policy.masked(torch.from_numpy(context.action_mask).to(value.device))
         if not explore.any():

@@ -56,7 +56,9 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         process.telemetry.add_source(server.metrics)
         session.run(server.check)
         end_server(server, session.loop)
-        logger.info("acted for %d env steps and %d episodes", session.loop.env_steps, session.loop.episodes)
+        # Also steps that are not recorded: those of raw states, and of sessions that exploit.
+        counts = pool.metrics()
+        logger.info("acted for %d env steps and %d episodes", counts["env/steps"], counts["env/episodes"])
 
 
 def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *, reuses_port: bool = False) -> None:

@@ -100,6 +100,14 @@ def test_impossible_numbers_of_an_environment_and_of_a_learner_spoil_nothing(wor
     assert '"learner/rollbacks": 1.0' in (run_dir / "metrics.jsonl").read_text()
     assert "it goes back to" in (run_dir / "logs" / "learner.log").read_text()
 
+    ends = ("run.stop_at_return=null", f"learner.max_updates={result['updates'] + 100}", "learner.args.at=[]")
+    settings = [word for setting in ends for word in ("--set", setting)]
+    code, output = workplace.run("run", "--resume", "--run-dir", str(run_dir), *settings)
+    assert code == 0, output
+    resumed = json.loads((run_dir / "result.json").read_text())
+    assert resumed["updates"] >= result["updates"] + 100
+    load_checkpoint(max((run_dir / "checkpoints").glob("*.safetensors")))
+
 
 def test_learner_that_diverges_again_and_again_ends_the_run_with_the_reason(workplace: Workplace) -> None:
     code, output, result = run(workplace, f"learner.args.at={[*range(120, 3000)]}")

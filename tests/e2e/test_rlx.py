@@ -112,6 +112,7 @@ def test_agent_of_a_user_takes_states_of_any_form(workplace: Workplace) -> None:
     command.wait()
     log = "".join(path.read_text() for path in workplace.run_dir().glob("**/*.log*"))
     assert "nothing is recorded" in log
+    assert "acted for 6 env steps and 1 episodes" in log
     rows = [json.loads(line) for line in (workplace.run_dir() / "metrics.jsonl").read_text().splitlines()]
     found = [row["histograms"] for row in rows if "histograms" in row]
     assert [content["size"] for content in found[0].values()] == [4]

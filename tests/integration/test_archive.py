@@ -17,12 +17,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format import codec
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.reading.pointer_queue import PointerQueue
+from surreal.distributed.experience.sending import single_steps
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
-from surreal.errors import CodecError, ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
+from surreal.errors import (
+    BadValueError,
+    CodecError,
+    ConfigError,
+    ContractError,
+    ReplayFullError,
+    StoppedError,
+    SurrealError,
+)
 from surreal.replay import UniformReplay
 from surreal.replay.archive import ReplayArchive, export_replay, exporter, import_replay
 
@@ -269,6 +279,27 @@ def test_a_changed_byte_anywhere_is_refused(archive: Path, make_client: Callable
         path.write_bytes(whole)
     assert not target.redis.exists(target.shard_keys().stream)
     import_replay(target, archive)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf, 3e38, 1e300])
+def test_an_archive_with_an_impossible_number_is_refused(
+    make_client: Callable[..., RedisClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: float
+) -> None:
+    origin = make_client("origin")
+    sender = ExpSender(origin, chunk_steps=16, max_delay_s=60.0)
+    with monkeypatch.context() as somebody_elses:
+        for module in (codec, single_steps):
+            name = "_describe_unsound" if module is codec else "describe_unsound"
+            somebody_elses.setattr(module, name, lambda *_: "")
+        for number in range(40):
+            obs = np.array([0.0, bad if number == 30 else 0.0])
+            sender.send([obs, np.zeros(2)], 0, 1.0, True)
+        assert sender.close()
+        export_replay(origin, tmp_path / "archive")
+    target = make_client("b")
+    with pytest.raises(BadValueError, match="cannot be learned from"):
+        import_replay(target, tmp_path / "archive")
+    assert all(np.isfinite(chunk.leaves[0]).all() for chunk in chunks_in(target))
 
 
 def test_something_else_is_refused_with_its_name(make_client: Callable[..., RedisClient], tmp_path: Path) -> None:

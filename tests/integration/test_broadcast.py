@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +18,12 @@ from redis.exceptions import OutOfMemoryError
 from torch import nn
 
 from surreal.agent import Agent
+from surreal.config import load_config
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
 from surreal.distributed.parameters.encoding import encode_parameters
 from surreal.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
+from surreal.main.process.registry import write_progress
+from surreal.main.session.publishing import Publishing
 from surreal.utils.pytorch import Module
 
 PARTS = [64 << 20, 100]  # bytes of a part: all in one value, and many parts
@@ -306,6 +310,25 @@ def test_parameters_of_another_model_are_not_gone_on_from(client: RedisClient) -
     with pytest.raises(ContractError, match=f"run {client.run} holds parameters of another model"):
         TorchBroadcaster(client, model).restore()
     assert model.holds(3)
+
+
+def test_a_session_takes_over_the_last_broadcast_and_says_nothing_of_an_old_run(
+    client: RedisClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = TorchBroadcaster(client, Net().fill(4))
+    first.broadcast(message=write_progress(40, 70))
+    first.close()
+    model: Any = Net()
+    learner: Any = SimpleNamespace(model=model, updates=0)
+    replay: Any = SimpleNamespace(global_step=70, commit=lambda _: None)
+    second = TorchBroadcaster(client, model)
+    session = Publishing(load_config("cartpole-dqn"), client, model, learner, replay, second)
+    session.take_over()
+    assert (learner.updates, model.version) == (40, 1)
+    assert model.holds(4)
+    session.begin([])
+    assert second.version == 2
+    assert "is not new" not in caplog.text
 
 
 def test_a_learner_that_replaces_an_old_run_says_so_once(client: RedisClient, caplog: pytest.LogCaptureFixture) -> None:

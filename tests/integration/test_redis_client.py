@@ -18,7 +18,7 @@ import redis
 from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from surreal.distributed import RedisClient
-from surreal.distributed.connection.contract import register_contract, register_model_contract
+from surreal.distributed.connection.contract import CONTRACT_TTL_S, register_model_contract
 from surreal.distributed.connection.scripts import Script
 from surreal.errors import ContractError, RedisUnavailableError
 
@@ -132,21 +132,17 @@ def test_password_and_acl_user(start_redis: Callable[..., Any]) -> None:
 
 def test_contract_of_the_first_is_compared_and_expires(client: RedisClient) -> None:
     key = client.policy_keys().contract
-    register_contract(client, key, {"b": {"c": [1, 2]}, "a": 1.5}, ttl_s=30)
+    contract = {"w": {"shape": [1, 2], "dtype": "float32"}, "b": {"shape": [2], "dtype": "float32"}}
+    register_model_contract(client, key, contract)
     client.redis.pexpire(key, 5_000)
-    register_contract(client, key, {"a": 1.5, "b": {"c": [1, 2]}}, ttl_s=30)
-    assert 5_000 < client.redis.pttl(key) <= 30_000
-    with pytest.raises(ContractError) as caught:
-        register_contract(client, key, {"a": 1.5, "b": {"c": [1, 3]}})
-    assert caught.value.diff == ("b.c: [1, 2] -> [1, 3]",)
+    register_model_contract(client, key, dict(reversed(contract.items())))
+    assert 5_000 < client.redis.pttl(key) <= 1000 * CONTRACT_TTL_S
+    with pytest.raises(ContractError, match=r"w is \[1, 3\] here and \[1, 2\] in run") as caught:
+        register_model_contract(client, key, contract | {"w": {"shape": [1, 3], "dtype": "float32"}})
+    assert caught.value.diff == ("w.shape: [1, 2] -> [1, 3]",)
     client.redis.set(key, b"\xff{")
     with pytest.raises(ContractError, match="not JSON"):
-        register_contract(client, key, {})
-
-
-def test_contract_without_lifetime_stays(client: RedisClient) -> None:
-    register_contract(client, client.run_keys.config, {"a": 1}, ttl_s=None)
-    assert client.redis.pttl(client.run_keys.config) == -1
+        register_model_contract(client, key, {})
 
 
 def test_model_contract_of_hostile_json_is_an_error_not_a_crash(client: RedisClient) -> None:

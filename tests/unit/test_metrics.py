@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from surreal.metrics import EpisodeStatistics, RateMeter, StageTimer, Stopwatch, summarize
+from surreal.metrics import EpisodeStatistics, RateMeter, summarize
 
 
 class FakeClock:
@@ -14,43 +14,6 @@ class FakeClock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def test_stage_timer_reports_the_mean_of_each_stage_since_the_last_reading() -> None:
-    clock = FakeClock()
-    timer = StageTimer("learner", clock=clock)
-    timer.start()
-    for dequeue_s, learn_s in [(0.25, 0.5), (0.75, 1.0)]:
-        clock.now += dequeue_s
-        timer.lap("dequeue")
-        clock.now += learn_s
-        assert timer.lap("learn") == learn_s
-    assert timer.metrics() == {"learner/dequeue_ms": 500.0, "learner/learn_ms": 750.0}
-    assert timer.metrics() == {}
-    clock.now += 2.0
-    timer.lap("learn")
-    assert timer.metrics() == {"learner/learn_ms": 2000.0}
-
-
-def test_time_before_start_belongs_to_no_stage() -> None:
-    clock = FakeClock()
-    timer = StageTimer("agent", clock=clock)
-    clock.now += 50.0
-    timer.start()
-    clock.now += 1.0
-    timer.lap("act")
-    assert timer.metrics() == {"agent/act_ms": 1000.0}
-
-
-def test_stopwatch_averages_what_it_timed() -> None:
-    clock = FakeClock()
-    stopwatch = Stopwatch("eval/round_ms", clock=clock)
-    assert stopwatch.metrics() == {}
-    for duration in (1.0, 3.0):
-        with stopwatch:
-            clock.now += duration
-    assert stopwatch.metrics() == {"eval/round_ms": 2000.0}
-    assert stopwatch.metrics() == {}
 
 
 def test_rate_meter_counts_events_since_the_last_reading() -> None:

@@ -42,6 +42,16 @@ def test_subnormal_large_and_whole_numbers_are_sound(array: np.ndarray) -> None:
     assert is_sound(array)
 
 
+@pytest.mark.parametrize("value", [10**400, "one", None, [10**400, 1.0], 1j])
+def test_what_is_no_number_is_not_sound(value: Any) -> None:
+    array = np.asarray(value)
+    assert not is_sound(array)
+    assert unsound_rows(np.atleast_1d(array)).all()
+    text = describe_unsound({"reward": array})
+    assert text.startswith("reward is ")
+    assert len(text) < 150
+
+
 def test_infinite_half_precision_is_found() -> None:
     assert not is_sound(np.array([1.0, np.inf], np.float16))
 

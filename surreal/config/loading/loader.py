@@ -42,6 +42,7 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     if not isinstance(data, dict):
         raise ConfigError(f"{label} is a {type(data).__name__}; a configuration is a mapping of sections", source=label)
     _check_version(data, places, label)
+    _resolve_hyphens(data, places)
     _resolve_aliases(data, places)
     apply_overrides(data, places, [_canonical(parse_override(text)) for text in overrides])
     _check_version(data, places, label)
@@ -102,6 +103,21 @@ def _check_version(data: dict[str, Any], places: dict[str, str], label: str) -> 
             key="version",
             source=place,
         )
+
+
+def _resolve_hyphens(data: dict[str, Any], places: dict[str, str]) -> None:
+    """Read sections whose names have hyphens, as files of RELAAX have them: `relaax-rlx-server`."""
+    for name in [name for name in data if isinstance(name, str) and "-" in name]:
+        section = name.replace("-", "_")
+        if section not in Config.model_fields:
+            continue
+        if section in data:
+            place = places.get(name, "")
+            problem = f"{name} and {section} are one section; give one of them ({place})"
+            raise ConfigError(problem, key=name, source=place)
+        data[section] = data.pop(name)
+        for key in [key for key in places if key == name or key.startswith(f"{name}.")]:
+            places[section + key[len(name) :]] = places.pop(key)
 
 
 def _resolve_aliases(data: dict[str, Any], places: dict[str, str]) -> None:

@@ -31,6 +31,9 @@ class RlxConfig(Section):
     max_sessions: int | None = Field(1024, ge=1)
     """Most sessions open at once on one server. Unset: as many as memory allows."""
 
+    max_connection_sessions: int = Field(64, ge=1)
+    """Most sessions open at once on one WebSocket. Raising it lets a single client take more of what all share."""
+
     memory_reserve: Size = 64 * 2**20
     """Memory to keep free: a session that would take it is refused."""
 
@@ -74,6 +77,17 @@ class RlxConfig(Section):
 
     max_depth: int = Field(32, ge=1, le=200)
     """Deepest nesting of lists and dictionaries in a message."""
+
+    largest_state: float = Field(1e18, gt=0, le=1e18)
+    """Largest magnitude of a float in a state; a state with a larger one is refused, and its episode is cut. Lowering
+    it finds broken sensors earlier."""
+
+    largest_reward: float = Field(1e9, gt=0, le=1e18)
+    """Largest magnitude of a reward, likewise. Raising it takes returns whose squares may leave float32."""
+
+    outside_bounds: Literal["take", "refuse"] = "take"
+    """What a server does with a state outside of the bounds of its `box`, which many environments leave now and then:
+    `take` it, with a warning for the first and a count of all, or `refuse` it and cut the episode."""
 
     reward_weights: list[float] | None = Field(None, min_length=1)
     """Weights for rewards sent as lists; the reward is the weighted sum. Unset: plain sum."""

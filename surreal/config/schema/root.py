@@ -165,6 +165,12 @@ def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {config.lookahead}, but learner.n_step is {learner.n_step} and needs {learner.n_step - 1}; "
             "leave lookahead out or raise it",
         )
+    if replay.mirror_max_bytes is not None and replay.observations not in (None, "auto"):
+        yield (
+            "replay.mirror_max_bytes",
+            f"is {replay.mirror_max_bytes}, but replay.observations is {replay.observations}, and only auto asks for it"
+            "; leave mirror_max_bytes out, or set observations to auto",
+        )
     tolerance = replay.samples_per_insert_tolerance
     if tolerance is not None and replay.samples_per_insert is None:
         yield (
@@ -210,9 +216,17 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
         if env.frame_stack > 1:
             yield "env.pool", "is vector, which stacks frames of ALE's games only; use local or subproc"
+    if env.pool == "vector" and config.agent.show_ui:
+        yield (
+            "agent.show_ui",
+            "is true, but env.pool is vector, whose environments draw in no window; use local or subproc",
+        )
     if config.rlx.clients and not config.rlx.servers:
         yield "rlx.clients", f"is {config.rlx.clients}, but rlx.servers is 0: nobody would answer them; set it to 1"
     if not config.eval.enabled and config.run.stop_at_return is not None:
         yield "run.stop_at_return", "is set, but eval.enabled is false: nothing would measure the return"
+    confirm = config.eval.confirm_episodes
+    if config.run.stop_at_return is None and confirm not in (0, EvalConfig.model_fields["confirm_episodes"].default):
+        yield "eval.confirm_episodes", f"is {confirm}, but run.stop_at_return is not set: nothing is to be confirmed"
     if not config.eval.enabled and config.eval.record_video_every:
         yield "eval.record_video_every", "is set, but eval.enabled is false: nothing would record"

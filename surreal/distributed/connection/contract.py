@@ -18,34 +18,15 @@ from surreal.errors import ContractError
 
 #: How long a contract is kept after its last holder renewed it, s.
 CONTRACT_TTL_S = 60.0
+_TTL_MS = int(1000 * CONTRACT_TTL_S)
 _MAX_BYTES = 16 << 20
 _ABSENT = object()
 
 
-def register_contract(
-    client: RedisClient, key: str, contract: Mapping[str, Any], *, ttl_s: float | None = CONTRACT_TTL_S
-) -> None:
-    """Store `contract` under `key` if nothing is there, else compare with what is, and renew its lifetime.
-
-    Call it again before `ttl_s` has passed. May be repeated, so it can run under `client.retry`.
-
-    Args:
-        client: of the run.
-        key: name from `keys.py`.
-        contract: JSON-able.
-        ttl_s: lifetime after the last call of any process, > 0; None keeps it as long as the run.
-
-    Raises:
-        ContractError: another contract is there; its `diff` has one line for each difference.
-    """
-    theirs = _exchange(client, key, contract, ttl_s)
-    difference = describe_difference(theirs, json.loads(json.dumps(contract)))
-    if difference:
-        raise ContractError(f"{key} is another contract than ours: {'; '.join(difference[:3])}", diff=difference)
-
-
 def register_model_contract(client: RedisClient, key: str, contract: Mapping[str, Any]) -> None:
-    """`register_contract` for a model's parameters, with an error that names the first parameter that differs.
+    """Store the contract of a model's parameters if nothing is there, else compare, and renew its lifetime.
+
+    Call it again before `CONTRACT_TTL_S` has passed. May be repeated, so it can run under `client.retry`.
 
     Args:
         client: of the run.
@@ -53,9 +34,10 @@ def register_model_contract(client: RedisClient, key: str, contract: Mapping[str
         contract: `Module.parameter_contract()`.
 
     Raises:
-        ContractError: a process of the run has another model.
+        ContractError: a process of the run has another model; names the first parameter that differs, and has all
+            differences in its `diff`.
     """
-    theirs = _exchange(client, key, contract, CONTRACT_TTL_S)
+    theirs = _exchange(client, key, contract)
     difference = describe_difference(theirs, json.loads(json.dumps(contract)))
     if difference:
         sentence = describe_model_difference(theirs if isinstance(theirs, dict) else {}, contract, client.run)
@@ -128,22 +110,20 @@ def _show_entry(entry: Any, *, with_dtype: bool = False) -> str:
     return f"{shape} {entry.get('dtype')}" if with_dtype and isinstance(entry, Mapping) else f"{shape}"
 
 
-def _exchange(client: RedisClient, key: str, contract: Mapping[str, Any], ttl_s: float | None) -> Any:
+def _exchange(client: RedisClient, key: str, contract: Mapping[str, Any]) -> Any:
     """Store the contract, or renew the one that is there; returns what is there."""
     ours = json.dumps(contract, sort_keys=True)
-    ttl_ms = None if ttl_s is None else max(1, int(1000 * ttl_s))
     # One SET with NX and GET needs Redis 7. It may expire between the two commands: then it is set the next time round.
     for _ in range(3):
         try:
-            if client.redis.set(key, ours, nx=True, px=ttl_ms):
+            if client.redis.set(key, ours, nx=True, px=_TTL_MS):
                 break
         except RedisError as error:
             if not is_out_of_memory(error):
                 raise  # a full Redis stops nobody: it can be read, and a later renewal stores it
         stored: Any = client.redis.get(key)
         if stored is not None:
-            if ttl_ms is not None:
-                client.redis.pexpire(key, ttl_ms)
+            client.redis.pexpire(key, _TTL_MS)
             return _parse(stored, key)
     return json.loads(ours)
 

@@ -220,11 +220,6 @@ class Stream:
         answer: Any = self.client.redis.hgetall(self.keys.meta)
         return {bytes(key)[len(_DONE) :]: bytes(done) for key, done in answer.items() if key.startswith(_DONE)}
 
-    def last_entry_id(self) -> bytes:
-        """Id of the newest entry, b"0-0" if there is none."""
-        newest: Any = self.client.redis.xrevrange(self.keys.stream, count=1)
-        return bytes(newest[0][0]) if newest else b"0-0"
-
     def maxmemory_bytes(self) -> int:
         """This shard's part of the server's memory limit, 0 if it has none."""
         memory: Any = self.client.redis.info("memory")

@@ -77,6 +77,7 @@ class TorchBroadcaster:
         self.model = model
         self.policy = policy
         self.version = 0  #: last published
+        self.message = ""  #: what came with the parameters that `restore` took over
         self.epoch = ""  #: of the Redis it was published in
         self._keys = client.policy_keys(policy)
         self._reader = PublishedReader(client, self._keys)
@@ -122,6 +123,7 @@ class TorchBroadcaster:
             )
             raise ContractError(message, diff=error.diff) from error
         self.propose(published.version)
+        self.message = published.message
         standing = self._standing()
         logger.info("run %s goes on: policy %s, %s", self.client.run, self.policy, standing)
         return True

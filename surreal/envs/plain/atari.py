@@ -24,7 +24,8 @@ class Atari(GymEnv):
         training: end an episode with every lost life, and keep only the sign of rewards, as DQN is trained. With False,
             as an evaluation may want it, episodes are whole games, and rewards the game's own. What `EpisodeMonitor`
             counts are whole games and their own rewards in either case.
-        preprocessing: arguments of `AtariPreprocessing`: noop_max, frame_skip, screen_size.
+        preprocessing: arguments of `AtariPreprocessing`: noop_max, frame_skip, screen_size, and fire_on_reset, for
+            games that wait for FIRE, which a greedy policy may never press.
         kwargs: arguments of ale-py's environment.
 
     Raises:

@@ -25,6 +25,9 @@ from surreal.values import describe_unsound, is_sound, unsound_rows
 
 #: Makes one gymnasium environment.
 EnvFactory = Callable[[], gymnasium.Env[Any, Any]]
+#: What NumPy raises for a number that it does not have: too large a whole one, or none at all.
+_NO_NUMBER = (OverflowError, TypeError, ValueError)
+
 StepFunction = Callable[[Any], tuple[Any, Any, bool, bool, dict[str, Any]]]
 
 
@@ -112,25 +115,28 @@ class EnvList:
         columns = self.columns
         reward = columns.reward
         ended: list[int] = []
-        for index in self._stale:
-            columns.terminated[index] = columns.truncated[index] = False
+        self._forget_ends()
         if self.obs_spec.structure is None and not self.has_mask:
             array, shape = columns.obs[0], self.obs_spec.leaves[0].shape
             for index, (step, action) in enumerate(zip(self._step_fns, self.adapter.rows(actions), strict=True)):
-                obs, reward[index], terminated, truncated, info = step(action)
+                obs, value, terminated, truncated, info = step(action)
                 # Assignment would broadcast a wrong shape without a word.
                 if np.shape(obs) != shape if obs.__class__ is not np.ndarray else obs.shape != shape:
                     raise _shape_error(self.envs[index], self.obs_spec.leaves[0], np.shape(obs))
-                array[index] = obs
+                try:
+                    reward[index] = value
+                    array[index] = obs
+                except _NO_NUMBER as error:
+                    self._take_no_number(index, error)
+                    continue
                 if terminated or truncated:
                     columns.terminated[index], columns.truncated[index] = terminated, truncated
                     ended.append(index)
         else:
             for index, (step, action) in enumerate(zip(self._step_fns, self.adapter.rows(actions), strict=True)):
-                obs, reward[index], terminated, truncated, info = step(action)
-                self._write(index, obs)
-                if self.has_mask:
-                    self._write_mask(columns.action_mask, index, info)
+                obs, value, terminated, truncated, info = step(action)
+                if not self._take(index, obs, value, info):
+                    continue
                 if terminated or truncated:
                     columns.terminated[index], columns.truncated[index] = terminated, truncated
                     ended.append(index)
@@ -168,6 +174,35 @@ class EnvList:
                 return seen, 0.0, False, False, {}
 
         return guarded
+
+    def _forget_ends(self) -> None:
+        for index in self._stale:
+            self.columns.terminated[index] = self.columns.truncated[index] = False
+
+    def _take(self, index: int, obs: Any, reward: Any, info: Mapping[str, Any]) -> bool:
+        """Write down what a step showed; false if that is not possible, and forgiven."""
+        try:
+            self.columns.reward[index] = reward
+            self._write(index, obs)
+        except _NO_NUMBER as error:
+            self._take_no_number(index, error)
+            return False
+        if self.has_mask:
+            self._write_mask(self.columns.action_mask, index, info)
+        return True
+
+    def _take_no_number(self, index: int, error: Exception) -> None:
+        """Treat what cannot be written down as the environment's exception: it ends the run, or is forgiven.
+
+        Raises:
+            EnvError: it may not be, or was too often.
+        """
+        problem = f"{_name(self.envs[index])} (environment {index}) shows what is no number: {describe_error(error)}"
+        if self._on_error == "end":
+            raise EnvError(problem) from error
+        self._mercies[index].ask(problem, error)
+        self._raised.append(index)
+        self.columns.reward[index] = 0.0
 
     def _find_lost(self) -> list[int]:
         """Find the environments whose step raised, or shows an impossible number."""

@@ -17,7 +17,7 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool
 from surreal.errors import CheckpointError, ContractError
-from surreal.main.build.construct import Recipe, construct
+from surreal.main.build.construct import Recipe, Setting, construct
 from surreal.main.build.environments import Spaces
 from surreal.main.build.saved_policy import policy_header, policy_tensors
 from surreal.schedules import schedule_from_config
@@ -28,7 +28,13 @@ logger = logging.getLogger(__name__)
 
 _MODEL_OFFERED = frozenset({"action_space", "obs_spec", "seed"})
 MODEL = Recipe("model", Module, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed={"hidden_sizes": "hiddens"})
-AGENT = Recipe("agent", Agent, 1, frozenset({"rng", "obs_spec", "action_space", "index", "count", "exploration"}))
+AGENT = Recipe(
+    "agent",
+    Agent,
+    1,
+    frozenset({"rng", "obs_spec", "action_space", "index", "count", "exploration"}),
+    settings=(Setting("exploration", "agent.exploration", ": it would not explore by it"),),
+)
 
 
 def build_model(config: Config, spaces: Spaces) -> Module:

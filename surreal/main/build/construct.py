@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from surreal.config import Config, accepted_names, check_args, import_class
-from surreal.config.schema.fields import ClassSection
+from surreal.config.schema.fields import ClassSection, Section
 from surreal.errors import ConfigError
 
 T = TypeVar("T")
+
+
+class Setting(NamedTuple):
+    """A setting outside of `args` that only the constructor of the section's class can act on."""
+
+    argument: str
+    key: str
+    harm: str = ""  #: what its loss would do, as the end of a sentence
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,7 @@ class Recipe(Generic[T]):
             left out, so a user's class needs only the parameters it cares for.
         replaceable: offered names that `args` may give another value for.
         renamed: names in the configuration to names of parameters.
+        settings: whose arguments are offered too; a class that lacks one refuses the setting, if it is given.
     """
 
     section: str
@@ -33,6 +43,7 @@ class Recipe(Generic[T]):
     offered: frozenset[str]
     replaceable: frozenset[str] = frozenset()
     renamed: Mapping[str, str] | None = None
+    settings: tuple[Setting, ...] = ()
 
 
 def check(config: Config, recipe: Recipe[T], offered: Collection[str] | None = None) -> tuple[type[T], dict[str, Any]]:
@@ -47,7 +58,7 @@ def check(config: Config, recipe: Recipe[T], offered: Collection[str] | None = N
         The class, and `args` by the constructor's names.
 
     Raises:
-        ConfigError: the class is not found, does not fit, or has no such arguments.
+        ConfigError: the class is not found, does not fit, has no such arguments, or none for a setting that is given.
     """
     section = recipe.section
     settings: ClassSection = getattr(config, section)
@@ -61,6 +72,9 @@ def check(config: Config, recipe: Recipe[T], offered: Collection[str] | None = N
     args = check_args(
         cls, settings.args, f"{section}.args", given=filled, renamed=recipe.renamed, source_of=config.source_of
     )
+    for setting in recipe.settings:
+        if setting.argument not in accepted:
+            _refuse_given(config, cls, setting)
     return cls, args
 
 
@@ -86,3 +100,31 @@ def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ..
         source = config.source_of(key)
         where = f" ({source})" if source else ""
         raise ConfigError(f"{recipe.section}: {cls.__qualname__} cannot be made: {error}{where}", key=key) from error
+
+
+def value_of(config: Config, key: str) -> tuple[Any, Any]:
+    """Give the value of a setting, by its dotted key, and its default."""
+    section, _, name = key.rpartition(".")
+    settings = getattr(config, section) if section else config
+    return getattr(settings, name), type(settings).model_fields[name].default
+
+
+def refused(config: Config, key: str, problem: str) -> ConfigError:
+    """Make the error for a setting: its key, a sentence that begins with its value, and its place."""
+    source = config.source_of(key)
+    return ConfigError(f"{key} {problem}{f' ({source})' if source else ''}", key=key, source=source)
+
+
+def _refuse_given(config: Config, cls: type[object], setting: Setting) -> None:
+    """Refuse a setting that a class has no argument for. A default is not given: what is not taken, is not handed over.
+
+    Raises:
+        ConfigError: it has another value than its default.
+    """
+    value, default = value_of(config, setting.key)
+    if value == default:
+        return
+    shown = value.model_dump(mode="json") if isinstance(value, Section) else value
+    name = setting.key.rpartition(".")[2]
+    problem = f"is {json.dumps(shown)}, but {cls.__qualname__} has no argument {setting.argument}{setting.harm}"
+    raise refused(config, setting.key, f"{problem}; leave {name} out, or set it to {json.dumps(default)}")

@@ -10,7 +10,7 @@ from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.envs import make_env
 from surreal.errors import ConfigError
-from surreal.main.build.wrapping import client_specs, remote_wrappers
+from surreal.main.build.wrapping import client_specs, remote_wrappers, value_limits
 from surreal.main.build.written_spaces import EnvSpaces, explicit_spaces
 from surreal.rlx.client.tokens import find_token
 from surreal.rlx.pool.pool import RlxEnvPool
@@ -61,6 +61,7 @@ def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
         frame_stack=config.env.frame_stack,
         gather_window_s=config.rlx.gather_window_s,
         gather_max=config.rlx.gather_max,
+        limits=value_limits(config),
         explore=learns,
         record=learns,
     )
@@ -93,7 +94,8 @@ def build_server_settings(
         origins=tuple(rlx.origins),
         limits=message_limits(reader, rlx.max_message, rlx.max_items, rlx.max_depth),
         admission=Admission(rlx.max_sessions, rlx.memory_reserve),
-        rewards=RewardReader(rlx.reward_weights),
+        max_connection_sessions=rlx.max_connection_sessions,
+        rewards=RewardReader(rlx.reward_weights, rlx.largest_reward),
         is_exploiting=options.is_exploiting,
         tls=None if rlx.tls_cert is None else load_tls(Path(rlx.tls_cert), Path(rlx.tls_key or rlx.tls_cert)),
         static_dir=demo_folder() if rlx.demo else None,

@@ -6,6 +6,7 @@ from surreal.config import Config
 from surreal.envs import WrapperSpec
 from surreal.errors import ConfigError, EnvError
 from surreal.main.build.written_spaces import EnvSpaces
+from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.pool.wrapping import RemoteWrappers, check_remote
 
 
@@ -38,7 +39,8 @@ def remote_wrappers(config: Config, spaces: EnvSpaces, *, training: bool = True)
         return None
     check_wrappers(config, training=training)
     try:
-        return RemoteWrappers(specs, spaces.observation, spaces.action, training=training)
+        limits = value_limits(config)
+        return RemoteWrappers(specs, spaces.observation, spaces.action, training=training, limits=limits)
     except EnvError as error:
         raise _config_error(config, "env.wrappers", error) from error
 
@@ -55,6 +57,12 @@ def check_wrappers(config: Config, *, training: bool = True) -> None:
                 check_remote(spec)
             except EnvError as error:
                 raise _config_error(config, f"env.wrappers.{index}", error) from error
+
+
+def value_limits(config: Config) -> ValueLimits:
+    """Give the limits on numbers that clients send."""
+    rlx = config.rlx
+    return ValueLimits(rlx.largest_state, rlx.largest_reward, keeps_bounds=rlx.outside_bounds == "refuse")
 
 
 def _num_on_client(config: Config) -> int:

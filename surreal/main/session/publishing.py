@@ -11,9 +11,8 @@ from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.distributed.telemetry.heartbeats import Heartbeat, newest_version
-from surreal.errors import SurrealError
+from surreal.errors import CodecError, ContractError, SurrealError
 from surreal.learner import Learner
-from surreal.main.build.acting import build_listener
 from surreal.main.process.registry import read_progress, write_progress
 from surreal.replay import Replay
 from surreal.utils.pytorch import Module
@@ -65,15 +64,14 @@ class Publishing:
 
     def take_over(self) -> None:
         """Without a checkpoint, go on from what was broadcast last, if anything was: better than from scratch."""
-        message = self._load_last()
-        if message is not None:
+        if self._load_last():
             # Counts go on too: schedules and limits depend on them.
-            self._learner.updates = read_progress(message).get("updates", 0)
+            self._learner.updates = read_progress(self._broadcaster.message).get("updates", 0)
             logger.info("no checkpoint; going on from the parameters of version %d", self._model.version)
 
     def go_back(self) -> str:
         """Take over the parameters that were broadcast last, with optimizers as new; returns which, "" if none were."""
-        if self._load_last() is None:
+        if not self._load_last():
             return ""
         self._learner.rebuild()
         return f"the parameters of version {self._model.version}"
@@ -117,13 +115,13 @@ class Publishing:
         newest = self._replay.metrics().get("replay/newest_version", -1.0)
         return {"learner/policy_lag_versions": self._broadcaster.version - newest} if newest >= 0 else {}
 
-    def _load_last(self) -> str | None:
-        """Load what was broadcast last; returns its message, None if nothing was."""
-        listener = build_listener(self._config, self._client, self._model)
+    def _load_last(self) -> bool:
+        """Load what was broadcast last; returns whether there was anything of use."""
         try:
-            return listener.message if listener.update_once() else None
-        finally:
-            listener.close()
+            return self._broadcaster.restore()
+        except (CodecError, ContractError) as error:
+            logger.warning("the last broadcast is of no use: %s", error)
+            return False
 
     def _publish_if_due(self, interval_updates: int) -> None:
         has_learned = self._learner.updates - self._last_updates >= interval_updates

@@ -54,7 +54,7 @@ class RlxEnvPool(EnvPool):
         gather_max: rows of a batch, >= 1; more are left for the next.
         explore: whether the agent may explore at all; sessions that exploit never do.
         record: whether steps are experience to be sent; those of sessions that exploit never are.
-        limits: of values for which the observation space has no bounds.
+        limits: which numbers of the observation space are refused.
 
     Attributes:
         reader: reads states for the sessions; None without an observation space.
@@ -79,7 +79,11 @@ class RlxEnvPool(EnvPool):
         record: bool = True,
         limits: ValueLimits = DEFAULT_LIMITS,
     ) -> None:
-        self.reader = None if observation_space is None else StateReader(observation_space, limits)
+        # Sessions hand over the bytes of plain states as they are: they are looked at here, a whole batch at a time.
+        is_plain = wrappers is None and frame_stack == 1
+        self.reader = None
+        if observation_space is not None:
+            self.reader = StateReader(observation_space, limits, is_first_look=is_plain)
         self.wrappers = wrappers
         self.frame_stack = frame_stack
         self.obs_spec = ObsSpec((), {"dict": {}})
@@ -98,8 +102,6 @@ class RlxEnvPool(EnvPool):
         self._builder = BatchBuilder(
             self.obs_spec, is_raw=self.reader is None, explore=explore, record=record and self.reader is not None
         )
-        # Sessions hand over the bytes of plain states as they are: they are looked at here, a whole batch at a time.
-        is_plain = self.reader is not None and wrappers is None and frame_stack == 1
         self._range = self.reader.plain_range if self.reader is not None and is_plain else None
         self._window_s = gather_window_s
         self._max_rows = gather_max
@@ -174,6 +176,7 @@ class RlxEnvPool(EnvPool):
             "rlx/batches_count": float(self._batches),
             "rlx/batch_rows": self._rows / max(1, self._batches),
             "rlx/active_sessions_count": float(len(self._active)),
+            "rlx/outside_bounds_count": float(0 if self.reader is None else self.reader.departures.count),
             **self._episodes.metrics(),
         }
 

@@ -3,10 +3,15 @@
 A value that is not finite, in one row of one batch, makes every parameter of the network nan for good, and a finite
 one does so as soon as its square is not: norms, running filters and the optimizer's second moments square what they
 get. So each entrance checks, and an episode with such a value is cut.
+
+The bounds of a space are another matter: the velocities of many an environment leave their `Box` now and then, and do
+no harm. Such states are taken, counted, and warned of once, unless they are to be refused.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,23 +23,27 @@ from numpy.typing import NDArray
 from surreal.rlx.protocol.errors import RlxValueError
 from surreal.specs import ArraySpec
 
+logger = logging.getLogger(__name__)
+
 #: What a bound may be exceeded by, as a multiple of its size, where that is over 1: clients round in other ways.
 _TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
 class ValueLimits:
-    """Magnitudes of the largest values.
+    """Which values are refused.
 
     Attributes:
-        observation: of floats for which their space has no smaller bound, > 0. The square of 1e18, summed over a
-            hundred of them, is still a float32; no sensor shows more.
-        reward: > 0. The square of 1e9 times a hundred thousand steps, what a return and its gradient come to, is a
-            float32 with room to spare.
+        observation: magnitude of the largest float in a state, > 0. The square of 1e18, summed over a hundred of them,
+            is still a float32; no sensor shows more.
+        reward: magnitude of the largest, > 0. The square of 1e9 times a hundred thousand steps, what a return and its
+            gradient come to, is a float32 with room to spare.
+        keeps_bounds: whether numbers outside of the bounds of their `Box` are refused as well.
     """
 
     observation: float = 1e18
     reward: float = 1e9
+    keeps_bounds: bool = False
 
     def __post_init__(self) -> None:
         largest = float(np.finfo(np.float32).max)
@@ -46,18 +55,51 @@ class ValueLimits:
 DEFAULT_LIMITS = ValueLimits()
 
 
+class Departures:
+    """Counts the states outside of their bounds that were taken; any thread may note some.
+
+    Attributes:
+        count: of them.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def note(self, count: int, first: RlxValueError) -> None:
+        """Count so many states; `first` says what is wrong with one of them."""
+        with self._lock:
+            is_news, self.count = self.count == 0, self.count + count
+        if is_news:
+            logger.warning(
+                "%s; such states are taken, and counted as rlx/outside_bounds_count "
+                "(rlx.outside_bounds: refuse has them refused)", first
+            )  # fmt: skip
+
+
 class Range:
     """The values that one leaf of an observation may have.
 
     Args:
         leaf: the array.
         low, high: its bounds, inclusive, of its shape or scalars.
+        departures: notes values outside of these bounds, which may leave them; None: they may not.
+        wide: where they must stay then; None: wherever their dtype lets them.
     """
 
-    __slots__ = ("_high", "_is_uniform", "_leaf", "_low")
+    __slots__ = ("_departures", "_high", "_is_uniform", "_leaf", "_low", "_wide")
 
-    def __init__(self, leaf: ArraySpec, low: NDArray[Any], high: NDArray[Any]) -> None:
+    def __init__(
+        self,
+        leaf: ArraySpec,
+        low: NDArray[Any],
+        high: NDArray[Any],
+        departures: Departures | None = None,
+        wide: Range | None = None,
+    ) -> None:
         self._leaf = leaf
+        self._departures = departures
+        self._wide = wide
         # Most spaces have one bound for all: two reductions cost less than two comparisons.
         self._is_uniform = low.size > 0 and bool((low == low.flat[0]).all() and (high == high.flat[0]).all())
         self._low: Any = low.flat[0] if self._is_uniform else low
@@ -72,27 +114,44 @@ class Range:
         return bool(self._good(array).all())
 
     def bad_rows(self, batch: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Tell which observations of a batch [n, *shape] have a value out of the range, as bool [n]; None: none has."""
+        """Tell which observations of a batch [n, *shape] are to be refused, as bool [n]; None: none is."""
         if self.holds(batch):
             return None
-        good: NDArray[np.bool_] = np.all(self._good(batch).reshape(len(batch), -1), axis=1)
-        return ~good
+        outside: NDArray[np.bool_] = ~np.all(self._good(batch).reshape(len(batch), -1), axis=1)
+        if self._departures is None:
+            return outside
+        bad = None if self._wide is None else self._wide.bad_rows(batch)
+        taken = outside if bad is None else outside & ~bad
+        if taken.any():
+            self._departures.note(int(taken.sum()), self._describe(batch[int(np.argmax(taken))]))
+        return bad
 
-    def check(self, array: NDArray[Any], sent: NDArray[Any] | None = None) -> None:
+    def check(self, array: NDArray[Any], sent: NDArray[Any] | None = None, *, is_noted: bool = True) -> None:
         """Check one observation's leaf.
 
         Args:
             array: [*shape], in the leaf's dtype.
             sent: the same values as the client sent them, to be named.
+            is_noted: whether to count it where it leaves its bounds and may.
 
         Raises:
-            RlxValueError: a value is out of the range; names it.
+            RlxValueError: it is to be refused; names a value.
         """
-        if not self.holds(array):
-            raise self.error(array, sent)
+        if self.holds(array):
+            return
+        if self._departures is None:
+            raise self._describe(array, sent)
+        if self._wide is not None:
+            self._wide.check(array, sent)
+        if is_noted:
+            self._departures.note(1, self._describe(array, sent))
 
-    def error(self, array: NDArray[Any], sent: NDArray[Any] | None = None) -> RlxValueError:
-        """Name the first bad value of one observation's leaf."""
+    def error(self, array: NDArray[Any]) -> RlxValueError:
+        """Say why one observation's leaf is refused."""
+        return self._describe(array) if self._wide is None else self._wide.error(array)
+
+    def _describe(self, array: NDArray[Any], sent: NDArray[Any] | None = None) -> RlxValueError:
+        """Name the first value out of the range."""
         index = int(np.argmin(self._good(array)))  # the first False
         low, high = (np.broadcast_to(bound, array.shape).flat[index] for bound in (self._low, self._high))
         value = (array if sent is None else sent).flat[index]
@@ -105,7 +164,7 @@ class Range:
         return np.asarray((array >= self._low) & (array <= self._high))
 
 
-def range_of(space: gymnasium.Space[Any], leaf: ArraySpec, limits: ValueLimits) -> Range | None:
+def range_of(space: gymnasium.Space[Any], leaf: ArraySpec, limits: ValueLimits, departures: Departures) -> Range | None:
     """Give the range of a leaf; None: its dtype holds nothing else."""
     if isinstance(space, spaces.Discrete):
         return Range(leaf, np.asarray(space.start, np.int64), np.asarray(space.start + space.n - 1, np.int64))
@@ -116,20 +175,24 @@ def range_of(space: gymnasium.Space[Any], leaf: ArraySpec, limits: ValueLimits) 
         return Range(leaf, np.asarray(0), np.asarray(1))
     if not isinstance(space, spaces.Box) or leaf.dtype.kind == "b":
         return None
+    noted, wide = (None, None) if limits.keeps_bounds else (departures, widest_range(leaf, limits))
     if leaf.dtype.kind == "f":
-        return _float_range(leaf, space.low, space.high, limits)
+        low, high = _float_bounds(leaf, space.low, space.high, limits)
+        return Range(leaf, low, high, noted, wide)
     info = np.iinfo(leaf.dtype)
     if (space.low <= info.min).all() and (space.high >= info.max).all():
         return None
-    return Range(leaf, np.asarray(space.low), np.asarray(space.high))
+    return Range(leaf, np.asarray(space.low), np.asarray(space.high), noted)
 
 
 def widest_range(leaf: ArraySpec, limits: ValueLimits) -> Range | None:
     """Give the range of a leaf without bounds of its own; None: its dtype holds nothing else."""
-    return _float_range(leaf, -np.inf, np.inf, limits) if leaf.dtype.kind == "f" else None
+    return Range(leaf, *_float_bounds(leaf, -np.inf, np.inf, limits)) if leaf.dtype.kind == "f" else None
 
 
-def _float_range(leaf: ArraySpec, low: Any, high: Any, limits: ValueLimits) -> Range:
+def _float_bounds(
+    leaf: ArraySpec, low: Any, high: Any, limits: ValueLimits
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
     # A bound beyond the limit, such as the largest float32, is as good as none; float16 has a limit of its own.
     largest = min(limits.observation, float(np.finfo(leaf.dtype).max))
     bounds = []
@@ -137,4 +200,4 @@ def _float_range(leaf: ArraySpec, low: Any, high: Any, limits: ValueLimits) -> R
         wide = np.clip(np.asarray(bound, np.float64), -largest, largest)
         slack = sign * _TOLERANCE * np.maximum(1.0, np.abs(wide))
         bounds.append(np.clip(wide + slack, -largest, largest).astype(leaf.dtype))
-    return Range(leaf, bounds[0], bounds[1])
+    return bounds[0], bounds[1]

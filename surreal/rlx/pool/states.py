@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal.rlx.pool.ranges import DEFAULT_LIMITS, Range, ValueLimits, range_of
+from surreal.rlx.pool.ranges import DEFAULT_LIMITS, Departures, Range, ValueLimits, range_of
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief, brief_keys
 from surreal.rlx.protocol.images import Image
 from surreal.specs import ArraySpec, ObsSpec, Structure, spaces_of
@@ -27,30 +27,38 @@ class StateReader:
 
     Accepted are: arrays, nested lists, and numbers whose values the leaf's dtype can hold (floats for an integer leaf
     only if they are whole); images, whose bytes an uint8 leaf takes as they are and a float leaf as 0..1; shapes that
-    differ in axes of size 1 only; None or [] for a space without values, and for one with a single value. Values must
-    be in the range of their space.
+    differ in axes of size 1 only; None or [] for a space without values, and for one with a single value. Choices must
+    be in their space; numbers of a `Box` too, if the limits say so.
 
     Args:
         space: the observation space of the environments.
-        limits: of values for which the space has no bounds.
+        limits: which numbers are refused.
+        is_first_look: whether those who take plain states look at them again, through `plain_range`.
 
     Attributes:
         spec: of an observation.
         plain: of a state whose bytes are an observation, once `plain_range` was looked at; None: there are none.
         plain_range: of such a state; None: all that its bytes can say.
+        departures: counts the states outside of their bounds.
 
     Raises:
         ValueError: the space is of a kind that has no arrays.
     """
 
-    def __init__(self, space: gymnasium.Space[Any], limits: ValueLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, space: gymnasium.Space[Any], limits: ValueLimits = DEFAULT_LIMITS, *, is_first_look: bool = False
+    ) -> None:
         self.spec = ObsSpec.from_space(space)
         tree = leaves(spaces_of(space))
-        self._ranges = [range_of(one, leaf, limits) for one, leaf in zip(tree, self.spec.leaves, strict=True)]
+        self.departures = Departures()
+        self._ranges = [
+            range_of(one, leaf, limits, self.departures) for one, leaf in zip(tree, self.spec.leaves, strict=True)
+        ]
         self._has_choice = any(leaf.nbytes for leaf in self.spec.leaves) and not _is_single(space)
         self._only = self.spec.leaves[0] if self.spec.is_array else None
         self.plain = self._only if isinstance(space, spaces.Box) else None
         self.plain_range = self._ranges[0] if self.plain is not None else None
+        self._notes = not is_first_look or self.plain is None
         self._lows: Leaves = [_lowest(one, leaf) for one, leaf in zip(tree, self.spec.leaves, strict=True)]
 
     def read(self, state: Any) -> Leaves:
@@ -64,17 +72,17 @@ class StateReader:
         if only is not None:
             if type(state) is np.ndarray and state.dtype == only.dtype and state.shape == only.shape != ():
                 if self._ranges[0] is not None:
-                    self._ranges[0].check(state)
+                    self._ranges[0].check(state, is_noted=self._notes)
                 return [state]
             if not self._has_choice and _is_nothing(state):
                 return self._lows
-            return [_read_leaf(state, only, self._ranges[0])]
+            return [self._read_leaf(state, only, self._ranges[0])]
         if not self._has_choice and _is_nothing(state):
             return self._lows
         arrays: list[Any] = []
         _collect(state, self.spec.structure, arrays, "state")
         return [
-            _read_leaf(array, leaf, within)
+            self._read_leaf(array, leaf, within)
             for array, leaf, within in zip(arrays, self.spec.leaves, self._ranges, strict=True)
         ]
 
@@ -82,28 +90,27 @@ class StateReader:
         """Give an observation for a terminal state that was not sent: nobody bootstraps from it."""
         return self._lows
 
+    def _read_leaf(self, state: Any, leaf: ArraySpec, within: Range | None) -> NDArray[Any]:
+        if isinstance(state, Image):
+            state = state.pixels if leaf.dtype == np.uint8 else state.to_array()
+        try:
+            sent = np.asarray(state)
+        except (ValueError, OverflowError):
+            raise RlxRequestError(f"{_expected(leaf)}, got a list that is no array") from None
+        if sent.dtype.kind not in "biuf":
+            raise _no_numbers(state, sent, leaf)
+        if sent.shape != leaf.shape:
+            if _without_ones(sent.shape) != _without_ones(leaf.shape):
+                raise RlxRequestError(f"{_expected(leaf)}, got {_describe(state, sent)}")
+            sent = sent.reshape(leaf.shape)
+        array = sent if sent.dtype == leaf.dtype else _cast(sent, leaf, state)
+        if within is not None:
+            within.check(array, sent, is_noted=self._notes)
+        return array if array.ndim else array.reshape(1)
+
 
 def _is_nothing(state: Any) -> bool:
     return state is None or (isinstance(state, list) and not state)
-
-
-def _read_leaf(state: Any, leaf: ArraySpec, within: Range | None) -> NDArray[Any]:
-    if isinstance(state, Image):
-        state = state.pixels if leaf.dtype == np.uint8 else state.to_array()
-    try:
-        sent = np.asarray(state)
-    except (ValueError, OverflowError):
-        raise RlxRequestError(f"{_expected(leaf)}, got a list that is no array") from None
-    if sent.dtype.kind not in "biuf":
-        raise _no_numbers(state, sent, leaf)
-    if sent.shape != leaf.shape:
-        if _without_ones(sent.shape) != _without_ones(leaf.shape):
-            raise RlxRequestError(f"{_expected(leaf)}, got {_describe(state, sent)}")
-        sent = sent.reshape(leaf.shape)
-    array = sent if sent.dtype == leaf.dtype else _cast(sent, leaf, state)
-    if within is not None:
-        within.check(array, sent)
-    return array if array.ndim else array.reshape(1)
 
 
 def _no_numbers(state: Any, sent: NDArray[Any], leaf: ArraySpec) -> RlxRequestError:

@@ -38,11 +38,12 @@ class RemoteWrappers:
         observation_space: of what clients send.
         action_space: of what clients take.
         training: whether some sessions train; False leaves out the wrappers that are for training only.
-        limits: of values for which a space has no bounds.
+        limits: which numbers are refused.
 
     Attributes:
         observation_space, action_space: as the agent sees them, frames not stacked.
         reader: of such observations.
+        limits: as given.
 
     Raises:
         EnvError: a wrapper does not exist, refuses the spaces, or has to be at the environment itself; or evaluation,
@@ -76,7 +77,7 @@ class RemoteWrappers:
             self._wire_spec = ObsSpec.from_space(observation_space)
         except ValueError as error:
             raise EnvError(str(error)) from error
-        self._limits = limits
+        self.limits = limits
         _layers(env, self._bare)
 
     def open(self, *, training: bool) -> SessionWrappers:
@@ -92,7 +93,7 @@ class RemoteWrappers:
         except EnvError as error:
             raise RlxRequestError(str(error)) from error
         return SessionWrappers(
-            _layers(env, self._bare), counted, self._wire_spec, self.reader, self._bare.action_space, self._limits
+            _layers(env, self._bare), counted, self._wire_spec, self.reader, self._bare.action_space, self.limits
         )
 
 

@@ -37,7 +37,7 @@ class Session:
     """
 
     __slots__ = (
-        "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_length", "_on_action",
+        "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_largest_reward", "_length", "_on_action",
         "_return", "_slot", "_stacker", "_wrappers",
         "has_ended", "is_authorized", "is_closed", "is_ready", "is_refused", "is_waiting",
     )  # fmt: skip
@@ -47,6 +47,7 @@ class Session:
         self._on_action = on_action
         self._slot = -1
         pool = hub.pool
+        self._largest_reward = hub.settings.rewards.largest
         self._stacker: FrameStacker | None = None
         if pool.reader is not None and pool.frame_stack > 1:
             self._stacker = FrameStacker(pool.frame_spec.leaves[0], pool.frame_stack)
@@ -87,7 +88,7 @@ class Session:
         Returns:
             Whether it was one of these; otherwise nothing has happened, and it is for `handle`.
         """
-        if reward is None or not abs(reward) <= self._hub.settings.rewards.largest:
+        if reward is None or not abs(reward) <= self._largest_reward:
             return False
         if not self._in_episode or self._stacker is not None or self._wrappers is not None:
             return False

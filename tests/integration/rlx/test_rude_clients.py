@@ -154,11 +154,15 @@ def test_session_that_waits_for_its_action_is_not_idle(harness: Any, wire: Any) 
     client.init()
     served.may_act.clear()
     client.send(command="update", reward=None, state=[1, 0], terminal=False)
-    time.sleep(4.5)
+    silent = wire(served)
+    silent.init()
+    assert silent.is_closed()  # so whoever is idle would be by now
     served.may_act.set()
     assert client.recv()["data"] == 1
-    time.sleep(1.2)  # the time until the answer is not the client's
-    assert client.update([1, 0], 1.0) == 1
+    hub, has_swept = served.server._hub, threading.Event()
+    served.server._loop.call_soon_threadsafe(lambda: (hub.sweep(), has_swept.set()))
+    assert has_swept.wait(60)
+    assert client.update([1, 0], 1.0) == 1  # the time until the answer was not the client's
 
 
 def test_announced_gigabyte_takes_no_memory(bystander: Any) -> None:

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from websockets.sync.client import connect
 
 from surreal.envs.wrappers.named import WrapperSpec
+from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.pool.rewards import RewardReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
 from surreal.types import StepKind
@@ -87,10 +88,26 @@ def test_bad_value_in_json_cuts_the_episode(harness: Any, number: str, place: st
         play(served, ask, bad, "the state" if place == "state" else "the reward is")
 
 
-def test_bounds_of_the_space_hold(harness: Any, wire: Any) -> None:
-    served = harness()  # from -9 to 9
+def test_bounds_of_the_space_hold_where_they_are_to(harness: Any, wire: Any) -> None:
+    served = harness(pool={"limits": ValueLimits(keeps_bounds=True)})  # from -9 to 9
     bad = np.array([0, 9.1], np.float32)
     play(served, wire(served).ask, {"state": bad, "reward": 1.0}, "from -9.00009 to 9.00009")
+
+
+@pytest.mark.parametrize("form", ["bytes", "list", "stacked"])
+def test_state_outside_of_its_bounds_is_counted_once(harness: Any, wire: Any, form: str) -> None:
+    """Careless bounds are common: an environment that leaves them can be trained all the same."""
+    served = harness(pool={"frame_stack": 2} if form == "stacked" else {})  # from -9 to 9
+    client = wire(served)
+    client.init()
+    for reward, value in ((None, 8.0), (1.0, 9.5), (1.0, -12.0), (1.0, 3.0)):
+        state = np.array([value, 0], np.float32)
+        assert client.update(state.tolist() if form == "list" else state, reward) in (0, 1)
+    assert kinds(served) == ["FIRST", "MID", "MID", "MID"]
+    assert served.pool.metrics()["rlx/outside_bounds_count"] == 2
+    assert refused(served) == 0
+    bad = client.ask(command="update", reward=1.0, state=np.array([9.5, np.nan], np.float32), terminal=False)
+    assert "the state[1] is nan" in bad["message"]
 
 
 def test_only_the_bad_rows_of_a_batch_are_refused(harness: Any, wire: Any) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from gymnasium import spaces
 
 from surreal.agent import PolicyAgent
+from surreal.errors import UserCodeError
 from surreal.model import ActorCritic
 from surreal.specs import ObsSpec
 from surreal.types import Action
@@ -72,3 +74,11 @@ def test_recurrent_state_is_recorded_before_the_step_and_kept_by_slot() -> None:
     _, after = agent.model(obs, torch.zeros(2, 2, 5))
     np.testing.assert_allclose(second.extras["state"], after.detach(), rtol=1e-5)
     assert not act(agent, rows=2, first=True).extras["state"].any()
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_policy_over_another_number_of_actions_is_refused(count: int) -> None:
+    agent = made()
+    agent.expect_actions(spaces.Discrete(count))
+    with pytest.raises(UserCodeError, match=rf"ActorCritic.forward .* over 4 actions; the environment has {count}"):
+        act(agent)

@@ -92,7 +92,7 @@ class SingleSteps:
                 is_good = is_good and all(is_sound(np.asarray(leaf)) for leaf in leaves(shown))
         if is_good and not extras:
             return
-        arrays = {"reward": np.asarray(reward, np.float64)}
+        arrays = {"reward": np.asarray(reward)}
         judged = {name: value for name, value in extras.items() if name != PRIORITY_COLUMN}
         arrays |= {f"extra.{name}": np.asarray(value) for name, value in judged.items()}
         arrays |= {

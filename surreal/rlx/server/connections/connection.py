@@ -102,13 +102,18 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
         self.finish_turn()
         if self._is_closing:
             return
-        owes = is_charged and self.charge(started_s)
+        owes = is_charged and self._charge(started_s)
         if owes or self._can_work():
-            self._is_queued = True
-            turns.put(self)
+            self.queue()
         self.adjust_reading()
 
-    def charge(self, started_s: float) -> bool:
+    def queue(self) -> None:
+        """Wait for the next turn."""
+        if not self._is_queued:
+            self._is_queued = True
+            self.hub.turns.put(self)
+
+    def _charge(self, started_s: float) -> bool:
         """Charge the time since then to this connection; returns whether it has had more than its share."""
         now_s = self.hub.turns.clock()
         owes = self._account.charge(now_s - started_s, now_s)

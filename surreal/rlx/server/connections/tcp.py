@@ -131,13 +131,13 @@ class TcpConnection(BaseConnection):
         elif session.is_ready and not self.is_known:
             self.is_known = True
             self._reader.max_bytes = self._limits.max_bytes
-        self._close_if_due()
+        if session.has_ended:
+            self._close_if_due()
 
     def _close_if_due(self) -> None:
-        if self._session.has_ended:
-            self._session.has_ended = False
-            if self.hub.is_due(self):
-                self.close()
+        self._session.has_ended = False
+        if self.hub.is_due(self):
+            self.close()
 
     def _on_action(self, _: Session, action: Any) -> None:
         if self._is_closing:
@@ -151,7 +151,8 @@ class TcpConnection(BaseConnection):
                 self._send(error_reply(action) if isinstance(action, RlxError) else action_reply(action))
             except RlxError as error:
                 self._send(error_reply(error))
-        self._close_if_due()  # an episode may end with the beginning of the next one
+        if self._session.has_ended:  # an episode may end with the beginning of the next one
+            self._close_if_due()
         if self._backlog or self._has_eof:
             self.attend()
 

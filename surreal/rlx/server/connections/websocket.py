@@ -62,6 +62,7 @@ class WebSocketConnection(BaseConnection):
         self._by_session: dict[Session, _Client] = {}
         self._ready: deque[_Client] = deque()  # those with requests that can be answered now
         self._num_held = 0  # requests of all clients
+        self._answers: deque[tuple[_Client, Any]] = deque()  # actions that are still to be sent
         self._cutter = FrameCutter()
         self._message = bytearray()
         self._opcode = Opcode.TEXT
@@ -99,9 +100,16 @@ class WebSocketConnection(BaseConnection):
         return held + self.transport.get_write_buffer_size()
 
     def has_work(self) -> bool:
-        return bool(self._ready) or (self._num_held < MAX_BACKLOG and self._cutter.has_piece(is_open=self._is_open))
+        return bool(self._answers or self._ready) or (
+            self._num_held < MAX_BACKLOG and self._cutter.has_piece(is_open=self._is_open)
+        )
 
     def work(self) -> bool:
+        if self._answers:  # first, so that replies go out in order
+            client, action = self._answers.popleft()
+            if client.session in self._by_session:  # else it has been ended meanwhile
+                self._send_action(client, action)
+            return True
         if self._ready:
             client = self._ready.popleft()
             if client.requests:  # else it has been ended meanwhile
@@ -244,14 +252,19 @@ class WebSocketConnection(BaseConnection):
         client = self._by_session.get(session)
         if client is None or self._is_closing or self.transport.is_closing():
             return
-        self.heard_s = started_s = self.hub.turns.clock()  # it was our turn until now
-        self._reply(client, error_reply(action) if isinstance(action, RlxError) else action_reply(action))
-        self._make_ready(client)
-        self._flush()
+        self.heard_s = self.hub.turns.clock()  # it was our turn until now
         if len(self._clients) > 1:  # they share what one connection may have
-            self.charge(started_s)
+            self._answers.append((client, action))
+            self.queue()
+            return
+        self._send_action(client, action)
+        self._flush()
         if self.has_work():
             self.attend()
+
+    def _send_action(self, client: _Client, action: Any) -> None:
+        self._reply(client, error_reply(action) if isinstance(action, RlxError) else action_reply(action))
+        self._make_ready(client)
 
     def _end(self, client: _Client) -> None:
         del self._clients[client.sid]

@@ -258,3 +258,14 @@ def test_folders_of_classes_are_absolute_and_survive_a_copy(write, tmp_path: Pat
 @pytest.mark.parametrize(("stem", "name"), [("my run", "my-run"), ("_x", "x"), ("---", "surreal")])
 def test_name_comes_from_the_file(stem: str, name: str, write) -> None:
     assert load_config(write(SMALL, f"{stem}.yaml")).name == name
+
+
+def test_sections_may_be_written_with_hyphens(tmp_path: Path) -> None:
+    path = tmp_path / "app.yaml"
+    path.write_text("env: {id: CartPole-v1}\nrelaax-rlx-server:\n  bind: localhost:7001\n")
+    config = load_config(path)
+    assert config.relaax_rlx_server.bind == "localhost:7001"
+    assert config.source_of("relaax_rlx_server.bind") == "app.yaml line 3"
+    path.write_text(path.read_text() + "relaax_rlx_server: {bind: localhost:7002}\n")
+    with pytest.raises(ConfigError, match="relaax-rlx-server and relaax_rlx_server are one section"):
+        load_config(path)

@@ -37,6 +37,13 @@ SECTIONS = {
             "eval.record_video_every",
             "nothing would record",
         ),
+        (["env.pool=vector", "agent.show_ui=true"], "agent.show_ui", "draw in no window"),
+        (
+            ["replay.mirror_max_bytes=1gb", "replay.observations=remote"],
+            "replay.mirror_max_bytes",
+            "only auto asks for it",
+        ),
+        (["run.stop_at_return=null", "eval.confirm_episodes=7"], "eval.confirm_episodes", "nothing is to be confirmed"),
         (["env.wrappers=[{name: a, class: b.C}]"], "env.wrappers.0", "either a name or a class"),
         (["env.wrappers=[{}]"], "env.wrappers.0", "either a name or a class"),
     ],

@@ -38,6 +38,8 @@ class Faulty(gymnasium.Env[np.ndarray, int]):
                 raise RuntimeError("the simulator\nis gone")
             if self.fault == "reward":
                 reward = 1e300
+            elif self.fault.startswith("huge"):
+                reward, obs = (10**400, obs) if self.fault == "huge reward" else (1.0, np.array([10**400, 0]))
             else:
                 obs[1] = float(self.fault)
         return obs, reward, self.step_number == 5, False, {}
@@ -71,9 +73,9 @@ def drive(pool: EnvPool, count: int) -> list[StepBatch]:
 
 
 @pytest.mark.parametrize("make", [local, in_workers])
-@pytest.mark.parametrize("fault", ["nan", "inf", "-3e38", "reward", "raise"])
+@pytest.mark.parametrize("fault", ["nan", "inf", "-inf", "3e38", "-3e38", "reward", "raise", "huge reward", "huge obs"])
 def test_an_episode_with_a_fault_is_cut_and_nothing_of_the_fault_is_seen(make: Pool, fault: str) -> None:
-    with make(fault, on_error="restart" if fault == "raise" else "end") as pool:
+    with make(fault, on_error="restart" if fault in ("raise", "huge reward", "huge obs") else "end") as pool:
         batches = drive(pool, 24)
         assert all(np.abs(batch.obs).max() < 1e6 and np.abs(batch.reward).max() < 10 for batch in batches)
         cut = [batch for batch in batches if len(batch.closed_ids)]
@@ -98,6 +100,20 @@ def test_an_exception_ends_the_run_unless_it_is_forgiven() -> None:
         drive(pool, 24)
 
 
+@pytest.mark.parametrize("fault", ["huge reward", "huge obs"])
+@pytest.mark.parametrize("make", [local, in_workers])
+def test_what_is_no_number_is_an_error_that_names_the_environment(make: Pool, fault: str) -> None:
+    with make(fault) as pool, pytest.raises(EnvError, match=r"Faulty \(environment 0\) shows what is no number"):
+        drive(pool, 24)
+
+
+@pytest.mark.parametrize("fault", ["1e-45", "5e-324", "-1e-40"])
+def test_subnormal_numbers_are_numbers(fault: str) -> None:
+    with local(fault) as pool:
+        drive(pool, 24)
+        assert pool.metrics()["env/lost_episodes"] == 0
+
+
 @pytest.mark.parametrize("fault", ["nan", "raise"])
 def test_an_environment_that_never_comes_to_an_end_ends_the_run_with_the_reason(fault: str) -> None:
     pool = LocalEnvPool([partial(Faulty, fault, 1)], on_error="restart")
@@ -115,9 +131,13 @@ def test_a_first_observation_that_is_impossible_is_refused() -> None:
         pool.recv()
 
 
-def test_vector_environments_name_what_they_show() -> None:
-    vector = gymnasium.vector.SyncVectorEnv([partial(Faulty, "nan")] * 2)
-    with LocalEnvPool(vector) as pool, pytest.raises(EnvError, match="observation is nan"):
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [("nan", "observation is nan"), ("-3e38", "observation is -3e.38"), ("reward", "reward is 1e.300")],
+)
+def test_vector_environments_name_what_they_show(fault: str, shown: str) -> None:
+    vector = gymnasium.vector.SyncVectorEnv([partial(Faulty, fault)] * 2)
+    with LocalEnvPool(vector) as pool, pytest.raises(EnvError, match=shown):
         drive(pool, 24)
 
 

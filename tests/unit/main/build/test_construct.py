@@ -152,7 +152,7 @@ def test_users_class_needs_only_the_parameters_it_cares_for(spaces: Spaces, monk
     module = types.ModuleType("their_agents")
     module.Left = Left  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "their_agents", module)
-    config = config_of("agent.class=their_agents.Left", "agent.args={bias: 3}")
+    config = config_of("agent.class=their_agents.Left", "agent.args={bias: 3}", "agent.exploration=null")
     agent = build_agent(config, build_model(config, spaces), spaces, index=0, rng=rng())
     assert isinstance(agent, Left)
     assert agent.bias == 3

@@ -26,10 +26,13 @@ from surreal.main.build.rlx_server import (
     client_spaces,
     demo_folder,
 )
+from surreal.main.build.wrapping import remote_wrappers, value_limits
 from surreal.main.build.written_spaces import make_space
 from surreal.main.launch.rlx_arguments import rlx_arguments
 from surreal.main.process.roles import RLX_CLIENT, RLX_SERVER
 from surreal.rlx.client.tokens import TOKEN_VARIABLE
+from surreal.rlx.pool.ranges import ValueLimits
+from surreal.rlx.protocol.errors import RlxValueError
 
 BOX = "env.observation_space={type: box, shape: [2]}"
 ACTIONS = "env.action_space={type: discrete, n: 3}"
@@ -107,6 +110,24 @@ def test_server_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.static_dir == demo_folder()
     assert not settings.reuses_port
     assert build_server_settings(load("rlx.servers=2"), ServerOptions(), None).reuses_port
+
+
+def test_limits_on_numbers_reach_pool_wrappers_and_settings() -> None:
+    config = load(
+        *("rlx.largest_state=50", "rlx.largest_reward=7", "rlx.outside_bounds=refuse", "rlx.max_connection_sessions=3"),
+        *(BOX, ACTIONS, "eval.enabled=false", "run.stop_at_return=null", "rlx.clients=0"),
+    )
+    settings = build_server_settings(config, ServerOptions(), None)
+    assert (settings.rewards.largest, settings.max_connection_sessions) == (7, 3)
+    assert value_limits(config) == ValueLimits(50, 7, keeps_bounds=True)
+    reader = build_rlx_pool(config, ServerOptions()).reader
+    assert reader is not None
+    with pytest.raises(RlxValueError, match="from -50 to 50"):
+        reader.read([51.0, 0.0])
+    scaled = config.model_copy(update={"env": load(BOX, ACTIONS, "env.wrappers=[{name: reward_clip}]").env})
+    wrappers = remote_wrappers(scaled, client_spaces(scaled))
+    assert wrappers is not None
+    assert wrappers.limits == value_limits(config)
 
 
 def test_token_comes_from_a_file_or_the_variable_and_is_never_missing_by_mistake(

@@ -59,10 +59,17 @@ class FakeBroadcaster:
     def __init__(self) -> None:
         self.version = 0
         self.messages: list[str] = []
+        self.message = ""
+        self.found: bool | Exception = False
         self.failure: Exception | None = None
 
     def propose(self, version: int) -> None:
         self.version = max(self.version, version)
+
+    def restore(self) -> bool:
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
 
     def broadcast(self, model: object, message: str) -> int:
         if self.failure is not None:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from surreal.config import load_config
-from surreal.errors import RedisUnavailableError
-from surreal.main.process.registry import read_progress
+from surreal.errors import ContractError, RedisUnavailableError
+from surreal.main.process.registry import read_progress, write_progress
 from surreal.main.session.publishing import Publishing
 from tests.unit.main.session.fakes import Clock, FakeBroadcaster, FakeLearner, FakeReplay
 
@@ -101,3 +101,19 @@ def test_published_parameters_are_known_by_their_version(published: bool) -> Non
     )
     bench.publishing._client = client
     assert bench.publishing.has_parameters() is published
+
+
+def test_learner_without_a_checkpoint_goes_on_from_the_last_broadcast_or_from_scratch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench, model = Bench(), SimpleNamespace(version=7)
+    bench.publishing._model = cast(Any, model)
+    bench.broadcaster.message = write_progress(40, 70)
+    bench.publishing.take_over()
+    assert bench.learner.updates == 0
+    bench.broadcaster.found = True
+    bench.publishing.take_over()
+    assert bench.learner.updates == 40
+    bench.broadcaster.found = ContractError("run r holds parameters of another model", diff=())
+    bench.publishing.take_over()
+    assert "of no use: run r holds parameters of another model" in caplog.text

@@ -14,7 +14,6 @@ from surreal.config import load_config
 from surreal.distributed.parameters.encoding import encode_parameters
 from surreal.errors import DivergedError
 from surreal.learner import DQNLearner
-from surreal.main.session import publishing as publishing_module
 from surreal.main.session.checkpointing import Checkpointing
 from surreal.main.session.publishing import Publishing
 from surreal.main.session.rollback import GOOD_UPDATES, Rollback
@@ -23,24 +22,19 @@ from surreal.types import Batch, SampleInfo
 from tests.unit.main.session.fakes import FakeBroadcaster, FakeReplay
 
 
-class FakeListener:
-    """Gives a model what was broadcast last."""
-
-    def __init__(self, model: Any, broadcaster: BroadcasterWithMemory) -> None:
-        self._model, self._broadcaster, self.message = model, broadcaster, '{"updates": 3, "global_step": 5}'
-
-    def update_once(self) -> bool:
-        if self._broadcaster.kept is None:
-            return False
-        self._model.load_tensors(self._broadcaster.kept, self._broadcaster.version)
-        return True
-
-    def close(self) -> None:
-        pass
-
-
 class BroadcasterWithMemory(FakeBroadcaster):
     kept: dict[str, torch.Tensor] | None = None
+    message = '{"updates": 3, "global_step": 5}'
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._model = model
+
+    def restore(self) -> bool:
+        if self.kept is None:
+            return False
+        self._model.load_tensors(self.kept, self.version)
+        return True
 
     def broadcast(self, model: Any, message: str) -> int:
         encode_parameters(model.tensors())  # as the real one does first: it refuses what is not finite
@@ -53,16 +47,15 @@ class BroadcasterWithMemory(FakeBroadcaster):
 class Bench:
     """A DQN learner with all that is around it, but for Redis."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        config, replay, self.broadcaster = load_config("cartpole-dqn"), FakeReplay(), BroadcasterWithMemory()
-        self.model = QFunction([6], action_space=2, seed=0)
+    def __init__(self, folder: Path) -> None:
+        config, replay, self.model = load_config("cartpole-dqn"), FakeReplay(), QFunction([6], action_space=2, seed=0)
+        self.broadcaster = BroadcasterWithMemory(self.model)
         self.learner = DQNLearner(self.model)
         self.store = CheckpointStore(folder)
         shared: Any = (self.learner, replay, self.broadcaster)
         self.checkpoints = Checkpointing(config, *shared, self.store)
         self.publishing = Publishing(config, None, self.model, *shared)  # type: ignore[arg-type]
         self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
-        monkeypatch.setattr(publishing_module, "build_listener", lambda *_: FakeListener(self.model, self.broadcaster))
 
     def learn(self, updates: int) -> None:
         rng = np.random.default_rng(self.learner.updates)
@@ -87,8 +80,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return Bench(tmp_path, monkeypatch)
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
 
 
 def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:

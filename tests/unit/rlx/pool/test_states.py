@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,7 @@ HALF = spaces.Box(np.array([0, -5], np.float32), np.array([np.inf, 5], np.float3
         (spaces.Box(-3.4e38, 3.4e38, (2,), np.float32), [2e18, 0], r"\[0\] is 2e\+18"),
         (spaces.Box(-np.inf, np.inf, (), np.float64), 1e300, "the state is 1e"),
         (spaces.Box(-np.inf, np.inf, (2,), np.float16), [1e5, 0], r"\[0\] is 100000.0"),
-        (HALF, [-0.1, 0], r"\[0\] is -0.1; it must be finite, and from -1e-05 to 1e\+18"),
-        (HALF, [1e17, 5.1], r"\[1\] is 5.1"),
-        (spaces.Box(0, 4, (2,), np.int32), [0, 5], r"\[1\] is 5; it must be from 0 to 4"),
+        (HALF, [-0.1, np.nan], r"\[1\] is nan; it must be finite, and from -1e\+18 to 1e\+18"),
         (spaces.Box(0, 4, (2,), np.int32), [0, 2**40], "values that it cannot hold, such as 1099511627776"),
         (PICTURE, np.full((2, 3), np.nan), "such as nan"),
         (NESTED, {"pos": [1, np.inf, 3], "more": [0, 0.5]}, r"state pos\[1\] is inf"),
@@ -126,6 +125,27 @@ HALF = spaces.Box(np.array([0, -5], np.float32), np.array([np.inf, 5], np.float3
 def test_value_that_would_do_damage_is_named(space: Any, state: Any, message: str) -> None:
     with pytest.raises(RlxValueError, match=message):
         StateReader(space).read(state)
+
+
+@pytest.mark.parametrize(
+    ("space", "state", "message"),
+    [
+        (HALF, [-0.1, 0], r"\[0\] is -0.1; it must be finite, and from -1e-05 to 1e\+18"),
+        (HALF, [1e17, 5.1], r"\[1\] is 5.1"),
+        (spaces.Box(0, 4, (2,), np.int32), [0, 5], r"\[1\] is 5; it must be from 0 to 4"),
+    ],
+)
+def test_what_leaves_its_bounds_is_counted_or_refused(
+    space: Any, state: Any, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = StateReader(space)
+    for _ in range(3):
+        np.testing.assert_array_equal(reader.read(state)[0], np.asarray(state, space.dtype))
+    assert reader.departures.count == 3
+    (warning,) = caplog.messages
+    assert re.search(f"{message}.*; such states are taken", warning)
+    with pytest.raises(RlxValueError, match=message):
+        StateReader(space, ValueLimits(keeps_bounds=True)).read(state)
 
 
 @pytest.mark.parametrize(

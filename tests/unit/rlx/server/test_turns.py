@@ -183,7 +183,8 @@ def test_many_sessions_of_one_socket_are_answered_by_and_by(case: Case) -> None:
     case.feed(bystander, tcp(**STEP))
     for _ in range(50):
         case.turn()
-    assert case.log.index("bystander") <= 8 * TURN_REQUESTS
+    # Its answer does not wait for those that share the agent's turn with it.
+    assert case.log.index("bystander") == 0
     assert case.log.count("flooder") == 240
 
 

@@ -207,6 +207,8 @@ class EnvList:
     def _find_lost(self) -> list[int]:
         """Find the environments whose step raised, or shows an impossible number."""
         columns, lost = self.columns, set(self._raised)
+        if not lost and is_sound(columns.reward) and all(map(is_sound, columns.obs)):
+            return []
         for name, array in (("reward", columns.reward), *zip(self._leaf_names, columns.obs, strict=True)):
             if not is_sound(array):
                 for index in np.flatnonzero(unsound_rows(array)).tolist():

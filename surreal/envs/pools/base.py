@@ -63,6 +63,10 @@ class EnvPool(ABC):
     def close(self) -> None:
         """Close the environments; may be called twice."""
 
+    def awaited(self) -> str:
+        """What a `recv` that gives no rows waits for, in a few words; "" where the pool says so itself."""
+        return ""
+
     def metrics(self) -> dict[str, float]:
         """Counters since the start, and means over the last episodes."""
         return {}

@@ -140,6 +140,10 @@ class SubprocEnvPool(EnvPool):
             ended.append(finished + worker.start)
             is_first.append(first)
             worker.is_busy = worker.is_starting = False
+            worker.notice.end()
+        for worker in self._workers:
+            if worker.is_busy:
+                worker.notice.tell("waiting for %s, which does not answer", worker.name)
         closed_ids = np.concatenate(closed)
         if not is_first:
             return empty_batch(self.obs_spec, closed_ids)

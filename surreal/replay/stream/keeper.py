@@ -204,7 +204,14 @@ class StreamKeeper:
             return
         if self.is_owner:
             return
-        began_s, notice = time.monotonic(), WaitNotice(logger)
+        notice = WaitNotice(logger)
+        try:
+            self._claim(notice)
+        finally:
+            notice.end()
+
+    def _claim(self, notice: WaitNotice) -> None:
+        began_s = time.monotonic()
         while True:
             waited_s = time.monotonic() - began_s  # before it is asked: this process may be held up after that
             held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]

@@ -167,6 +167,11 @@ class RlxEnvPool(EnvPool):
         """Forget the server; sessions get no more actions."""
         self._deliver, self._release = _nowhere, _nowhere
 
+    def awaited(self) -> str:
+        """Say whether there are sessions at all."""
+        count = len(self._active)
+        return f"waiting for the states of {count} sessions" if count else "waiting for a client to begin a session"
+
     def metrics(self) -> dict[str, float]:
         """Return steps, episodes, and how large batches are."""
         return {

@@ -225,6 +225,7 @@ class Outbox:
                 self._notice.tell("waiting to send experience, at most %.0f s: %s", timeout_s, _REASONS[answer.status])
         finally:
             count()
+            self._notice.end()
 
     def _acknowledged(self, chunk: EncodedChunk, answer: Appended) -> None:
         self._steps += chunk.own_steps

@@ -81,7 +81,7 @@ def run(
     verify: Annotated[
         bool, typer.Option("--verify", help="Afterwards play 100 fresh episodes; exit 0 only if they reach the goal.")
     ] = False,
-    progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
+    progress: Annotated[bool, typer.Option(help="Show progress; without, only warnings and the end.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the end.")] = False,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
@@ -103,10 +103,10 @@ def run(
         from surreal.main.launch.launcher import Launcher
         from surreal.main.launch.prepare import RunOptions
 
-        options = RunOptions(*asked, is_quiet=quiet or not progress)
+        options = RunOptions(*asked, is_quiet=quiet, shows_progress=progress)
         outcome = Launcher(options, console, interrupts, starter).execute()
-    _say(console, f"ended: {outcome.reason}")
-    _say(console, f"results in {outcome.folder}: {', '.join(outcome.files())}")
+    for line in outcome.last_words():
+        _say(console, line)
     if outcome.is_failure:
         print_error(SurrealError(outcome.reason))
     is_good = not outcome.is_failure and not interrupts.is_aborting

@@ -79,8 +79,7 @@ class LearnerSession:
             self.publishing.take_over()
         self.checkpoints.begin()
         self.priorities.load()
-        self._rate.total = self.learner.updates
-        self._rate.metrics()  # its first reading sets what the rate is counted from
+        self._rate.begin(self.learner.updates)
         telemetry = self.process.telemetry
         for source in (self.learner.metrics, self.replay.metrics, self.broadcaster.metrics, self._metrics):
             telemetry.add_source(source)

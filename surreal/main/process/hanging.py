@@ -43,9 +43,7 @@ def make_watchdog(
             os._exit(1)
         os.kill(os.getpid(), signal.SIGKILL)  # a launcher starts again what a signal ended
 
-    return Watchdog(
-        telemetry.name, config.run.hang_timeout_s, show=show, act=None if config.run.on_hang == "warn" else act
-    )
+    return Watchdog(config.run.hang_timeout_s, show=show, act=None if config.run.on_hang == "warn" else act)
 
 
 def _within(timeout_s: float, action: Callable[[], object]) -> None:

@@ -10,7 +10,8 @@ from surreal.errors import SurrealError, ThreadFailedError
 
 
 def error_line(error: BaseException) -> str:
-    """One line for an error; of one that is not ours also its type and where it came from."""
+    """One line for an error; of one that is not ours also its type, where it came from, and the notes it was given."""
+    notes = getattr(error, "__notes__", ())
     while isinstance(error, ThreadFailedError) and error.__cause__ is not None:
         error = error.__cause__
     message = " ".join(str(error).split())
@@ -18,7 +19,8 @@ def error_line(error: BaseException) -> str:
         return message
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {message}{place}" if message else f"{type(error).__name__}{place}"
+    sentence = f"{type(error).__name__}: {message}{place}" if message else f"{type(error).__name__}{place}"
+    return "; ".join([sentence, *notes])
 
 
 def is_expected(error: BaseException) -> bool:

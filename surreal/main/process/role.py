@@ -208,6 +208,8 @@ def run_role(
         except Exception as error:
             # The traceback goes to the run's folder; the console shows one line, below.
             logger.error("%s ends: %s", process.name, error_line(error), exc_info=not is_expected(error))
+            if not is_expected(error):
+                error.add_note(f"the traceback is in {process.run_dir / 'logs' / process.name}.log")
             raise
         finally:
             process.close()

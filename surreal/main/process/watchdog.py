@@ -25,7 +25,6 @@ class Watchdog:
     """Looks at all pulses of the process, on a thread of its own.
 
     Args:
-        name: of the process, for messages.
         timeout_s: how long a loop may take for a turn, s, > 0.
         show: told which loop hangs where, and "" when all turn again.
         act: called once with a sentence when a loop that had begun hangs; None: a warning is enough.
@@ -36,7 +35,6 @@ class Watchdog:
 
     def __init__(
         self,
-        name: str,
         timeout_s: float,
         *,
         show: Callable[[str], None],
@@ -45,7 +43,6 @@ class Watchdog:
         waits: Waits = WAITS,
         find: Callable[[], Sequence[Pulse]] = pulses,
     ) -> None:
-        self._name = name
         self._timeout_s = timeout_s
         self._show = show
         self._act = act
@@ -87,7 +84,7 @@ class Watchdog:
 
     def _note_turn(self, pulse: Pulse) -> None:
         if self._hanging.pop(pulse, None) is not None:
-            logger.warning("%s: %s goes on after %.0f s", self._name, pulse.name, pulse.silence_s)
+            logger.warning("%s goes on after %.0f s", pulse.name, pulse.silence_s)
         pulse.has_begun = pulse.has_begun or pulse.has_turned
         pulse.has_turned = False
         pulse.silence_s = 0.0
@@ -96,7 +93,7 @@ class Watchdog:
         stack = stack_of(pulse.thread_id)
         place = f"{pulse.name} hangs in {innermost_call(stack)}"
         self._hanging[pulse] = place
-        sentence = f"{self._name}: {place}, for {pulse.silence_s:.0f} s now"
+        sentence = f"{place}, for {pulse.silence_s:.0f} s now"
         logger.warning("%s", sentence)
         logger.info("%s is at:\n%s", pulse.name, "".join(traceback.format_list(stack[-_MAX_FRAMES:])).rstrip())
         self._show("; ".join(self._hanging.values()))

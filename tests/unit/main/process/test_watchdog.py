@@ -22,7 +22,6 @@ class Watched:
         self.shown: list[str] = []
         self.acts: list[str] = []
         self.watchdog = Watchdog(
-            "agent-0",
             10.0,
             show=self.shown.append,
             act=self.acts.append,
@@ -51,14 +50,14 @@ def test_a_loop_that_turns_is_left_alone(watched: Watched) -> None:
     assert watched.acts == []
 
 
-def test_a_hang_is_warned_of_with_process_and_call_and_acted_on_once(
+def test_a_hang_is_warned_of_with_its_call_and_acted_on_once(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     watched.pass_s(1, turns=True)
     watched.pass_s(60)
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warning.startswith("agent-0: the main loop hangs in ")
+    assert warning.startswith("the main loop hangs in ")
     assert warning.endswith("for 10 s now")
     assert "File " in caplog.text  # the whole stack
     assert watched.acts == [warning]
@@ -110,7 +109,7 @@ def test_its_thread_finds_a_hang_of_another_one() -> None:
             shown.append(text)
             hung.set()
 
-    watchdog = Watchdog("learner", 0.2, show=show)
+    watchdog = Watchdog(0.2, show=show)
     thread.start()
     watchdog.start()
     try:

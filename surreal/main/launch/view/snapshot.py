@@ -28,6 +28,12 @@ class Snapshot:
     samples_per_insert: float | None = None
     policy_lag: float | None = None  #: versions between the learner's and the newest experience's
     version: int = 0
+    eval_progress: tuple[int, int] = (0, 0)  #: episodes played of the round under way, and how many it has
+
+    @property
+    def alive(self) -> list[Heartbeat]:
+        """The processes that are alive."""
+        return [beat for beat in self.processes if beat.is_alive()]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for `surreal status --json`."""
@@ -42,6 +48,8 @@ class Snapshot:
                 "age_s": round(beat.age_s, 3),
                 "version": beat.version,
                 "global_step": beat.global_step,
+                "waits_for": list(beat.waits_for),
+                "hangs_in": beat.hangs_in or None,
                 "metrics": beat.metrics,
             }
             for beat in self.processes
@@ -107,6 +115,7 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         samples_per_insert=learner.get("replay/samples_per_insert"),
         policy_lag=learner.get("learner/policy_lag_versions"),
         version=max((beat.version for beat in newest.values()), default=0),
+        eval_progress=(int(evaluation.get("eval/episode", 0)), int(evaluation.get("eval/episodes", 0))),
     )
 
 

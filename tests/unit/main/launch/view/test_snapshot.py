@@ -8,8 +8,9 @@ import json
 from rich.console import Console
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.main.launch.progress import Progress, describe
-from surreal.main.launch.snapshot import Snapshot, summarize_processes
+from surreal.main.launch.view.describe import describe_numbers
+from surreal.main.launch.view.progress import Progress
+from surreal.main.launch.view.snapshot import Snapshot, summarize_processes
 
 
 def beat(role: str, name: str, age_s: float = 0.0, step: int = 0, **metrics: float) -> Heartbeat:
@@ -46,7 +47,7 @@ def test_dead_process_is_listed_but_its_speed_does_not_count() -> None:
 
 def test_nothing_is_known_before_the_first_heartbeat() -> None:
     assert summarize_processes([]) == Snapshot(())
-    assert dict(describe(Snapshot(()), 1.0))["return"] == "-"
+    assert dict(describe_numbers(Snapshot(()), 1.0))["return"] == "-"
 
 
 def test_json_names_every_process() -> None:

@@ -66,8 +66,13 @@ def stack_of(thread_id: int) -> list[traceback.FrameSummary]:
 
 def innermost_call(stack: Sequence[traceback.FrameSummary]) -> str:
     """The innermost call of a stack that is not Python's own: `step (my_env.py line 12)`."""
-    own = [frame for frame in stack if not _is_library(frame.filename)] or list(stack)
+    own = own_frames(stack)
     return f"{own[-1].name} ({Path(own[-1].filename).name} line {own[-1].lineno})" if own else "a call without a name"
+
+
+def own_frames(stack: Sequence[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """The calls of a stack that are not Python's own, or all if there are none else."""
+    return [frame for frame in stack if not _is_library(frame.filename)] or list(stack)
 
 
 def _is_library(filename: str) -> bool:

@@ -40,11 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Check; returns the exit code."""
     source, *overrides = sys.argv[1:] if argv is None else argv
     try:
-        from surreal.main.build.check import check_names
+        from surreal.main.build.check import check_run
 
         config = load_config(source, overrides)
         add_python_path(config.python_path)
-        check_names(config)
+        check_run(config)
     except Exception as error:
         print_error(error)
         return 1

@@ -200,6 +200,7 @@ class Launcher:
             snapshot = self._take_snapshot(servers)
         except (SurrealError, redis.RedisError) as error:
             logger.debug("no snapshot: %s", error)
+            progress.phase(f"waiting for Redis at {servers.client.address}")
             return
         self._remember(snapshot)
         progress.show(snapshot)

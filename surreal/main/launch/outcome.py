@@ -45,7 +45,7 @@ class RunOutcome:
         words = [f"ended: {self.reason}", f"results in {self.folder}: {', '.join(self.files())}"]
         policy = self.folder / "eval" / "best.safetensors"
         if self.best is not None and policy.exists():
-            words.append(f"best return {self.best['mean_return']:.1f}; to see it: surreal play {_short(policy)} --show")
+            words.append(f"best return {self.best['mean_return']:.1f}; to see it: surreal play {_short(policy)}")
         return words
 
 

@@ -165,7 +165,7 @@ class ReplayEngine(Generic[B]):
         if len(self) < hooks.start_size:
             return f"filling the replay, {len(self)}/{hooks.start_size}"
         if not hooks.start_sample_condition():
-            return "waiting for experience to make a first batch of"
+            return "waiting for experience to make a batch of"
         return "waiting for more experience of the agents"
 
     # -- the turn ----------------------------------------------------------------------------------------------------

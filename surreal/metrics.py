@@ -3,7 +3,7 @@
 A component is measured by its own thread and read by the telemetry thread. Each meter therefore has one writer that
 only ever adds to running totals, and one reader that remembers the totals it saw last: no lock in the loop, and nothing
 is lost.
-Components expose `metrics() -> dict[str, float]` with names `role/what_unit` ("learner/learn_ms", "agent/steps_per_s").
+Components expose `metrics() -> dict[str, float]` with names `role/what_unit`, as on the page docs/metrics.md.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class EpisodeStatistics:
         recent = self._recent.copy()  # one C call, so the writer cannot interrupt it
         role = self._role
         result = {
-            f"{role}/episodes_count": float(count),
+            f"{role}/episodes_total": float(count),
             f"{role}/episode_return_recent": math.fsum(recent) / len(recent),
         }
         new = count - self._seen[0]

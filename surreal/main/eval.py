@@ -151,14 +151,14 @@ class EvaluationSession:
         }
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
         self._latest = {
-            "eval/mean_return": result.mean_return,
-            "eval/std_return": result.std_return,
-            "eval/mean_length": result.mean_length,
-            "eval/best_return": self.book.best_return or 0.0,
+            "eval/episode_return": result.mean_return,
+            "eval/episode_return_std": result.std_return,
+            "eval/episode_length": result.mean_length,
+            "eval/episode_return_best": self.book.best_return or 0.0,
             "eval/version": float(result.version),
-            "eval/rounds_count": float(self.book.rounds),
-            "eval/cut_episodes": float(result.cut_episodes),
-            "eval/void_episodes": float(self.evaluator.void_episodes),
+            "eval/rounds_total": float(self.book.rounds),
+            "eval/cut_episodes_count": float(result.cut_episodes),
+            "eval/void_episodes_total": float(self.evaluator.void_episodes),
         }
         if result.problem:
             logger.error("round %d, version %d: %s", result.number, result.version, result.problem)
@@ -191,7 +191,7 @@ class EvaluationSession:
         """Each round's numbers once, which the heartbeat keeps; and how far the running one is."""
         latest, self._latest = self._latest, {}
         done, wanted = self.evaluator.progress
-        return {"eval/episode": float(done), "eval/episodes": float(wanted), **latest}
+        return {"eval/played_episodes_count": float(done), "eval/round_episodes_count": float(wanted), **latest}
 
 
 def body(process: RoleProcess) -> None:

@@ -55,16 +55,16 @@ def test_stopwatch_averages_what_it_timed() -> None:
 
 def test_rate_meter_counts_events_over_its_window() -> None:
     clock = FakeClock()
-    meter = RateMeter("agent/steps_per_s", window_s=4.0, clock=clock)
+    meter = RateMeter("agent/env_steps_per_s", window_s=4.0, clock=clock)
     meter.add(30)
     meter.add()
     assert meter.metrics() == {}  # no time has passed
     clock.now += 2.0
-    assert meter.metrics() == {"agent/steps_per_s": 15.5}
+    assert meter.metrics() == {"agent/env_steps_per_s": 15.5}
     clock.now += 2.0
-    assert meter.metrics() == {"agent/steps_per_s": 7.75}
+    assert meter.metrics() == {"agent/env_steps_per_s": 7.75}
     clock.now += 2.0
-    assert meter.metrics() == {"agent/steps_per_s": 0.0}
+    assert meter.metrics() == {"agent/env_steps_per_s": 0.0}
     assert meter.total == 31
 
 
@@ -96,12 +96,12 @@ def test_episodes_are_summed_up_between_readings() -> None:
     for episode_return, length in [(1.0, 10), (2.0, 20), (6.0, 30)]:
         episodes.add(episode_return, length)
     assert episodes.metrics() == {
-        "agent/episodes_count": 3.0,
+        "agent/episodes_total": 3.0,
         "agent/episode_return": 3.0,
         "agent/episode_length": 20.0,
         "agent/episode_return_recent": 4.0,
     }
-    assert episodes.metrics() == {"agent/episodes_count": 3.0, "agent/episode_return_recent": 4.0}
+    assert episodes.metrics() == {"agent/episodes_total": 3.0, "agent/episode_return_recent": 4.0}
 
 
 def test_an_empty_window_is_refused() -> None:

@@ -153,8 +153,8 @@ class Telemetry:
     def metrics(self) -> dict[str, float]:
         """Return telemetry's own health: lines dropped, and round trips that failed, in total."""
         return {
-            f"{self.role}/telemetry_dropped_count": float(self._dropped),
-            f"{self.role}/telemetry_errors_count": float(self._shipper.error_count),
+            "telemetry/dropped_lines_total": float(self._dropped),
+            "telemetry/errors_total": float(self._shipper.error_count),
         }
 
     def start(self) -> None:

@@ -102,10 +102,10 @@ class EpisodeCounter:
 
     def metrics(self) -> dict[str, float]:
         """Return the count, and the means once an episode ended."""
-        found = {"env/episodes": float(self.episodes)}
+        found = {"env/episodes_total": float(self.episodes)}
         if self._returns:
-            found["env/episode_return_mean"] = sum(self._returns) / len(self._returns)
-            found["env/episode_length_mean"] = sum(self._lengths) / len(self._lengths)
+            found["env/episode_return_recent"] = sum(self._returns) / len(self._returns)
+            found["env/episode_length_recent"] = sum(self._lengths) / len(self._lengths)
         return found
 
 

@@ -185,9 +185,9 @@ class SubprocEnvPool(EnvPool):
     def metrics(self) -> dict[str, float]:
         """Return env steps, episodes with their mean return and length, and restarts of workers."""
         counts = {
-            "env/steps": float(self._steps),
-            "env/lost_episodes": float(self._lost_episodes),
-            "env/worker_restarts": float(self._num_restarts),
+            "env/steps_total": float(self._steps),
+            "env/lost_episodes_total": float(self._lost_episodes),
+            "env/worker_restarts_total": float(self._num_restarts),
         }
         return {**counts, **self._episodes.metrics()}
 

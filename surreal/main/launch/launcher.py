@@ -106,7 +106,7 @@ class Launcher:
                 restart_limit=self.config.run.restart_limit,
             )
             stack.callback(supervision.kill)
-            self._warnings = ChildWarnings(supervision.consoles, self._say_unless_quiet)
+            self._warnings = ChildWarnings(supervision.consoles, self._say_unless_quiet, has_waits=is_silent)
             supervision.start()
             reason, is_failure = self._watch(servers, supervision, progress)
             with LastCollection(self._starter, self.run, self.folder.path, environment) as collection:

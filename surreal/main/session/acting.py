@@ -88,7 +88,7 @@ class ActingSession:
         self.loop = AgentLoop(
             pool, agent, self.sender, on_episode=lambda score, length, _: telemetry.episode(score, length)
         )
-        self._rate = RateMeter("agent/steps_per_s")
+        self._rate = RateMeter("agent/env_steps_per_s")
         for source in (self.loop.metrics, self._metrics, pool.metrics, listener.metrics):
             telemetry.add_source(source)
         telemetry.watch(version=lambda: listener.version)

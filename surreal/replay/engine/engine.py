@@ -147,10 +147,10 @@ class ReplayEngine(Generic[B]):
         """Size, bytes and rates since the start."""
         store = self.store
         return {
-            "replay/transitions": len(self),
+            "replay/transitions_count": len(self),
             "replay/mirrored_bytes": store.observations.nbytes + store.transitions.nbytes if store else 0,
-            "replay/gone_rows": store.observations.gone_rows if store else 0,
-            "replay/ready_batches": len(self.fetcher_queue),
+            "replay/gone_rows_total": store.observations.gone_rows if store else 0,
+            "replay/ready_batches_count": len(self.fetcher_queue),
             **self.intake.metrics(),
             **self.owner.metrics(),
         }

@@ -175,9 +175,9 @@ class RlxEnvPool(EnvPool):
     def metrics(self) -> dict[str, float]:
         """Return steps, episodes, and how large batches are."""
         return {
-            "env/steps": float(self._rows),
-            "rlx/batches_count": float(self._batches),
-            "rlx/batch_rows": self._rows / max(1, self._batches),
+            "env/steps_total": float(self._rows),
+            "rlx/batches_total": float(self._batches),
+            "rlx/rows_per_batch": self._rows / max(1, self._batches),
             "rlx/active_sessions_count": float(len(self._active)),
             **self._episodes.metrics(),
         }

@@ -25,7 +25,7 @@ def kinds(served: Any) -> list[str]:
 
 
 def refused(served: Any) -> float:
-    return float(served.server.metrics()["rlx/refused_values_count"])
+    return float(served.server.metrics()["rlx/refused_values_total"])
 
 
 def play(served: Any, ask: Callable[..., dict[str, Any]], bad: dict[str, Any], expected: str) -> None:
@@ -43,7 +43,7 @@ def play(served: Any, ask: Callable[..., dict[str, Any]], bad: dict[str, Any], e
     assert [float(row.reward) for row in served.rows] == [0.0, 1.0, 1.0, 0.0]
     assert served.closed == [0]
     assert refused(served) == 1
-    assert served.pool.metrics()["env/episodes"] == 0
+    assert served.pool.metrics()["env/episodes_total"] == 0
 
 
 BAD: list[tuple[Any, Any, str]] = [

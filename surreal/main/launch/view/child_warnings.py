@@ -14,6 +14,7 @@ from pathlib import Path
 _RECORD = re.compile(r"\d\d:\d\d:\d\d\.\d{3} (WARNING|ERROR|CRITICAL) (\S+) (.*)")
 #: The last words of a child that failed: the launcher says them itself, as the run's reason.
 _LAST_WORDS = re.compile(r"\S+ ends: ")
+_WAIT = re.compile(r"waiting (for|to|until) ")
 _REPEAT_S = 60.0
 _MAX_PER_MINUTE = 10
 _MAX_READ_BYTES = 1 << 20
@@ -25,14 +26,21 @@ class ChildWarnings:
     Args:
         consoles: the file of each child, by its name; what they hold already is old.
         say: shows a line.
+        has_waits: pass on what children wait for, too; not needed where that is shown from their heartbeats.
         clock: seconds, monotonic.
     """
 
     def __init__(
-        self, consoles: Mapping[str, Path], say: Callable[[str], object], *, clock: Callable[[], float] = time.monotonic
+        self,
+        consoles: Mapping[str, Path],
+        say: Callable[[str], object],
+        *,
+        has_waits: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._consoles = dict(consoles)
         self._say = say
+        self._left = _LAST_WORDS if has_waits else re.compile(f"{_LAST_WORDS.pattern}|{_WAIT.pattern}")
         self._clock = clock
         self._read = {name: _size(path) for name, path in self._consoles.items()}
         self._rest = dict.fromkeys(self._consoles, b"")
@@ -60,7 +68,7 @@ class ChildWarnings:
 
     def _pass_on(self, name: str, level: str, text: str) -> None:
         now, kind = self._clock(), re.sub(r"\d+", "#", text)
-        if _LAST_WORDS.match(text) or now - self._said_s.get(kind, -_REPEAT_S) < _REPEAT_S:
+        if self._left.match(text) or now - self._said_s.get(kind, -_REPEAT_S) < _REPEAT_S:
             return
         self._said_s[kind] = now
         self._recent[name] = recent = [said_s for said_s in self._recent[name] if now - said_s < 60.0]

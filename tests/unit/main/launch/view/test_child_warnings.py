@@ -44,6 +44,14 @@ def test_warnings_come_with_the_child_that_has_them_and_nothing_else_does(consol
     assert consoles.write(text) == ["agent-0: warning: the replay is full", "agent-0: error: the listener ends"]
 
 
+def test_waits_are_left_to_the_view_where_there_is_one(tmp_path: Path) -> None:
+    path, said = tmp_path / "agent-0.out", list[str]()
+    warnings = ChildWarnings({"agent-0": path}, said.append, has_waits=False)
+    path.write_text("10:00:01.000 WARNING agent-0 waiting to send experience\n10:00:01.000 WARNING agent-0 other\n")
+    warnings.poll()
+    assert said == ["agent-0: warning: other"]
+
+
 def test_a_line_counts_when_it_is_whole(consoles: Consoles) -> None:
     assert consoles.write("10:00:01.000 WARNING agent-0 half") == []
     assert consoles.write(" of it\n") == ["agent-0: warning: half of it"]

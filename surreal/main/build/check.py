@@ -7,14 +7,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from surreal.config import Config
 from surreal.envs import check_env_id
 from surreal.errors import ConfigError
 from surreal.learner import Learner
 from surreal.learner.devices import resolve_device
-from surreal.main.build.acting import AGENT, MODEL, build_greedy_agent, build_model
+from surreal.main.build.acting import AGENT, MODEL, build_model
 from surreal.main.build.construct import check
 from surreal.main.build.environments import build_env, build_spaces
 from surreal.main.build.learning import LEARNER, check_replay
@@ -25,8 +23,8 @@ from surreal.replay import Replay
 def check_run(config: Config) -> None:
     """Check what a configuration names, and that what the processes of a run would build can be built here.
 
-    Environment, wrappers, model and agent are made once and thrown away. So a wrong argument, or actions that the agent
-    or the model cannot take, is said once, and not by each process.
+    Environment, wrappers and model are made once and thrown away. So a wrong argument, or actions that the model cannot
+    choose among, is said once, and not by each process.
 
     Raises:
         ConfigError, EnvError: something cannot be found, or not be made.
@@ -37,9 +35,7 @@ def check_run(config: Config) -> None:
     if shown:
         require_display(shown[0])
     if config.agent.count or config.env.action_space is not None:
-        spaces = build_spaces(config)
-        model = build_model(config, spaces)
-        build_greedy_agent(config, model, spaces, rng=np.random.default_rng(config.seed)).close()
+        build_model(config, build_spaces(config))
     if config.eval.enabled:
         build_env(config, training=False).close()
 

@@ -87,7 +87,8 @@ class Launcher:
             servers = RunServers(self.config, self.run, self.folder.path, self._options.redis, stack)
             client = servers.client
             progress.phase("checking what the configuration names")
-            check_apart(self._starter, self._prepared.source, self._prepared.overrides)
+            source, overrides = self._prepared.source, self._prepared.overrides
+            check_apart(self._starter, source, overrides, should_abort=lambda: self._interrupts.is_draining)
             self._register(servers)
             self.folder.create(self.config, resume=self._options.resume)
             stack.callback(self.folder.remove_address)

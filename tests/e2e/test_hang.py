@@ -36,7 +36,7 @@ def test_environment_that_hangs(workplace: Workplace, on_hang: str) -> None:
     settings = [
         "env.id=hanging:Hanging-v0",
         f"run.on_hang={on_hang}",
-        "run.hang_timeout_s=2",
+        "run.hang_timeout_s=5",
         "eval.enabled=false",
         "python_path=[.]",
     ]
@@ -46,9 +46,10 @@ def test_environment_that_hangs(workplace: Workplace, on_hang: str) -> None:
     if on_hang == "restart":
         assert code == 0, output
         assert "agent-0 was killed by SIGKILL; starting it again" in output
-        assert "ended: max_env_steps" in output
+        # The learner says so, unless it is so busy that the launcher does.
+        assert "ended: max_env_steps" in output or "ended: the agents are done after" in output
     else:
         assert code == 1, output
-        assert "error: agent-0 failed: the main loop hangs in step (hanging.py line 14), for 2 s now" in output
+        assert "error: agent-0 failed: the main loop hangs in step (hanging.py line 14), for 5 s now" in output
     log = (workplace.run_dir() / "logs" / "agent-0.log").read_text()
     assert "time.sleep(3600)" in log

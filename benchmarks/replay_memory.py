@@ -190,7 +190,7 @@ def churn(minutes: float, capacity: int, steps_per_s: float) -> None:
         process.start()
         replay.start_threads()
         batches, seen = replay.batch_iterator(), []
-        while not replay.metrics()["replay/evicted_chunks"]:  # the clock starts at capacity
+        while not replay.metrics()["replay/evicted_chunks_total"]:  # the clock starts at capacity
             next(batches)
             time.sleep(0.02)
         started_s = time.monotonic()
@@ -199,7 +199,9 @@ def churn(minutes: float, capacity: int, steps_per_s: float) -> None:
                 next(batches)
                 time.sleep(0.02)
             elapsed_s = time.monotonic() - started_s
-            seen.append((elapsed_s / 60, used_memory(client), rss_bytes(), replay.metrics()["replay/inserted_steps"]))
+            seen.append(
+                (elapsed_s / 60, used_memory(client), rss_bytes(), replay.metrics()["replay/inserted_steps_total"])
+            )
             if len(seen) % 6 == 1:
                 minute, redis_bytes, resident, steps = seen[-1]
                 emit(

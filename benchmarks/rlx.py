@@ -134,7 +134,7 @@ def compare(
         mine = Served(clients, os.getpid(), load)
         floor = Served(clients, echo_pid, Load(echo_port, sessions, args.seconds, b"", 0, request, len(request)))
         ours, theirs = alternate(mine.run, floor.run, args.rounds)
-        rows = pool.metrics()["rlx/batch_rows"]
+        rows = pool.metrics()["rlx/rows_per_batch"]
     (p50, p99, cost), (echo_p50, echo_p99, echo_cost) = mine.medians(), floor.medians()
     window_ms = 1000 * args.window
     report(
@@ -166,7 +166,7 @@ def compare_forward(state: str, sessions: int, args: argparse.Namespace, clients
         load = Load(server.port, sessions, args.seconds, hello, ready_bytes, request, answer_bytes)
         mine = Served(clients, os.getpid(), load)
         ours, floor = alternate(mine.run, lambda: forward(best, args.seconds), args.rounds)
-        rows = pool.metrics()["rlx/batch_rows"]
+        rows = pool.metrics()["rlx/rows_per_batch"]
     p50, p99, _ = mine.medians()
     report(
         f"rlx against its network's forward, {state}", "steps/s", ours, floor, aim=0.8, sessions=sessions,

@@ -79,12 +79,12 @@ def insert(address: str, path: str, case: str, rounds: int, seconds: float) -> N
                 sender.send_batch(batch, action)
         sender.flush()
         after = sender.metrics()
-        return (after["sender/steps"] - before["sender/steps"]) / (time.perf_counter() - started_s)
+        return (after["sender/steps_total"] - before["sender/steps_total"]) / (time.perf_counter() - started_s)
 
     ours()
     metrics = sender.metrics()
-    steps_a_chunk = metrics["sender/steps"] / metrics["sender/chunks"]
-    bytes_a_chunk = int(metrics["sender/bytes"] / metrics["sender/chunks"])
+    steps_a_chunk = metrics["sender/steps_total"] / metrics["sender/chunks_total"]
+    bytes_a_chunk = int(metrics["sender/bytes_total"] / metrics["sender/chunks_total"])
     block = bytes(int(steps_a_chunk * np.prod(shape) * np.dtype(dtype).itemsize))
     raw = RawClient(path)
     calls = [raw.packed_store(i, bytes(bytes_a_chunk - len(block)), block) for i in range(64)]

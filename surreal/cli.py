@@ -81,7 +81,7 @@ def run(
     verify: Annotated[
         bool, typer.Option("--verify", help="Afterwards play 100 fresh episodes; exit 0 only if they reach the goal.")
     ] = False,
-    progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
+    progress: Annotated[bool, typer.Option(help="Show progress; without, only warnings and the end.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the end.")] = False,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
@@ -103,10 +103,10 @@ def run(
         from surreal.main.launch.launcher import Launcher
         from surreal.main.launch.prepare import RunOptions
 
-        options = RunOptions(*asked, is_quiet=quiet or not progress)
+        options = RunOptions(*asked, is_quiet=quiet, shows_progress=progress)
         outcome = Launcher(options, console, interrupts, starter).execute()
-    _say(console, f"ended: {outcome.reason}")
-    _say(console, f"results in {outcome.folder}: {', '.join(outcome.files())}")
+    for line in outcome.last_words():
+        _say(console, line)
     if outcome.is_failure:
         print_error(SurrealError(outcome.reason))
     is_good = not outcome.is_failure and not interrupts.is_aborting
@@ -141,13 +141,12 @@ def redis(
     ] = None,
 ) -> None:
     """A Redis server for the processes of other machines, until Ctrl-C."""
-    from surreal.distributed.connection.client import RedisClient
-    from surreal.main.commands.redis_server import serve
+    from surreal.main.commands.redis_server import address_for_others, serve
 
     console = Console(soft_wrap=True)
 
     def on_ready(server: Any) -> None:
-        _say(console, f"Redis at {RedisClient(server.address).address}, pid {server.pid}; Ctrl-C ends it")
+        _say(console, f"Redis at {address_for_others(server.address, bind)}, pid {server.pid}; Ctrl-C ends it")
 
     serve(bind=bind, port=port, password=password, maxmemory=maxmemory, appendonly=appendonly, on_ready=on_ready)
 
@@ -204,8 +203,12 @@ def play(
         raise ConfigError("--record and --show exclude each other: an environment draws in one way at a time")
 
     from surreal.evaluation import EpisodeScore
+    from surreal.main.build.check import require_display
     from surreal.main.build.saved_policy import load_policy
     from surreal.main.commands.play import fresh_rng, play_policy
+
+    if show:
+        require_display("--show")
 
     def on_episode(number: int, score: EpisodeScore) -> None:
         typer.echo(f"episode {number}: return {score.episode_return:g}, {score.length} steps")
@@ -255,13 +258,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _check(*asked: Any) -> str:
     """Say that a run is possible; what speaks against it ends the command as wrong arguments do."""
     from surreal.config import add_python_path
-    from surreal.main.build.check import check_names
+    from surreal.main.build.check import check_run
     from surreal.main.launch.prepare import RunOptions, prepare
 
     try:
         prepared = prepare(RunOptions(*asked))
         add_python_path(prepared.config.python_path)
-        check_names(prepared.config)
+        check_run(prepared.config)
     except SurrealError as error:
         print_error(error)
         raise typer.Exit(2) from error

@@ -21,6 +21,9 @@ one line, without a traceback.
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class SurrealError(Exception):
     """Base of all run-time failures; its message says what, the value, the limit and the remedy."""
@@ -110,3 +113,31 @@ class ThreadFailedError(SurrealError):
 
 class StoppedError(SurrealError):
     """The owner asked to stop while this call was waiting."""
+
+
+#: What helps against what the operating system refuses.
+OS_REMEDIES = {
+    errno.EADDRINUSE: "another program listens there; end it, or choose another port",
+    errno.EACCES: "this user may not do that there; choose another place, or change its permissions",
+    errno.EPERM: "this user may not do that there; choose another place, or change its permissions",
+    errno.EROFS: "nothing can be written there; choose another place",
+    errno.ENOSPC: "the disk is full; make room, or choose another place",
+    errno.EDQUOT: "this user's share of the disk is full; make room, or choose another place",
+    errno.EMFILE: "this process has too many open files; raise `ulimit -n`",
+}
+
+
+def describe_os_error(error: OSError) -> str:
+    """One sentence for what the operating system refused: what, where, and what helps, if that is known."""
+    where = f"{error.filename}: " if error.filename else ""
+    why = os.strerror(error.errno).lower() if error.errno else str(error)
+    remedy = OS_REMEDIES.get(error.errno or 0, "")
+    return f"{where}{why}" + (f"; {remedy}" if remedy else "")
+
+
+def find_os_error(log: str) -> str:
+    """One sentence for the first refusal of the operating system that a log tells of, "" if it tells of none."""
+    for number in OS_REMEDIES:
+        if os.strerror(number).lower() in log.lower():
+            return describe_os_error(OSError(number, os.strerror(number)))
+    return ""

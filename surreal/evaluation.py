@@ -157,8 +157,15 @@ class Evaluator:
         seats = self._seats
         return sum(len(seat.scores) for seat in seats), sum(len(seat.seeds) for seat in seats)
 
-    def play(self, episodes: int, *, stop: threading.Event | None = None) -> list[EpisodeScore]:
+    def play(
+        self, episodes: int, *, stop: threading.Event | None = None, on_step: Callable[[], object] | None = None
+    ) -> list[EpisodeScore]:
         """Play `episodes` (>= 1) whole episodes, each reset with a fresh seed.
+
+        Args:
+            episodes: how many.
+            stop: ends the round.
+            on_step: called whenever all environments have taken a step.
 
         Raises:
             StoppedError: `stop` was set; unfinished episodes do not count, so there is no score.
@@ -181,6 +188,8 @@ class Evaluator:
             if stop is not None and stop.is_set():
                 raise StoppedError("asked to stop during an evaluation round")
             self._step(active)
+            if on_step is not None:
+                on_step()
             active = [seat for seat in active if not seat.is_finished]
         scores = [score for seat in seats for score in seat.scores]
         if cut := sum(score.is_cut for score in scores):

@@ -3,7 +3,7 @@
 A component is measured by its own thread and read by the telemetry thread. Each meter therefore has one writer that
 only ever adds to running totals, and one reader that remembers the totals it saw last: no lock in the loop, and nothing
 is lost.
-Components expose `metrics() -> dict[str, float]` with names `role/what_unit` ("learner/learn_ms", "agent/steps_per_s").
+Components expose `metrics() -> dict[str, float]` with names `role/what_unit`, as on the page docs/metrics.md.
 """
 
 from __future__ import annotations
@@ -22,30 +22,39 @@ MetricSource = Callable[[], Mapping[str, float]]
 
 
 class RateMeter:
-    """Events per second, from one thread that adds and one that reads.
+    """Events per second over the last few seconds, from one thread that adds and one that reads.
 
     Args:
         name: metric's full name, ending in `_per_s`.
+        window_s: raising it smooths the rate of what comes in bursts, and delays it.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, *, window_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = name
+        self._window_s = window_s
         self._clock = clock
         self.total = 0
-        self._seen = (clock(), 0)
+        self._seen = deque([(clock(), 0)])
+
+    def begin(self, total: int) -> None:
+        """Go on counting from a total, before anybody reads: what came before has no rate."""
+        self.total = total
+        self._seen = deque([(self._clock(), total)])
 
     def add(self, count: int = 1) -> None:
         """Count events."""
         self.total += count
 
     def metrics(self) -> dict[str, float]:
-        """Return the rate since the last call (since construction at first)."""
-        now, total = self._clock(), self.total
-        seen_time, seen_total = self._seen
+        """Return the rate over the last `window_s`, or since the last call if that was earlier."""
+        now, total, seen = self._clock(), self.total, self._seen
+        while len(seen) > 1 and now - seen[1][0] >= self._window_s:
+            seen.popleft()
+        seen_time, seen_total = seen[0]
         if now <= seen_time:
             return {}
-        self._seen = (now, total)
+        seen.append((now, total))
         return {self._name: (total - seen_total) / (now - seen_time)}
 
 
@@ -81,7 +90,7 @@ class EpisodeStatistics:
         recent = self._recent.copy()  # one C call, so the writer cannot interrupt it
         role = self._role
         result = {
-            f"{role}/episodes_count": float(count),
+            f"{role}/episodes_total": float(count),
             f"{role}/episode_return_recent": math.fsum(recent) / len(recent),
         }
         new = count - self._seen[0]

@@ -123,9 +123,9 @@ class AgentLoop:
     def metrics(self) -> dict[str, float]:
         """Give counters of the loop, the version that acts, and the agent's own metrics; from any thread."""
         return {
-            "agent/env_steps": float(self.env_steps),
-            "agent/episodes": float(self.episodes),
-            "agent/parameter_version": float(self._agent.model.version),
+            "agent/env_steps_total": float(self.env_steps),
+            "agent/episodes_total": float(self.episodes),
+            "agent/version": float(self._agent.model.version),
             **self._agent.metrics(),
         }
 

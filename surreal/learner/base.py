@@ -186,7 +186,7 @@ class Learner(ABC):
     def metrics(self) -> dict[str, float]:
         """What the telemetry sends, under full names."""
         values = {f"learner/{name}": value for name, value in self._readings.items()}
-        values["learner/updates_count"] = float(self.updates)
+        values["learner/updates_total"] = float(self.updates)
         told, self._told = self._told, self._timed
         if self._told[0] > told[0]:
             values["learner/optimize_ms"] = 1e3 * (self._told[1] - told[1]) / (self._told[0] - told[0])

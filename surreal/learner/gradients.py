@@ -138,7 +138,7 @@ class GradientLearner(Learner):
 
     def common_metrics(self) -> Mapping[str, Tensor | float]:
         """Learning rate, and norm of the gradients before clipping, of each group; and how many steps were skipped."""
-        found: dict[str, Any] = {"skipped_updates": float(self.skipped.total)}
+        found: dict[str, Any] = {"skipped_updates_total": float(self.skipped.total)}
         for group, optimizer in self._groups.items():
             suffix = "" if group == MODEL else f"_{group}"
             found[f"learning_rate{suffix}"] = optimizer.learning_rate

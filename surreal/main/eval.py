@@ -25,6 +25,7 @@ from surreal.main.process import registry
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import EVAL
 from surreal.main.session.scores import ScoreBook
+from surreal.utils.wait_notice import WaitNotice
 
 logger = logging.getLogger("surreal.main.eval")  # __name__ is __main__ in a process of its own
 
@@ -68,9 +69,14 @@ class EvaluationSession:
 
     def run(self) -> None:
         """Play a round for each new version, as often as the settings say, until the run ends."""
+        notice = WaitNotice(logger, level=logging.INFO)
         while not self.process.should_stop():
-            if not self.step():
-                self.process.stop.wait(_POLL_INTERVAL_S)
+            if self.step():
+                notice.end()
+                continue
+            if self.model.version == 0:
+                notice.tell("waiting for the learner's first parameters")
+            self.process.stop.wait(_POLL_INTERVAL_S)
 
     def step(self) -> bool:
         """Play a round if one is due; returns whether one was played."""
@@ -119,12 +125,13 @@ class EvaluationSession:
     def _play(self, stop: threading.Event) -> EvaluationRound:
         settings, goal = self.config.eval, self.config.run.stop_at_return
         version = self.model.version
-        scores = self.evaluator.play(settings.episodes, stop=stop)
+        scores = self.evaluator.play(settings.episodes, stop=stop, on_step=self.process.turn)
         result = EvaluationRound(self.book.rounds, version, tuple(scores))
         # A round that says nothing is recorded as such, and never ends a run.
         reaches = goal is not None and not result.problem and result.mean_return >= goal
         if reaches and settings.confirm_episodes:
-            result = result.extended(self.evaluator.play(settings.confirm_episodes, stop=stop))
+            more = self.evaluator.play(settings.confirm_episodes, stop=stop, on_step=self.process.turn)
+            result = result.extended(more)
             # One standard error above: a policy that is merely near the goal would miss it half of the time.
             reaches = goal is not None and not result.problem and result.mean_return - result.standard_error >= goal
         self._write_down(result)
@@ -144,14 +151,14 @@ class EvaluationSession:
         }
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
         self._latest = {
-            "eval/mean_return": result.mean_return,
-            "eval/std_return": result.std_return,
-            "eval/mean_length": result.mean_length,
-            "eval/best_return": self.book.best_return or 0.0,
+            "eval/episode_return": result.mean_return,
+            "eval/episode_return_std": result.std_return,
+            "eval/episode_length": result.mean_length,
+            "eval/episode_return_best": self.book.best_return or 0.0,
             "eval/version": float(result.version),
-            "eval/rounds_count": float(self.book.rounds),
-            "eval/cut_episodes": float(result.cut_episodes),
-            "eval/void_episodes": float(self.evaluator.void_episodes),
+            "eval/rounds_total": float(self.book.rounds),
+            "eval/cut_episodes_count": float(result.cut_episodes),
+            "eval/void_episodes_total": float(self.evaluator.void_episodes),
         }
         if result.problem:
             logger.error("round %d, version %d: %s", result.number, result.version, result.problem)
@@ -172,7 +179,7 @@ class EvaluationSession:
             logger.warning("no video: %s", error)
             return
         try:
-            recorder.play(1, stop=self.process.stop)
+            recorder.play(1, stop=self.process.stop, on_step=self.process.turn)
         finally:
             recorder.close()
 
@@ -184,7 +191,7 @@ class EvaluationSession:
         """Each round's numbers once, which the heartbeat keeps; and how far the running one is."""
         latest, self._latest = self._latest, {}
         done, wanted = self.evaluator.progress
-        return {"eval/episode": float(done), "eval/episodes": float(wanted), **latest}
+        return {"eval/played_episodes_count": float(done), "eval/round_episodes_count": float(wanted), **latest}
 
 
 def body(process: RoleProcess) -> None:

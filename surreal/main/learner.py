@@ -29,6 +29,7 @@ from surreal.main.process.arguments import parse
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import LEARNER
 from surreal.main.session.checkpointing import Checkpointing
+from surreal.main.session.describing import describe_run
 from surreal.main.session.limits import Limits
 from surreal.main.session.priorities import PrioritiesSaver
 from surreal.main.session.publishing import Publishing
@@ -79,8 +80,7 @@ class LearnerSession:
             self.publishing.take_over()
         self.checkpoints.begin()
         self.priorities.load()
-        self._rate.total = self.learner.updates
-        self._rate.metrics()  # its first reading sets what the rate is counted from
+        self._rate.begin(self.learner.updates)
         telemetry = self.process.telemetry
         for source in (self.learner.metrics, self.replay.metrics, self.broadcaster.metrics, self._metrics):
             telemetry.add_source(source)
@@ -153,7 +153,7 @@ class LearnerSession:
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.learner.updates
-        rollbacks = {"learner/rollbacks": float(self.rollback.count)}
+        rollbacks = {"learner/rollbacks_total": float(self.rollback.count)}
         return {**self._rate.metrics(), **rollbacks, **self.publishing.metrics()}
 
 
@@ -168,6 +168,8 @@ def body(process: RoleProcess) -> None:
         if process.arguments.offline is not None:
             fill_replay(process, process.arguments.offline)
         session.begin()
+        describe_run(process.config, process.client.run, process.run_dir)
+        process.telemetry.add_source(collector.metrics)
         collecting.spawn("collector", lambda: collector.step(_COLLECT_S))
         session.replay.start_threads()
         stack.callback(session.replay.join, 5.0)

@@ -297,4 +297,4 @@ class Replay(ABC, Generic[B]):
 
     def metrics(self) -> dict[str, float]:
         """Size, bytes and rates since the start."""
-        return {"replay/fill": len(self) / self.capacity, **self._engine.metrics()}
+        return {"replay/fill_ratio": len(self) / self.capacity, **self._engine.metrics()}

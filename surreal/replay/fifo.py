@@ -162,11 +162,11 @@ class FIFOReplay(TrajectoryReplay):
 
     def metrics(self) -> dict[str, float]:
         return super().metrics() | {
-            "replay/ready_trajectories": len(self._ready),
-            "replay/open_trajectories": len(self._cutter),
-            "replay/stale_trajectories": self._stale,
-            "replay/filled_trajectories": self._filled,
-            "replay/uncommitted_batches": len(self._used),
+            "replay/ready_trajectories_count": len(self._ready),
+            "replay/open_trajectories_count": len(self._cutter),
+            "replay/stale_trajectories_total": self._stale,
+            "replay/filled_trajectories_total": self._filled,
+            "replay/uncommitted_batches_count": len(self._used),
         }
 
     # -- hooks: on the replay's thread -------------------------------------------------------------------------------

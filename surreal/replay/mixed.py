@@ -86,8 +86,8 @@ class MixedReplay(Replay[Batch]):
 
     def metrics(self) -> dict[str, float]:
         return super().metrics() | {
-            "replay/on_policy_candidates": len(self._fresh),
-            "replay/on_policy_repeats": self._repeats,
+            "replay/on_policy_candidates_count": len(self._fresh),
+            "replay/on_policy_repeats_total": self._repeats,
         }
 
     def _find_fresh(self) -> NDArray[np.int64]:

@@ -197,10 +197,10 @@ class PrioritizedReplay(Replay[Batch]):
             "replay/importance_exponent": self.importance_exponent,
             "replay/priority_sum": total,
             "replay/priority_max": float(self._to_priority(np.array(self._max_leaf))),
-            "replay/late_priorities": self._late,
-            "replay/refused_priorities": self._refused,
-            "replay/dropped_priorities": self._dropped,
-            "replay/restored_priorities": self._restored,
+            "replay/late_priorities_total": self._late,
+            "replay/refused_priorities_total": self._refused,
+            "replay/dropped_priorities_total": self._dropped,
+            "replay/restored_priorities_total": self._restored,
         }
 
     # -- inside ------------------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class SequenceReplay(TrajectoryReplay):
         return self.starts.sample(batch_size, self.rng), np.full(batch_size, 1.0 / self.starts.count)
 
     def metrics(self) -> dict[str, float]:
-        return super().metrics() | {"replay/sequence_starts": self.starts.count if self.starts is not None else 0}
+        return super().metrics() | {"replay/sequence_starts_count": self.starts.count if self.starts is not None else 0}
 
 
 class StartIndex:

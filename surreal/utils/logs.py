@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from typing import TextIO
 
 #: Libraries whose records drown everyone else's, with the least severe level of theirs that is worth a line.
 NOISY_LOGGERS = {
@@ -46,8 +45,15 @@ class ConsoleFormatter(logging.Formatter):
         return line
 
 
-class _ConsoleHandler(logging.StreamHandler[TextIO]):
-    """Our own type, so that a second set-up finds and replaces it."""
+class _ConsoleHandler(logging.Handler):
+    """Writes to stderr as it is then: while something is shown live, that is not what it was at the set-up."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
 
 
 def level_number(level: str | int) -> int:
@@ -79,7 +85,7 @@ def setup_logging(level: str | int = "INFO", name: str = "surreal") -> None:
         if isinstance(handler, _ConsoleHandler):
             root.removeHandler(handler)
             handler.close()
-    console = _ConsoleHandler(sys.stderr)
+    console = _ConsoleHandler()
     console.setFormatter(ConsoleFormatter(name, show_traceback=number <= logging.DEBUG))
     root.addHandler(console)
     root.setLevel(number)

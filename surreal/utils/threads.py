@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from surreal.errors import StoppedError, ThreadFailedError
+from surreal.utils.pulse import Pulse
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +68,10 @@ class Supervisor:
         return not alive
 
     def _loop(self, name: str, step: Callable[[], object]) -> None:
+        pulse = Pulse(f"thread {self.name}/{name}")
         try:
             while not self.stop_event.is_set():
+                pulse.has_turned = True
                 step()
         except StoppedError:
             self.stop_event.set()
@@ -78,3 +81,5 @@ class Supervisor:
                     self._failure = (name, error)
             logger.debug("thread %s/%s failed", self.name, name, exc_info=True)
             self.stop_event.set()
+        finally:
+            pulse.close()

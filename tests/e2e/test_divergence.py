@@ -97,7 +97,7 @@ def test_impossible_numbers_of_an_environment_and_of_a_learner_spoil_nothing(wor
     assert len(checkpoints) >= 3
     for path in [*checkpoints, run_dir / "eval" / "best.safetensors"]:
         load_checkpoint(path)  # which refuses what is not finite
-    assert '"learner/rollbacks": 1.0' in (run_dir / "metrics.jsonl").read_text()
+    assert '"learner/rollbacks_total": 1.0' in (run_dir / "metrics.jsonl").read_text()
     assert "it goes back to" in (run_dir / "logs" / "learner.log").read_text()
 
     ends = ("run.stop_at_return=null", f"learner.max_updates={result['updates'] + 100}", "learner.args.at=[]")

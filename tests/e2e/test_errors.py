@@ -41,12 +41,32 @@ def test_wrong_password_and_unknown_run(workplace: Workplace, start_redis: Any) 
         assert "hush" not in command.output
 
 
+FAILING = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Failing(CartPoleEnv):
+    def step(self, action):
+        raise OverflowError("the pole fell through the floor")
+
+
+gymnasium.register("Failing-v0", entry_point=Failing)
+"""
+
+
 def test_process_that_fails_ends_the_run_with_its_reason(workplace: Workplace) -> None:
-    command = workplace.start("run", "cartpole-dqn", *workplace.one_agent, "--set", "model.args.activation=rellu")
-    assert_one_sentence(command, "model: QFunction cannot be made")
+    (workplace.folder / "failing.py").write_text(FAILING)
+    settings = ["env.id=failing:Failing-v0", "python_path=[.]", "eval.enabled=false", "run.stop_at_return=null"]
+    command = workplace.start("run", "cartpole-dqn", *workplace.one_agent, *(f"--set={each}" for each in settings))
+    assert_one_sentence(command, "agent-0 failed: ")
+    assert "the pole fell through the floor" in command.output
+    log = workplace.run_dir() / "logs" / "agent-0.log"
+    assert f"the traceback is in {log}" in command.output
+    assert "OverflowError" in log.read_text()
     assert "results in" in command.output
     assert "best.safetensors" not in command.output
-    workplace.assert_nothing_is_left()
+    assert workplace.processes() == []
 
 
 def test_process_that_differs_from_its_run_is_refused_with_the_difference(

@@ -131,7 +131,7 @@ def _has_come_back(workplace: Workplace, name: str, killed: int, before: dict[st
         return False
     if process["role"] == "agent" and not _has_sent(process):
         return False
-    is_whole = _learner(now)["replay/transitions"] >= _learner(before)["replay/transitions"]
+    is_whole = _learner(now)["replay/transitions_count"] >= _learner(before)["replay/transitions_count"]
     return is_whole and now["env_steps"] > before["env_steps"] and now["version"] > before["version"]
 
 
@@ -140,11 +140,11 @@ def _agents(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _has_sent(agent: dict[str, Any]) -> bool:
-    return float(agent["metrics"].get("sender/steps", 0.0)) > 0.0
+    return float(agent["metrics"].get("sender/steps_total", 0.0)) > 0.0
 
 
 def _whole(status: dict[str, Any]) -> dict[str, Any] | None:
-    return status if "replay/transitions" in _learner(status) else None
+    return status if "replay/transitions_count" in _learner(status) else None
 
 
 def _learner(status: dict[str, Any]) -> dict[str, float]:

@@ -32,7 +32,7 @@ def test_run_with_a_server_and_clients_and_its_policy_served_afterwards(
     assert result["env_steps"] >= 4000
     assert result["updates"] > 0
     metrics = (run_dir / "metrics.jsonl").read_text()
-    assert "rlx/requests_count" in metrics
+    assert "rlx/requests_total" in metrics
     assert "episode_reward" in metrics
     assert workplace.processes() == []
 

@@ -50,7 +50,13 @@ def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) 
     assert result["best"]["mean_return"] == max(line["mean_return"] for line in rounds_of(run_dir))
     for name in ("agent-0", "agent-1", "learner", "eval", "launcher"):
         assert (run_dir / "logs" / f"{name}.log").stat().st_size > 0
-    assert "learner/loss" in (run_dir / "metrics.jsonl").read_text()
+    metrics = [json.loads(line).get("metrics", {}) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    reported = set().union(*metrics)
+    listed = set(re.findall(r"`([a-z]+/[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
+    assert "learner/loss" in reported
+    assert reported <= listed, f"docs/metrics.md does not know {sorted(reported - listed)}"
+    assert "best return" in command.output
+    assert f"surreal play {run_dir.relative_to(workplace.folder)}/eval/best.safetensors" in command.output
     assert len(list((run_dir / "checkpoints").glob("*.safetensors"))) == 1
     assert not (run_dir / "redis.address").exists()
     assert any((run_dir / "tensorboard" / "learner").iterdir())

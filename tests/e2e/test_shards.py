@@ -28,14 +28,14 @@ def test_a_run_outlives_one_of_its_shards(workplace: Workplace, start_redis: Cal
         workplace.wait_for(lambda stream=stream: stream.counts().steps > 0, "experience on each")
     servers[1].kill()
     before = workplace.wait_for(lambda: now if (now := workplace.status())["updates"] > 0 else None, "a status")
-    workplace.wait_for(lambda: learner_metric(workplace, "replay/shards_away") == 1, "the loss is counted")
+    workplace.wait_for(lambda: learner_metric(workplace, "replay/shards_away_count") == 1, "the loss is counted")
     gone_on = before["env_steps"] + 2000
     workplace.wait_for(lambda: workplace.status()["env_steps"] > gone_on, "agents going on")
     workplace.wait_for(lambda: workplace.status()["updates"] > before["updates"] + 200, "the learner going on")
     servers[1].start()
-    workplace.wait_for(lambda: learner_metric(workplace, "replay/shards_away") == 0, "the shard's return")
+    workplace.wait_for(lambda: learner_metric(workplace, "replay/shards_away_count") == 0, "the shard's return")
     workplace.wait_for(lambda: shards.stream(1).counts().live_steps > 500, "its use")
-    assert learner_metric(workplace, "replay/shards_emptied") == 1
+    assert learner_metric(workplace, "replay/shards_emptied_total") == 1
     command.interrupt()
     assert command.wait() == 0, command.output
     result = json.loads((run_dir / "result.json").read_text())

@@ -363,7 +363,7 @@ def _evicting(replay: UniformReplay) -> Any:
         for number, chunk in enumerate(follow(*args)):
             yield chunk
             if number == 2:  # the next ones were read already; of those after them, the owner removes some
-                while replay.metrics()["replay/inserted_steps"] < 640 or replay.owner.num_pending:
+                while replay.metrics()["replay/inserted_steps_total"] < 640 or replay.owner.num_pending:
                     replay.pointer_queue.enqueue_step()
                     replay.step(timeout_s=0.001)
 

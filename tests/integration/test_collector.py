@@ -112,9 +112,9 @@ def test_repeated_and_late_entries_are_written_once_and_gaps_are_counted(
     assert collector.drain()
     assert written(tmp_path) == [1, 2, 5, 3]
     assert collector.metrics() == {
-        "collector/entries_count": 4.0,
-        "collector/skipped_count": 0.0,
-        "collector/lost_count": 1.0,
+        "collector/entries_total": 4.0,
+        "collector/skipped_total": 0.0,
+        "collector/lost_total": 1.0,
     }
 
 
@@ -165,7 +165,7 @@ def test_hostile_entries_are_skipped_and_counted(client: RedisClient, collector:
     write(client, 2)
     assert collector.drain()
     assert written(tmp_path) == [1, 1, 2]
-    assert collector.metrics()["collector/skipped_count"] == 4.0
+    assert collector.metrics()["collector/skipped_total"] == 4.0
     assert not outside.exists()
     assert all(path.is_relative_to(tmp_path) for path in tmp_path.rglob("*"))
     assert len(list((tmp_path / "logs").iterdir())) == 3

@@ -60,7 +60,7 @@ def private(start_redis: Callable[..., Any], run_id: str) -> Iterator[tuple[Any,
 
 def test_an_interval_is_one_entry_with_everything_in_it(client: RedisClient) -> None:
     telemetry = Telemetry(client, "agent", "agent-0")
-    telemetry.add_source(lambda: {"agent/steps_per_s": 10.0})
+    telemetry.add_source(lambda: {"agent/env_steps_per_s": 10.0})
     telemetry.watch(version=lambda: 3, global_step=lambda: 500)
     assert telemetry.step()
     telemetry.scalar("score", 1.5)
@@ -77,7 +77,7 @@ def test_an_interval_is_one_entry_with_everything_in_it(client: RedisClient) -> 
     score, loss, pulled = by_kind["metrics"]
     assert (score["values"], score["step"]) == ({"agent/score": 1.5}, 500)
     assert loss["step"] == 7
-    assert pulled["values"]["agent/steps_per_s"] == 10.0
+    assert pulled["values"]["agent/env_steps_per_s"] == 10.0
     assert pulled["values"]["agent/episode_return"] == 20.0
     assert by_kind["histogram"][0]["name"] == "agent/weights"
 
@@ -196,7 +196,7 @@ def test_a_storm_of_logs_is_bounded_counted_and_told(client: RedisClient) -> Non
     shipped = [line for line in lines_of(client, "log") if line["logger"] == "storm"]
     assert 100 < len(shipped) < 300
     assert shipped[-1]["message"].startswith("1999 ")
-    assert telemetry.metrics()["agent/telemetry_dropped_count"] == 2000 - len(shipped)
+    assert telemetry.metrics()["telemetry/dropped_lines_total"] == 2000 - len(shipped)
     reports = [line["message"] for line in lines_of(client, "log") if "were dropped" in line["message"]]
     assert reports == [f"{2000 - len(shipped)} lines of logs and metrics were dropped"]
     sizes: Any = [len(fields[b"lines"]) for _, fields in client.redis.xrange(client.run_keys.log)]  # type: ignore[union-attr]
@@ -214,7 +214,7 @@ def test_redis_away_costs_nothing_but_a_delay(
     for _ in range(3):
         assert not telemetry.step()
     assert not telemetry.is_connected
-    assert telemetry.metrics()["agent/telemetry_errors_count"] == 3.0
+    assert telemetry.metrics()["telemetry/errors_total"] == 3.0
     server.start()
     assert telemetry.step()
     assert telemetry.is_connected
@@ -253,7 +253,7 @@ def test_what_redis_will_never_take_is_dropped_and_counted(client: RedisClient) 
     client.redis.set(client.run_keys.log, "not a stream")
     telemetry = Telemetry(client, "agent", "agent-0")
     assert not telemetry.step()
-    assert telemetry.metrics()["agent/telemetry_dropped_count"] > 0
+    assert telemetry.metrics()["telemetry/dropped_lines_total"] > 0
     client.redis.delete(client.run_keys.log)
     assert telemetry.step()
 

@@ -41,6 +41,15 @@ def test_the_page_of_options_is_what_the_constructors_say() -> None:
     assert page == option_docs.render(), "docs/options.md is not what the constructors say; run: make docs"
 
 
+def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> None:
+    groups = "agent|env|sender|listener|broadcast|learner|replay|eval|rlx|telemetry|collector"
+    listed = set(re.findall(rf"`((?:{groups})/[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
+    source = "\n".join(path.read_text() for path in (ROOT / "surreal").rglob("*.py"))
+    made = {key or rate for key, rate in re.findall(rf'"((?:{groups})/[a-z_]+)":|RateMeter\("([a-z_/]+)"', source)}
+    assert made > {"agent/env_steps_per_s", "replay/fill_ratio", "telemetry/errors_total"}
+    assert made <= listed, f"docs/metrics.md does not know {sorted(made - listed)}"
+
+
 def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     run, shard, policy = keys.RunKeys("R"), keys.ShardKeys("R", 0), keys.PolicyKeys("R", "P")
     made = [keys.RUNS, run.config, run.processes, run.log, run.stop]

@@ -16,17 +16,41 @@ class FakeClock:
         return self.now
 
 
-def test_rate_meter_counts_events_since_the_last_reading() -> None:
+def test_rate_meter_counts_events_over_its_window() -> None:
     clock = FakeClock()
-    meter = RateMeter("agent/steps_per_s", clock=clock)
+    meter = RateMeter("agent/env_steps_per_s", window_s=4.0, clock=clock)
     meter.add(30)
     meter.add()
     assert meter.metrics() == {}  # no time has passed
     clock.now += 2.0
-    assert meter.metrics() == {"agent/steps_per_s": 15.5}
+    assert meter.metrics() == {"agent/env_steps_per_s": 15.5}
     clock.now += 2.0
-    assert meter.metrics() == {"agent/steps_per_s": 0.0}
+    assert meter.metrics() == {"agent/env_steps_per_s": 7.75}
+    clock.now += 2.0
+    assert meter.metrics() == {"agent/env_steps_per_s": 0.0}
     assert meter.total == 31
+
+
+def test_a_rate_does_not_flip_when_events_come_in_bursts() -> None:
+    clock = FakeClock()
+    meter = RateMeter("learner/updates_per_s", window_s=5.0, clock=clock)
+    rates = []
+    for second in range(30):
+        meter.add(4000 if second % 2 else 0)
+        clock.now += 1.0
+        rates.append(meter.metrics()["learner/updates_per_s"])
+    assert min(rates[5:]) >= 1600
+    assert max(rates[5:]) <= 2400
+
+
+def test_a_rate_begins_with_what_is_counted_from_then_on() -> None:
+    clock = FakeClock()
+    meter = RateMeter("learner/updates_per_s", clock=clock)
+    clock.now += 1.0
+    meter.begin(1_000_000)
+    meter.add(10)
+    clock.now += 1.0
+    assert meter.metrics() == {"learner/updates_per_s": 10.0}
 
 
 def test_episodes_are_summed_up_between_readings() -> None:
@@ -35,12 +59,12 @@ def test_episodes_are_summed_up_between_readings() -> None:
     for episode_return, length in [(1.0, 10), (2.0, 20), (6.0, 30)]:
         episodes.add(episode_return, length)
     assert episodes.metrics() == {
-        "agent/episodes_count": 3.0,
+        "agent/episodes_total": 3.0,
         "agent/episode_return": 3.0,
         "agent/episode_length": 20.0,
         "agent/episode_return_recent": 4.0,
     }
-    assert episodes.metrics() == {"agent/episodes_count": 3.0, "agent/episode_return_recent": 4.0}
+    assert episodes.metrics() == {"agent/episodes_total": 3.0, "agent/episode_return_recent": 4.0}
 
 
 def test_an_empty_window_is_refused() -> None:

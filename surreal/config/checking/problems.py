@@ -38,7 +38,13 @@ _LIMITS = {
 
 
 def nearest(name: str, candidates: Sequence[str]) -> str | None:
-    """Give the candidate most like a misspelt name, or None if none is like it."""
+    """Give the candidate most like a misspelt name, or None if none is like it.
+
+    What ends with the name goes first: the last words of a name say what it is, those before which.
+    """
+    longer = [candidate for candidate in candidates if candidate.lower().endswith(f"_{name.lower()}")]
+    if longer:
+        return min(longer, key=len)
     found = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in candidates], n=1, cutoff=0.6)
     return next((candidate for candidate in candidates if candidate.lower() == found[0]), None) if found else None
 
@@ -85,7 +91,10 @@ def show(value: object) -> str:
 
 
 def place_of(key: str, places: Mapping[str, str], default: str) -> str:
-    """Say where a key came from; the nearest parent answers for a key that is not there itself."""
+    """Say where a key came from; for one that is not there itself, what is in it answers, else its nearest parent."""
+    within = {place for known, place in places.items() if known.startswith(f"{key}.")}
+    if key and key not in places and len(within) == 1:
+        return within.pop()
     while key and key not in places:
         key = key.rpartition(".")[0]
     return places.get(key, default)

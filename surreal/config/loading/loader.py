@@ -80,6 +80,13 @@ def _find(source: str | Path) -> Path:
     path = Path(source).expanduser()
     if path.is_file():
         return path
+    if path.is_dir():
+        inside = ", ".join(str(found) for found in sorted(path.glob("*.yaml"))[:3]) or "there is none in it"
+        raise ConfigError(
+            f"{source} is a folder; name a YAML file ({inside}), or go on with the run of this folder: "
+            f"--resume --run-dir {source}",
+            source=str(source),
+        )
     if isinstance(source, Path) or path.suffix in (".yaml", ".yml") or len(path.parts) != 1:
         raise ConfigError(f"{source} does not exist; name a YAML file or a preset", source=str(source))
     return preset_path(source)
@@ -89,7 +96,8 @@ def _read(path: Path, label: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{label} cannot be read: {error}", source=label) from error
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise ConfigError(f"{label} cannot be read: {why}", source=label) from error
 
 
 def _check_version(data: dict[str, Any], places: dict[str, str], label: str) -> None:

@@ -250,6 +250,16 @@ class RunConfig(Section):
     restart_limit: int = Field(5, ge=0)
     """How often each process that was killed is restarted."""
 
+    hang_timeout_s: float = Field(60.0, gt=0)
+    """Time in s after which a loop that does not turn (a step of an environment, an update, a thread) counts as
+    hanging. Waiting for Redis, for credit or for experience does not count. Raise it, before `on_hang` may act, if the
+    first update compiles for long."""
+
+    on_hang: Literal["warn", "restart", "end"] = "warn"
+    """What happens when a process hangs: `warn` names the process and the call it hangs in, in the log and in `surreal
+    status`; `restart` also ends the process, which `surreal run` then starts again; `end` ends the run with the
+    reason. While a process starts or drains, it only warns."""
+
     @property
     def max_global_step(self) -> int | None:
         """The limit under its other name."""

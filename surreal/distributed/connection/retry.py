@@ -18,6 +18,7 @@ from redis import exceptions
 from redis.exceptions import RedisError
 
 from surreal.errors import RedisUnavailableError, StoppedError
+from surreal.utils.wait_notice import WAITS
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class RetryPolicy:
         """See `RedisClient.retry`."""
         deadline = time.monotonic() + timeout_s
         delays = delays_s(self._rng)
+        wait = (self, threading.get_ident())
         while True:
             try:
                 result = operation()
@@ -72,8 +74,10 @@ class RetryPolicy:
                 if not is_transient(error):
                     raise
                 self._note_failure(error, what)
+                WAITS.note(wait, f"waiting for Redis at {self._address}, to {what}")
                 delay = next(delays)
                 if time.monotonic() + delay > deadline:
+                    WAITS.end(wait)
                     message = (
                         f"Redis at {self._address} did not answer in time to {what}: {error}; is it running there?"
                     )
@@ -81,10 +85,12 @@ class RetryPolicy:
                 if stop is None:
                     time.sleep(delay)
                 elif stop.wait(delay):
+                    WAITS.end(wait)
                     raise StoppedError(f"stopped while waiting for Redis at {self._address} to {what}") from error
             else:
                 if self._away_since is not None:
                     self._note_recovery()
+                    WAITS.end(wait)
                 return result
 
     def _note_failure(self, error: RedisError, what: str) -> None:

@@ -230,6 +230,7 @@ class TorchBroadcaster:
             if status == "ok":
                 self.version, self.epoch = number, text
                 self._next_maintenance = time.monotonic() + self._lease_s / 3
+                notice.end()
                 return number
             if status == "previous":
                 removed_id, removed_parts = text, number
@@ -247,6 +248,7 @@ class TorchBroadcaster:
                     wait_s = max(self._lease_s, number / 1000) + _LEASE_POLL_S
                     lease_deadline = time.monotonic() + wait_s
                 if asked_at > lease_deadline:
+                    notice.end()
                     raise self._refused(status)
                 what = "waiting until the learner that published policy %s of run %s last is gone, at most %.0f s"
                 notice.tell(what, self.policy, self.client.run, wait_s)

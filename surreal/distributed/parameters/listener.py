@@ -155,6 +155,7 @@ class TorchListener:
             if (stop or self._supervisor.stop_event).wait(_FIRST_POLL_S):
                 self.check()
                 break
+        notice.end()
         return self._loaded_at is not None
 
     def check(self) -> None:

@@ -32,7 +32,7 @@ from surreal.distributed.server.files import (
     render_config,
     tail,
 )
-from surreal.errors import RedisUnavailableError, StoppedError
+from surreal.errors import RedisUnavailableError, StoppedError, find_os_error
 
 logger = logging.getLogger(__name__)
 
@@ -280,4 +280,7 @@ class EmbeddedRedis:
 
     def _failed(self, what: str) -> RedisUnavailableError:
         log = tail(self.log_path)
+        if why := find_os_error(log):
+            at = f" at {self._host}:{self._port}" if self._host is not None else ""
+            return RedisUnavailableError(f"redis-server cannot start{at}: {why}")
         return RedisUnavailableError(f"{self._program} {what}" + (f":\n{log}" if log else ""))

@@ -122,9 +122,9 @@ class Collector:
     def metrics(self) -> dict[str, float]:
         """Return totals: entries written, entries and lines that made no sense, entries that never came."""
         return {
-            "collector/entries_count": float(self._entry_count),
-            "collector/skipped_count": float(self._skipped_count),
-            "collector/lost_count": float(self._lost_count),
+            "collector/entries_total": float(self._entry_count),
+            "collector/skipped_total": float(self._skipped_count),
+            "collector/lost_total": float(self._lost_count),
         }
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ Format: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from surreal.metrics import Histogram
 
@@ -29,6 +29,47 @@ def scalars(time_s: float, step: int, values: Mapping[str, float]) -> bytes:
     for name, value in values.items():
         summary.value.add(tag=name, simple_value=value)
     return _record(event_pb2.Event(wall_time=time_s, step=step, summary=summary).SerializeToString())
+
+
+def text(time_s: float, name: str, content: str) -> bytes:
+    """Return one event with a text, which TensorBoard shows as Markdown."""
+    from tensorboardX import summary
+    from tensorboardX.proto import event_pb2
+
+    message = summary.text(name, content)
+    return _record(event_pb2.Event(wall_time=time_s, summary=message).SerializeToString())
+
+
+def hyperparameters(
+    time_s: float, name: str, values: Mapping[str, float | str], metrics: Sequence[tuple[str, str]]
+) -> bytes:
+    """Return the events that describe a run to TensorBoard's table of hyperparameters.
+
+    Args:
+        time_s: when the run began.
+        name: of the run.
+        values: setting to number or word.
+        metrics: what its results are, each the folder of its event file beside this one, and its name.
+    """
+    from tensorboardX.proto import api_pb2, event_pb2, plugin_hparams_pb2, summary_pb2
+
+    start = plugin_hparams_pb2.SessionStartInfo(group_name=name, start_time_secs=time_s)
+    infos = []
+    for key, value in values.items():
+        is_text = isinstance(value, str)
+        setattr(start.hparams[key], "string_value" if is_text else "number_value", value)
+        infos.append(api_pb2.HParamInfo(name=key, type="DATA_TYPE_STRING" if is_text else "DATA_TYPE_FLOAT64"))
+    wanted = [api_pb2.MetricInfo(name=api_pb2.MetricName(group=group, tag=tag)) for group, tag in metrics]
+    experiment = api_pb2.Experiment(hparam_infos=infos, metric_infos=wanted)
+    parts = {"experiment": experiment, "session_start_info": start}
+    records = []
+    for tag, part in parts.items():
+        content = plugin_hparams_pb2.HParamsPluginData(version=0, **{tag: part}).SerializeToString()
+        message = summary_pb2.Summary()
+        plugin = message.value.add(tag=f"_hparams_/{tag}").metadata.plugin_data
+        plugin.plugin_name, plugin.content = "hparams", content
+        records.append(_record(event_pb2.Event(wall_time=time_s, summary=message).SerializeToString()))
+    return b"".join(records)
 
 
 def histogram(time_s: float, step: int, name: str, content: Histogram) -> bytes:

@@ -40,6 +40,8 @@ class Heartbeat:
     version: int = 0  #: newest parameter version it holds
     global_step: int = 0  #: env steps of the run, as it knows them
     metrics: dict[str, float] = field(default_factory=dict)
+    waits_for: tuple[str, ...] = ()  #: what it has waited for, for two seconds or more
+    hangs_in: str = ""  #: loop and call that its watchdog found hanging
     age_s: float = 0.0  #: filled in by the reader
 
     def encode(self) -> bytes:
@@ -75,6 +77,8 @@ class Heartbeat:
                 version=int(content["version"]),
                 global_step=int(content["global_step"]),
                 metrics={str(name): decode_number(value) for name, value in content["metrics"].items()},
+                waits_for=tuple(str(text)[:300] for text in list(content.get("waits_for", ()))[:10]),
+                hangs_in=str(content.get("hangs_in", ""))[:300],
                 age_s=now_s - decode_number(content["time"]),
             )
         except (CodecError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

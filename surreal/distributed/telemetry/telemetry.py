@@ -23,6 +23,7 @@ from surreal.distributed.telemetry.records import encode_histogram, encode_log, 
 from surreal.distributed.telemetry.shipper import Shipper
 from surreal.metrics import EpisodeStatistics, MetricSource, summarize
 from surreal.utils.threads import Supervisor
+from surreal.utils.wait_notice import WAITS
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Telemetry:
         handler: ships log records; `start` attaches it to the root logger.
         global_step: env steps of the run, as last known here; set it or see `watch`.
         version: parameter version this process holds; set it or see `watch`.
+        hangs_in: loop and call that the process's watchdog found hanging; "" if none.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Telemetry:
         self.handler = ShippingHandler(self._logs, log_level)
         self.version = 0
         self.global_step = 0
+        self.hangs_in = ""
         self._read_version: Callable[[], int] | None = None
         self._read_global_step: Callable[[], int] | None = None
         self._episodes = EpisodeStatistics(role)
@@ -150,8 +153,8 @@ class Telemetry:
     def metrics(self) -> dict[str, float]:
         """Return telemetry's own health: lines dropped, and round trips that failed, in total."""
         return {
-            f"{self.role}/telemetry_dropped_count": float(self._dropped),
-            f"{self.role}/telemetry_errors_count": float(self._shipper.error_count),
+            "telemetry/dropped_lines_total": float(self._dropped),
+            "telemetry/errors_total": float(self._shipper.error_count),
         }
 
     def start(self) -> None:
@@ -255,4 +258,6 @@ class Telemetry:
             version=int(self.version),
             global_step=int(self.global_step),
             metrics=dict(list(self._latest.items())),
+            waits_for=tuple(WAITS.texts()),
+            hangs_in=self.hangs_in,
         )

@@ -63,6 +63,10 @@ class EnvPool(ABC):
     def close(self) -> None:
         """Close the environments; may be called twice."""
 
+    def awaited(self) -> str:
+        """What a `recv` that gives no rows waits for, in a few words; "" where the pool says so itself."""
+        return ""
+
     def metrics(self) -> dict[str, float]:
         """Counters since the start, and means over the last episodes."""
         return {}
@@ -98,10 +102,10 @@ class EpisodeCounter:
 
     def metrics(self) -> dict[str, float]:
         """Return the count, and the means once an episode ended."""
-        found = {"env/episodes": float(self.episodes)}
+        found = {"env/episodes_total": float(self.episodes)}
         if self._returns:
-            found["env/episode_return_mean"] = sum(self._returns) / len(self._returns)
-            found["env/episode_length_mean"] = sum(self._lengths) / len(self._lengths)
+            found["env/episode_return_recent"] = sum(self._returns) / len(self._returns)
+            found["env/episode_length_recent"] = sum(self._lengths) / len(self._lengths)
         return found
 
 

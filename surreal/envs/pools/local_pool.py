@@ -136,7 +136,7 @@ class LocalEnvPool(EnvPool):
 
     def metrics(self) -> dict[str, float]:
         """Return env steps, episodes, their mean return and length, and how many were lost."""
-        counts = {"env/steps": float(self._steps), "env/lost_episodes": float(self._stepper.lost_episodes)}
+        counts = {"env/steps_total": float(self._steps), "env/lost_episodes_total": float(self._stepper.lost_episodes)}
         return {**counts, **self._episodes.metrics()}
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from surreal.envs.pools.env_list import EnvFactory
 from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.subproc_worker import SharedMemory, run_worker
 from surreal.errors import EnvError
+from surreal.utils.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class WorkerHandle:
         is_busy: an answer of the worker is due.
         is_starting: none of its environments was handed over yet.
         busy_since: monotonic time in s of what it was told last.
+        notice: says that the worker does not answer.
     """
 
     def __init__(self, index: int, start: int, stop: int) -> None:
@@ -39,6 +41,7 @@ class WorkerHandle:
         self.incarnation = 0
         self.is_busy = self.is_starting = True
         self.busy_since = 0.0
+        self.notice = WaitNotice(logger)
         self._index = index
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None

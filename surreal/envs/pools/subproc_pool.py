@@ -140,6 +140,10 @@ class SubprocEnvPool(EnvPool):
             ended.append(finished + worker.start)
             is_first.append(first)
             worker.is_busy = worker.is_starting = False
+            worker.notice.end()
+        for worker in self._workers:
+            if worker.is_busy:
+                worker.notice.tell("waiting for %s, which does not answer", worker.name)
         closed_ids = np.concatenate(closed)
         if not is_first:
             return empty_batch(self.obs_spec, closed_ids)
@@ -181,9 +185,9 @@ class SubprocEnvPool(EnvPool):
     def metrics(self) -> dict[str, float]:
         """Return env steps, episodes with their mean return and length, and restarts of workers."""
         counts = {
-            "env/steps": float(self._steps),
-            "env/lost_episodes": float(self._lost_episodes),
-            "env/worker_restarts": float(self._num_restarts),
+            "env/steps_total": float(self._steps),
+            "env/lost_episodes_total": float(self._lost_episodes),
+            "env/worker_restarts_total": float(self._num_restarts),
         }
         return {**counts, **self._episodes.metrics()}
 

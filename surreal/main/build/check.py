@@ -2,17 +2,75 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from surreal.config import Config
 from surreal.envs import check_env_id
 from surreal.errors import ConfigError
 from surreal.learner import Learner
-from surreal.main.build.acting import AGENT, MODEL
+from surreal.learner.devices import resolve_device
+from surreal.main.build.acting import AGENT, MODEL, build_model
 from surreal.main.build.construct import check
+from surreal.main.build.environments import build_env, build_spaces
 from surreal.main.build.learning import LEARNER, check_replay
 from surreal.main.build.wrapping import check_wrappers
 from surreal.replay import Replay
+
+
+def check_run(config: Config) -> None:
+    """Check what a configuration names, and that what the processes of a run would build can be built here.
+
+    Environment, wrappers and model are made once and thrown away. So a wrong argument, or actions that the model cannot
+    choose among, is said once, and not by each process.
+
+    Raises:
+        ConfigError, EnvError: something cannot be found, or not be made.
+    """
+    check_names(config)
+    _check_device(config)
+    shown = [key for key, is_shown in _SHOWN.items() if is_shown(config)]
+    if shown:
+        require_display(shown[0])
+    if config.agent.count or config.env.action_space is not None:
+        build_model(config, build_spaces(config))
+    if config.eval.enabled:
+        build_env(config, training=False).close()
+
+
+_SHOWN: dict[str, Callable[[Config], bool]] = {
+    "agent.show_ui": lambda config: config.agent.show_ui and config.agent.count > 0,
+    "eval.show_ui": lambda config: config.eval.show_ui and config.eval.enabled,
+}
+
+
+def require_display(what: str) -> None:
+    """Check that a window can be opened.
+
+    Args:
+        what: option or setting that asks for one.
+
+    Raises:
+        ConfigError: there is no display.
+    """
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in variables):
+        raise ConfigError(
+            f"{what} opens a window, but there is no display here: $DISPLAY and $WAYLAND_DISPLAY are not set; "
+            "videos need none: `surreal play --record DIR`, eval.record_video_every",
+            key=what,
+        )
+
+
+def _check_device(config: Config) -> None:
+    try:
+        resolve_device(config.device)
+    except ValueError as error:
+        source = config.source_of("device")
+        where = f" ({source})" if source else ""
+        raise ConfigError(f"{error}{where}", key="device", source=source) from error
 
 
 def check_names(config: Config) -> None:

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import ConfigError
-from surreal.main.launch.progress import describe
 from surreal.main.launch.run_folder import ADDRESS_NAME, RUNS_FOLDER, RunFolder, newest_running
-from surreal.main.launch.snapshot import Snapshot, take_snapshot
+from surreal.main.launch.view.describe import describe_numbers, describe_troubles, starting_phase
+from surreal.main.launch.view.snapshot import Snapshot, take_snapshot
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
 
@@ -94,7 +94,12 @@ def print_status(status: RunStatus, console: Console) -> None:
     state = status.state + (f" ({status.stop_reason})" if status.stop_reason else "")
     console.print(f"{status.run}: {state}", markup=False, highlight=False)
     summary = Table(show_header=False, box=None)
-    for name, value in describe(status.snapshot, status.age_s):
+    for name, value in describe_numbers(status.snapshot, status.age_s):
+        summary.add_row(name, value)
+    phase = starting_phase(status.snapshot) if status.state == "running" else ""
+    if phase:
+        summary.add_row("now", phase)
+    for name, value in describe_troubles(status.snapshot, besides=phase):
         summary.add_row(name, value)
     console.print(summary)
     table = Table(box=None)

@@ -8,8 +8,9 @@ a checkpoint, the evaluation scores once more, the log is drained, and Redis goe
 from __future__ import annotations
 
 import logging
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -23,12 +24,14 @@ from surreal.main.launch.check import check_apart
 from surreal.main.launch.collecting import LastCollection
 from surreal.main.launch.outcome import RunOutcome, result_of
 from surreal.main.launch.prepare import RunOptions, prepare
-from surreal.main.launch.progress import Progress
 from surreal.main.launch.run_folder import newest_checkpoint
 from surreal.main.launch.servers import RunServers
-from surreal.main.launch.snapshot import Snapshot, take_snapshot
 from surreal.main.launch.starting.starter import Starter
 from surreal.main.launch.supervise import Child, Supervision
+from surreal.main.launch.view.child_warnings import ChildWarnings
+from surreal.main.launch.view.describe import describe_drain
+from surreal.main.launch.view.progress import Progress
+from surreal.main.launch.view.snapshot import Snapshot, take_snapshot
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
 from surreal.main.process.interrupts import Interrupts
@@ -39,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.1
 _SNAPSHOT_INTERVAL_S = 0.5
+#: What a snapshot may lack when a process has ended, and was true nevertheless.
+_LASTING = ("episode_return", "eval_return", "best_return", "replay_fill", "samples_per_insert")
 #: Agents end by themselves at max_env_steps; how long the learner may take to say so, s.
 _ANNOUNCEMENT_S = 15.0
 
@@ -66,6 +71,7 @@ class Launcher:
         self._prepared = prepared = prepare(options)
         self.config, self.run, self.folder = prepared.config, prepared.run, prepared.folder
         self._snapshot = Snapshot(())
+        self._warnings = ChildWarnings({}, self._say_unless_quiet)
 
     def execute(self) -> RunOutcome:
         """Run it; returns when everything has ended.
@@ -74,15 +80,21 @@ class Launcher:
             SurrealError: it could not be started.
         """
         with ExitStack() as stack:
+            options = self._options
+            is_silent = options.is_quiet or not options.shows_progress
+            progress = stack.enter_context(Progress(self.run, self._console, is_quiet=is_silent))
+            progress.phase("connecting to Redis" if options.redis or self.config.redis.address else "starting Redis")
             servers = RunServers(self.config, self.run, self.folder.path, self._options.redis, stack)
             client = servers.client
-            check_apart(self._starter, self._prepared.source, self._prepared.overrides)
+            progress.phase("checking what the configuration names")
+            source, overrides = self._prepared.source, self._prepared.overrides
+            check_apart(self._starter, source, overrides, should_abort=lambda: self._interrupts.is_draining)
             self._register(servers)
             self.folder.create(self.config, resume=self._options.resume)
             stack.callback(self.folder.remove_address)
             self.folder.write_address(servers.address, self.run)
-            if not self._options.is_quiet:
-                self._say(f"run {self.run} in {self.folder.path}")
+            self._say_unless_quiet(f"run {self.run} in {self.folder.path}")
+            progress.phase("starting processes")
             telemetry = Telemetry(client, "launcher", "launcher")
             telemetry.start()
             stack.callback(telemetry.stop)
@@ -95,16 +107,21 @@ class Launcher:
                 restart_limit=self.config.run.restart_limit,
             )
             stack.callback(supervision.kill)
+            self._warnings = ChildWarnings(supervision.consoles, self._say_unless_quiet, has_waits=is_silent)
             supervision.start()
-            with Progress(self.run, self._console, is_quiet=self._options.is_quiet) as progress:
-                reason, is_failure = self._watch(servers, supervision, progress)
+            reason, is_failure = self._watch(servers, supervision, progress)
             with LastCollection(self._starter, self.run, self.folder.path, environment) as collection:
-                self._drain(servers, supervision, reason)
+                self._drain(servers, supervision, reason, progress)
+                progress.phase("draining: the last of the log is collected")
                 telemetry.stop()
                 if not self._interrupts.is_aborting:
                     collection.finish()
+            self._warnings.poll()
             self._clear(servers, is_failure)
-            return self._finish(reason, is_failure, supervision.restarts)
+            outcome = self._finish(reason, is_failure, supervision.restarts)
+            best_return = outcome.best["mean_return"] if outcome.best else None
+            progress.finish(replace(self._snapshot, best_return=best_return))
+            return outcome
 
     # -- before ----------------------------------------------------------------------------------------------------
 
@@ -136,6 +153,10 @@ class Launcher:
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
 
+    def _say_unless_quiet(self, text: str) -> None:
+        if not self._options.is_quiet:
+            self._say(text)
+
     # -- meanwhile -------------------------------------------------------------------------------------------------
 
     def _watch(self, servers: RunServers, supervision: Supervision, progress: Progress) -> tuple[str, bool]:
@@ -149,6 +170,7 @@ class Launcher:
                 return f"max_time_s: {self._elapsed_s:.0f} s have passed", False
             servers.keep()
             failure = supervision.poll()
+            self._warnings.poll()
             reason = self._stop_reason(servers)
             now = time.monotonic()
             if reason or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:
@@ -179,6 +201,7 @@ class Launcher:
             snapshot = self._take_snapshot(servers)
         except (SurrealError, redis.RedisError) as error:
             logger.debug("no snapshot: %s", error)
+            progress.phase(f"waiting for Redis at {servers.client.address}")
             return
         self._remember(snapshot)
         progress.show(snapshot)
@@ -199,16 +222,26 @@ class Launcher:
             env_steps=max(snapshot.env_steps, before.env_steps),
             updates=max(snapshot.updates, before.updates, newest_checkpoint(self.folder.path)),
             version=max(snapshot.version, before.version),
+            **{name: getattr(before, name) for name in _LASTING if getattr(snapshot, name) is None},
         )
 
     # -- after -----------------------------------------------------------------------------------------------------
 
-    def _drain(self, servers: RunServers, supervision: Supervision, reason: str) -> None:
+    def _drain(self, servers: RunServers, supervision: Supervision, reason: str, progress: Progress) -> None:
         try:
             registry.request_stop(servers.client, reason)
         except redis.RedisError as error:
             logger.warning("processes elsewhere were not told that the run ends: %s", error)
-        supervision.drain(should_abort=lambda: self._interrupts.is_aborting)
+
+        def show(waiting: Sequence[Child]) -> None:
+            self._warnings.poll()
+            progress.phase(describe_drain([(child.name, child.role.last_work) for child in waiting]))
+
+        supervision.drain(
+            should_abort=lambda: self._interrupts.is_aborting,
+            hanging={beat.pid for beat in self._snapshot.alive if beat.hangs_in and beat.host == socket.gethostname()},
+            on_wait=show,
+        )
         try:
             self._remember(self._take_snapshot(servers))
         except (SurrealError, redis.RedisError) as error:
@@ -228,9 +261,9 @@ class Launcher:
         best = read_best(self.folder.path / "eval")
         outcome = RunOutcome(
             self.run, self.folder.path, self.config, reason, is_failure,
-            self._interrupts.is_draining, self._snapshot.env_steps, self._elapsed_s,
+            self._interrupts.is_draining, self._snapshot.env_steps, self._elapsed_s, best,
         )  # fmt: skip
-        self.folder.write_result(result_of(outcome, best, self._snapshot, started=self._started, restarts=restarts))
+        self.folder.write_result(result_of(outcome, self._snapshot, started=self._started, restarts=restarts))
         return outcome
 
     @property

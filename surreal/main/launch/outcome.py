@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from surreal.config import Config
-from surreal.main.launch.snapshot import Snapshot
+from surreal.main.launch.view.snapshot import Snapshot
 
 #: What a person looks at first, if it is there.
 _FILES = (
@@ -33,15 +34,28 @@ class RunOutcome:
     is_interrupted: bool
     env_steps: int
     time_s: float
+    best: dict[str, Any] | None = None  #: what the evaluation's best round says of itself
 
     def files(self) -> list[str]:
         """What the run left in its folder, of what a person looks at first."""
         return [name for name in _FILES if (self.folder / name).exists()]
 
+    def last_words(self) -> list[str]:
+        """What a person is told at the end."""
+        words = [f"ended: {self.reason}", f"results in {self.folder}: {', '.join(self.files())}"]
+        policy = self.folder / "eval" / "best.safetensors"
+        if self.best is not None and policy.exists():
+            words.append(f"best return {self.best['mean_return']:.1f}; to see it: surreal play {_short(policy)}")
+        return words
 
-def result_of(
-    outcome: RunOutcome, best: dict[str, Any] | None, snapshot: Snapshot, *, started: float, restarts: int
-) -> dict[str, Any]:
+
+def _short(path: Path) -> str:
+    """A path as a command line in this folder may give it."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def result_of(outcome: RunOutcome, snapshot: Snapshot, *, started: float, restarts: int) -> dict[str, Any]:
     """The content of `result.json`."""
     return {
         "run": outcome.run,
@@ -55,5 +69,5 @@ def result_of(
         "time_s": round(outcome.time_s, 3),
         "started": started,
         "restarts": restarts,
-        "best": best,
+        "best": outcome.best,
     }

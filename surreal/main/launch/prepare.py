@@ -23,6 +23,7 @@ class RunOptions:
     resume: bool = False
     offline: Path | None = None
     is_quiet: bool = False
+    shows_progress: bool = True
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 10.0
 _TAIL_BYTES = 16_384
+#: How long the drain of a process may take that is known to hang, s.
+_HANGING_DRAIN_S = 3.0
 
 
 @dataclass
@@ -105,17 +107,33 @@ class Supervision:
         found = [child for child in self.children if child.role.normal_end is meaning]
         return bool(found) and all(child.is_finished for child in found)
 
-    def drain(self, *, should_abort: Callable[[], bool]) -> None:
+    def drain(
+        self,
+        *,
+        should_abort: Callable[[], bool],
+        hanging: Container[int] = (),
+        on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
+    ) -> None:
         """Stop all children, role by role, in the order of the table; see `stop`."""
         for order in sorted({child.role.drain_order for child in self.children}):
-            self.stop([child for child in self.children if child.role.drain_order == order], should_abort=should_abort)
+            mine = [child for child in self.children if child.role.drain_order == order]
+            self.stop(mine, should_abort=should_abort, hanging=hanging, on_wait=on_wait)
 
-    def stop(self, mine: Sequence[Child], *, should_abort: Callable[[], bool]) -> bool:
+    def stop(
+        self,
+        mine: Sequence[Child],
+        *,
+        should_abort: Callable[[], bool],
+        hanging: Container[int] = (),
+        on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
+    ) -> bool:
         """Ask children to drain, and wait for them as long as their roles may take; kills what takes longer.
 
         Args:
             mine: which children.
             should_abort: asked while waiting; true kills at once.
+            hanging: process ids that are known to hang: these are not waited for as long.
+            on_wait: called while waiting, with those that are waited for.
 
         Returns:
             Whether all of them ended by themselves with exit code 0.
@@ -124,13 +142,20 @@ class Supervision:
             child.restart_at_s = None
             if child.process is not None and child.process.poll() is None:
                 child.process.send_signal(signal.SIGTERM)
-        timeout_s = max((child.role.drain_timeout_s for child in mine), default=0.0)
-        deadline = time.monotonic() + timeout_s
-        while any(child.is_running for child in mine) and time.monotonic() < deadline and not should_abort():
+        began_s = time.monotonic()
+        limits = {child.name: self._drain_limit_s(child, hanging) for child in mine}
+
+        def awaited() -> list[Child]:
+            passed_s = time.monotonic() - began_s
+            return [child for child in mine if child.is_running and passed_s < limits[child.name]]
+
+        while (waiting := awaited()) and not should_abort():
+            on_wait(waiting)
             time.sleep(0.02)
         late = [child.name for child in mine if child.is_running]
         if late and not should_abort():
-            logger.warning("%s did not end within %.0f s and were killed", ", ".join(late), timeout_s)
+            limit_s = max(limits[name] for name in late)
+            logger.warning("killed what did not end within %.0f s: %s", limit_s, ", ".join(late))
         self._kill(mine)
         codes = [child.process.returncode for child in mine if child.process is not None]
         for child in mine:
@@ -146,6 +171,16 @@ class Supervision:
     def last_error(self, child: Child) -> str:
         """The last error line on a child's console."""
         return last_error_line(self._console(child))
+
+    @property
+    def consoles(self) -> dict[str, Path]:
+        """The file that each child's console is."""
+        return {child.name: self._console(child) for child in self.children}
+
+    def _drain_limit_s(self, child: Child, hanging: Container[int]) -> float:
+        limit_s = child.role.drain_timeout_s
+        is_hanging = child.process is not None and child.process.pid in hanging
+        return min(limit_s, _HANGING_DRAIN_S) if is_hanging else limit_s
 
     def _console(self, child: Child) -> Path:
         return self._log_dir / f"{child.name}.out"

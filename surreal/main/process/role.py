@@ -32,12 +32,14 @@ from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.errors import ConfigError, RedisUnavailableError, StoppedError, SurrealError
 from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
+from surreal.main.process.hanging import make_watchdog
 from surreal.main.process.interrupts import set_at_signals
 from surreal.main.process.lifeline import follow_parent
 from surreal.main.process.reports import error_line, is_expected, print_error
 from surreal.main.process.roles import RandomStream, Role
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
+from surreal.utils.pulse import Pulse
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +69,8 @@ class RoleProcess:
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
         # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
         self.telemetry = Telemetry(self.client, role.counts_as, self.name, on_stop=self._end)
+        self._pulse = Pulse("the main loop")
+        self._watchdog = make_watchdog(self.config, self.telemetry, stop, self._end_hanging_run)
         self._renewed_s = time.monotonic()
         self._endings: list[Callable[[], object]] = []
 
@@ -89,6 +93,7 @@ class RoleProcess:
                 registry.require_fresh(self.client, self.config.broadcast.policy, self.parameter_client)
         registry.register(self.client, self.config, self.parameter_client)
         self.telemetry.start()
+        self._watchdog.start()
 
     def rng(self, *key: int) -> np.random.Generator:
         """Random numbers of this process alone, from the run's seed, its role and its index."""
@@ -102,15 +107,22 @@ class RoleProcess:
 
     def should_stop(self) -> bool:
         """Whether the body has to end; call it once in each turn of the loop."""
+        self.turn()
         if not self.stop.is_set():
             self._maintain()
         return self.stop.is_set()
+
+    def turn(self) -> None:
+        """Show that the body goes on, in a turn that does not ask whether it has to end."""
+        self._pulse.has_turned = True
 
     def close(self) -> None:
         """Send what telemetry still holds, and close the connections."""
         self.telemetry.stop()
         for ending in self._endings:
             ending()
+        self._watchdog.stop()
+        self._pulse.close()
         self.replay.close()
         self.parameter_client.close()
         self.client.close()
@@ -120,6 +132,11 @@ class RoleProcess:
         if not self.arguments.supervised:
             logger.info("the run ends: %s", reason)
             self.stop.set()
+
+    def _end_hanging_run(self, reason: str) -> None:
+        # Under a launcher, this process's exit code does that.
+        if not self.arguments.supervised:
+            registry.request_stop(self.client, reason)
 
     def _maintain(self) -> None:
         now = time.monotonic()
@@ -191,6 +208,8 @@ def run_role(
         except Exception as error:
             # The traceback goes to the run's folder; the console shows one line, below.
             logger.error("%s ends: %s", process.name, error_line(error), exc_info=not is_expected(error))
+            if not is_expected(error):
+                error.add_note(f"the traceback is in {process.run_dir / 'logs' / process.name}.log")
             raise
         finally:
             process.close()

@@ -44,6 +44,7 @@ class Role:
         count: how many processes of it a configuration asks for.
         drain_order: place at the end of a run, >= 0; roles with the same number drain together.
         drain_timeout_s: how long it may take to drain before it is killed, s.
+        last_work: what it does while it drains, as a person is told.
         counts_as: role under which its heartbeats and metrics appear.
         stream: of its random numbers; None if it draws none.
         normal_end: what its end means.
@@ -58,6 +59,7 @@ class Role:
     count: Callable[[Config], int]
     drain_order: int
     drain_timeout_s: float
+    last_work: str
     counts_as: str
     stream: RandomStream | None = None
     normal_end: NormalEnd = NormalEnd.NOTHING
@@ -81,6 +83,7 @@ LEARNER = Role(
     count=lambda _: 1,
     drain_order=2,
     drain_timeout_s=60.0,
+    last_work="writes its checkpoint",
     counts_as="learner",
     stream=RandomStream.LEARNER,
     normal_end=NormalEnd.ENDS_RUN,
@@ -93,6 +96,7 @@ AGENT = Role(
     count=lambda config: config.agent.count,
     drain_order=1,
     drain_timeout_s=15.0,
+    last_work="sends its last experience",
     counts_as="agent",
     stream=RandomStream.AGENT,
     normal_end=NormalEnd.ALL_END_RUN,
@@ -106,6 +110,7 @@ RLX_SERVER = Role(
     count=lambda config: config.rlx.servers,
     drain_order=1,
     drain_timeout_s=15.0,
+    last_work="sends its last experience",
     counts_as="agent",
     stream=RandomStream.RLX_SERVER,
     normal_end=NormalEnd.ALL_END_RUN,
@@ -117,6 +122,7 @@ RLX_CLIENT = Role(
     count=lambda config: config.rlx.clients,
     drain_order=0,
     drain_timeout_s=5.0,
+    last_work="closes its environments",
     counts_as="rlx-client",
     resumes=False,
 )
@@ -127,6 +133,7 @@ EVAL = Role(
     count=lambda config: int(config.eval.enabled),
     drain_order=3,
     drain_timeout_s=20.0,
+    last_work="plays its last round",
     counts_as="eval",
     stream=RandomStream.EVAL,
     is_single=True,

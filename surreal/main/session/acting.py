@@ -26,6 +26,7 @@ from surreal.main.build.environments import Spaces
 from surreal.main.build.saved_policy import Policy
 from surreal.main.process.role import RoleProcess
 from surreal.metrics import RateMeter
+from surreal.utils.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class ActingSession:
     ) -> None:
         config, telemetry = process.config, process.telemetry
         self._process = process
+        self._pool = pool
         model = build_model(config, spaces)
         restore_model(config, model)
         agent: Agent
@@ -86,7 +88,7 @@ class ActingSession:
         self.loop = AgentLoop(
             pool, agent, self.sender, on_episode=lambda score, length, _: telemetry.episode(score, length)
         )
-        self._rate = RateMeter("agent/steps_per_s")
+        self._rate = RateMeter("agent/env_steps_per_s")
         for source in (self.loop.metrics, self._metrics, pool.metrics, listener.metrics):
             telemetry.add_source(source)
         telemetry.watch(version=lambda: listener.version)
@@ -97,12 +99,15 @@ class ActingSession:
         Args:
             checks: called in each turn of the loop; what they raise ends it.
         """
-        limit = self._process.config.run.max_env_steps
+        limit, notice = self._process.config.run.max_env_steps, WaitNotice(logger)
         while not self._process.should_stop():
             if limit is not None and self.sender is not None and self.sender.global_step >= limit:
                 logger.info("the run has its %d env steps", limit)
                 break
-            self.loop.step()
+            if self.loop.step():
+                notice.end()
+            elif awaited := self._pool.awaited():
+                notice.tell("%s", awaited)
             self._listener.check()
             for check in checks:
                 check()

@@ -7,6 +7,7 @@ ahead. A `BatchMaker` knows whether that makes transitions or trajectories.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +23,9 @@ from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.keeper import StreamKeeper
 from surreal.types import Batch, TrajectoryBatch
 from surreal.utils.threads import Supervisor
+from surreal.utils.wait_notice import WaitNotice
+
+logger = logging.getLogger(__name__)
 
 B = TypeVar("B", bound=Batch | TrajectoryBatch)
 
@@ -84,6 +88,7 @@ class ReplayEngine(Generic[B]):
         self.pointer_queue = self.intake.pointer_queue
         self.fetcher_queue: ExpFetcherQueue[B] = ExpFetcherQueue(prefetch)
         self._sampler: BatchSampler | None = None
+        self._notice = WaitNotice(logger, level=logging.INFO)
         self.has_begun = False
 
     def __len__(self) -> int:
@@ -119,6 +124,9 @@ class ReplayEngine(Generic[B]):
             self.wake.set()  # to fill it in one go: changing threads costs more than a batch
         if batch is None:
             self.supervisor.check()
+            self._notice.tell("%s", self._awaited())
+        else:
+            self._notice.end()
         return batch
 
     def stop(self) -> None:
@@ -139,13 +147,26 @@ class ReplayEngine(Generic[B]):
         """Size, bytes and rates since the start."""
         store = self.store
         return {
-            "replay/transitions": len(self),
+            "replay/transitions_count": len(self),
             "replay/mirrored_bytes": store.observations.nbytes + store.transitions.nbytes if store else 0,
-            "replay/gone_rows": store.observations.gone_rows if store else 0,
-            "replay/ready_batches": len(self.fetcher_queue),
+            "replay/gone_rows_total": store.observations.gone_rows if store else 0,
+            "replay/ready_batches_count": len(self.fetcher_queue),
             **self.intake.metrics(),
             **self.owner.metrics(),
         }
+
+    def _awaited(self) -> str:
+        """What keeps the learner waiting."""
+        hooks = self._hooks
+        if self.store is None:
+            return "waiting for the first experience of an agent"
+        if not self.pointer_queue.has_caught_up.is_set():
+            return f"reading the replay back, {len(self)} transitions so far"
+        if len(self) < hooks.start_size:
+            return f"filling the replay, {len(self)}/{hooks.start_size}"
+        if not hooks.start_sample_condition():
+            return "waiting for experience to make a batch of"
+        return "waiting for more experience of the agents"
 
     # -- the turn ----------------------------------------------------------------------------------------------------
 

@@ -130,10 +130,10 @@ class Intake(Generic[B]):
     def metrics(self) -> dict[str, float]:
         """What went through since the start."""
         return {
-            "replay/inserted_steps": self._inserted_steps,
-            "replay/evicted_chunks": self._evicted_chunks,
-            "replay/refused_chunks": self.pointer_queue.refused_chunks,
-            "replay/gone_chunks": self.pointer_queue.gone_chunks,
+            "replay/inserted_steps_total": self._inserted_steps,
+            "replay/evicted_chunks_total": self._evicted_chunks,
+            "replay/refused_chunks_total": self.pointer_queue.refused_chunks,
+            "replay/gone_chunks_total": self.pointer_queue.gone_chunks,
             "replay/newest_version": self._newest_version,
         }
 

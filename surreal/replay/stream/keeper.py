@@ -204,7 +204,14 @@ class StreamKeeper:
             return
         if self.is_owner:
             return
-        began_s, notice = time.monotonic(), WaitNotice(logger)
+        notice = WaitNotice(logger)
+        try:
+            self._claim(notice)
+        finally:
+            notice.end()
+
+    def _claim(self, notice: WaitNotice) -> None:
+        began_s = time.monotonic()
         while True:
             waited_s = time.monotonic() - began_s  # before it is asked: this process may be held up after that
             held = [owner for owner in self.owners if not owner.is_owner and self._tick(owner, is_first=True)]
@@ -267,15 +274,15 @@ class StreamKeeper:
         # A follower's own part of the run.
         base = (0, 0) if self.owners else (self._limits.base_steps, self._limits.base_samples)
         return {
-            "replay/global_step": self.global_step,
-            "replay/samples": self.samples,
+            "replay/env_steps_total": self.global_step,
+            "replay/samples_total": self.samples,
             "replay/samples_per_insert": (self.samples - base[1]) / max(steps - base[0], 1),
-            "replay/limiter_wait_s": self._waits_s,
+            "replay/limiter_wait_s_total": self._waits_s,
             "replay/redis_bytes": live_bytes,
             "replay/bytes_per_transition": live_bytes / max(live_steps, 1),
-            "replay/shards": len(self.shards),
-            "replay/shards_away": sum(each.stream.client.is_away for each in self.shards),
-            "replay/shards_emptied": sum(each.num_emptied for each in self.shards),
+            "replay/shards_count": len(self.shards),
+            "replay/shards_away_count": sum(each.stream.client.is_away for each in self.shards),
+            "replay/shards_emptied_total": sum(each.num_emptied for each in self.shards),
         }
 
     # -- inside ------------------------------------------------------------------------------------------------------

@@ -169,14 +169,19 @@ class RlxEnvPool(EnvPool):
         """Forget the server; sessions get no more actions."""
         self._deliver, self._release = _nowhere, _nowhere
 
+    def awaited(self) -> str:
+        """Say whether there are sessions at all."""
+        count = len(self._active)
+        return f"waiting for the states of {count} sessions" if count else "waiting for a client to begin a session"
+
     def metrics(self) -> dict[str, float]:
         """Return steps, episodes, and how large batches are."""
         return {
-            "env/steps": float(self._rows),
-            "rlx/batches_count": float(self._batches),
-            "rlx/batch_rows": self._rows / max(1, self._batches),
+            "env/steps_total": float(self._rows),
+            "rlx/batches_total": float(self._batches),
+            "rlx/rows_per_batch": self._rows / max(1, self._batches),
             "rlx/active_sessions_count": float(len(self._active)),
-            "rlx/outside_bounds_count": float(0 if self.reader is None else self.reader.departures.count),
+            "rlx/outside_bounds_total": float(0 if self.reader is None else self.reader.departures.count),
             **self._episodes.metrics(),
         }
 

@@ -72,7 +72,7 @@ class Departures:
             is_news, self.count = self.count == 0, self.count + count
         if is_news:
             logger.warning(
-                "%s; such states are taken, and counted as rlx/outside_bounds_count "
+                "%s; such states are taken, and counted as rlx/outside_bounds_total "
                 "(rlx.outside_bounds: refuse has them refused)", first
             )  # fmt: skip
 

@@ -180,10 +180,10 @@ class Hub:
         """Return counts of connections and requests."""
         return {
             "rlx/connections_count": float(len(self.connections)),
-            "rlx/requests_count": float(self.requests),
-            "rlx/refused_count": float(self.refused),
-            "rlx/errors_count": float(self.errors),
-            "rlx/refused_values_count": float(self.refused_values),
+            "rlx/requests_total": float(self.requests),
+            "rlx/refused_total": float(self.refused),
+            "rlx/errors_total": float(self.errors),
+            "rlx/refused_values_total": float(self.refused_values),
             "rlx/session_bytes": self.settings.admission.session_bytes,
         }
 

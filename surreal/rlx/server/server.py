@@ -20,6 +20,7 @@ import threading
 from contextlib import ExitStack, suppress
 from typing import Self
 
+from surreal.errors import describe_os_error
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.protocol.errors import RlxServerError
 from surreal.rlx.server.connections.connection import BaseConnection
@@ -82,7 +83,8 @@ class RlxServer:
         if self._failure is not None:
             self._thread.join(_STOP_TIMEOUT_S)
             where = f"{self._settings.host}:{self._settings.port}"
-            raise RlxServerError(f"cannot listen on {where}: {self._failure}") from self._failure
+            why = describe_os_error(self._failure) if isinstance(self._failure, OSError) else self._failure
+            raise RlxServerError(f"cannot listen on {where}: {why}") from self._failure
 
     def check(self) -> None:
         """Raise what ended the server's thread.

@@ -148,7 +148,7 @@ def learn_prioritized(
         replay.update_priorities(batch.sample_info, replay.rng.random(len(batch.reward)) * 5)
         if i % 10 == 9:
             replay.save_priorities(path)
-            if not go.is_set() and replay.metrics()["replay/evicted_chunks"] >= 3:
+            if not go.is_set() and replay.metrics()["replay/evicted_chunks_total"] >= 3:
                 teller.say("busy")
                 go.set()
 
@@ -199,6 +199,6 @@ def act_limited(pipe: Connection, address: str, run: str, begin: int, pause_s: f
     while True:
         walker.naive.episodes = [[]]
         walker.walk(sender, chunk_steps)
-        teller.say(int(sender.metrics()["sender/waits"]))
+        teller.say(int(sender.metrics()["sender/waits_total"]))
         if pause_s:
             acting.wait(pause_s)

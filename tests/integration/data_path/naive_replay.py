@@ -246,8 +246,8 @@ class Pool:
 
 def pump(replay: UniformReplay, *, steps: int) -> None:
     """Drive a replay without threads until it has inserted that many env steps in all."""
-    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps"] >= steps)
-    assert replay.metrics()["replay/inserted_steps"] == steps
+    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps_total"] >= steps)
+    assert replay.metrics()["replay/inserted_steps_total"] == steps
 
 
 def pump_until(replay: UniformReplay, is_done: Callable[[], bool]) -> None:

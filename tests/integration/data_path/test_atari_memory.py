@@ -62,9 +62,9 @@ def test_an_atari_transition_costs_little_more_than_a_frame(
             before = {**sender.metrics(), "memory": used_memory(redis)}
     sender.outbox.push(timeout_s=60.0, is_limited=False, waits_for_last=True)
     after = {**sender.metrics(), "memory": used_memory(redis)}
-    steps = after["sender/steps"] - before["sender/steps"]
+    steps = after["sender/steps_total"] - before["sender/steps_total"]
     assert steps > 8000
-    accounted = (after["sender/bytes"] - before["sender/bytes"]) / steps / FRAME_BYTES
+    accounted = (after["sender/bytes_total"] - before["sender/bytes_total"]) / steps / FRAME_BYTES
     measured = (after["memory"] - before["memory"]) / steps / FRAME_BYTES
     assert 1.0 < measured < 1.15
     assert measured - 0.02 < accounted < 1.15

@@ -26,7 +26,7 @@ def test_single_steps_arrive_as_n_step_transitions(run: Any, n: int, lookahead: 
     assert sender.close()
     pump(replay, steps=STEPS)
     assert_same(contents(replay), walker.naive.transitions())
-    assert sender.metrics()["sender/steps"] == replay.global_step == sender.global_step == STEPS
+    assert sender.metrics()["sender/steps_total"] == replay.global_step == sender.global_step == STEPS
 
 
 @pytest.mark.parametrize("is_dict", [False, True], ids=["array", "dict"])
@@ -230,8 +230,8 @@ def test_a_chunk_whose_answer_was_lost_is_stored_once(run: Any, monkeypatch: pyt
     assert sender.close()
     assert len(lost) == 5
     metrics = sender.metrics()
-    assert metrics["sender/steps"] == STEPS
-    assert metrics["sender/duplicates"] == 5
+    assert metrics["sender/steps_total"] == STEPS
+    assert metrics["sender/duplicates_total"] == 5
     pump(replay, steps=STEPS)
     assert_same(contents(replay), walker.naive.transitions())
     assert replay.global_step == STEPS

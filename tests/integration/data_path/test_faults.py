@@ -68,9 +68,9 @@ def test_a_server_at_its_memory_limit_stops_the_agent_and_not_the_owner(fault_ru
             fillers = fill(run.client.redis, fillers)
             walker.walk(sender, 20)
     metrics = sender.metrics()
-    assert stream_counts(run) == (metrics["sender/chunks"],) * 2, "what was refused has left nothing behind"
+    assert stream_counts(run) == (metrics["sender/chunks_total"],) * 2, "what was refused has left nothing behind"
     tick(replay)  # the lease is renewed at the limit
-    assert replay.global_step == metrics["sender/steps"] < len(walker.naive.transitions())
+    assert replay.global_step == metrics["sender/steps_total"] < len(walker.naive.transitions())
     pump(replay, steps=replay.global_step)
     replay.capacity = 100
     replay._engine.intake.let_go()
@@ -113,7 +113,7 @@ def test_an_emptied_server_is_followed_from_its_start(run: Any, cursor: str) -> 
     assert sender.global_step == 310
     pump(replay, steps=310)
     assert_same(contents(replay), walker.naive.transitions())
-    assert replay.metrics()["replay/refused_chunks"] == replay.metrics()["replay/gone_chunks"] == 0
+    assert replay.metrics()["replay/refused_chunks_total"] == replay.metrics()["replay/gone_chunks_total"] == 0
 
 
 def test_chunks_of_a_new_epoch_are_evicted_also_before_the_owner_knows_of_it(run: Any) -> None:
@@ -152,8 +152,8 @@ def test_evicting_mirrored_chunks_of_an_old_epoch_removes_nothing_new(run: Any) 
     for entry_id, fields in entries:
         client.set(keys.block(fields[b"id"].decode()), blocks[fields[b"id"]])
         client.xadd(keys.stream, fields, id=entry_id)
-    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps"] >= 200)
-    assert replay.metrics()["replay/evicted_chunks"] > 0, "of the old epoch"
+    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps_total"] >= 200)
+    assert replay.metrics()["replay/evicted_chunks_total"] > 0, "of the old epoch"
     tick(replay)
     assert replay.epoch == "new"
     while replay.owner.num_pending:
@@ -195,11 +195,11 @@ def test_a_server_killed_and_started_with_its_file_has_lost_nothing(fault_run: C
     server.start()
     sender.close()
     expected = walker.naive.transitions()
-    wait_until(lambda: replay.metrics()["replay/inserted_steps"] >= len(expected))
+    wait_until(lambda: replay.metrics()["replay/inserted_steps_total"] >= len(expected))
     replay.stop()
     assert replay.join(DEADLINE_S)
     assert_same(contents(replay), expected)
-    assert sender.global_step == sender.metrics()["sender/steps"] == len(expected)
+    assert sender.global_step == sender.metrics()["sender/steps_total"] == len(expected)
     heir = run.replay(n_step=3)
     pump(heir, steps=len(expected))
     assert_same(contents(heir), expected)
@@ -213,7 +213,7 @@ def test_a_server_killed_and_started_empty_goes_on_with_what_is_mirrored(fault_r
     replay.start_threads()
     walker.walk(sender, 200)
     sender.flush()
-    wait_until(lambda: replay.metrics()["replay/inserted_steps"] >= 200 and replay.global_step == 200)
+    wait_until(lambda: replay.metrics()["replay/inserted_steps_total"] >= 200 and replay.global_step == 200)
     server.kill()
     assert replay.dequeue(DEADLINE_S) is not None, "the learner goes on without Redis"
     server.start()
@@ -222,7 +222,7 @@ def test_a_server_killed_and_started_empty_goes_on_with_what_is_mirrored(fault_r
         sender.flush()
         assert sender.global_step >= 200
     sender.close()
-    wait_until(lambda: replay.global_step == 400 and replay.metrics()["replay/inserted_steps"] >= 400)
+    wait_until(lambda: replay.global_step == 400 and replay.metrics()["replay/inserted_steps_total"] >= 400)
     wait_until(lambda: not replay.owner.num_pending)
     replay.stop()
     assert replay.join(DEADLINE_S)
@@ -285,7 +285,7 @@ def test_without_redis_the_sender_gives_up_in_time_and_keeps_its_chunks(start_re
     assert replay.global_step >= len(expected) - 40
     pump(replay, steps=len(expected) - 40)  # the first 40 were in a server without a file
     assert set(contents(replay)) == set(sorted(expected)[40:])
-    assert np.isfinite(sender.metrics()["sender/wait_s"])
+    assert np.isfinite(sender.metrics()["sender/wait_s_total"])
 
 
 def test_a_sender_closed_without_redis_says_what_it_dropped(start_redis: Any, make_run: Any) -> None:
@@ -295,4 +295,4 @@ def test_a_sender_closed_without_redis_says_what_it_dropped(start_redis: Any, ma
     server.kill()
     assert not sender.close(timeout_s=0.05)
     metrics = sender.metrics()
-    assert metrics["sender/steps"] + metrics["sender/dropped_steps"] == 40
+    assert metrics["sender/steps_total"] + metrics["sender/dropped_steps_total"] == 40

@@ -118,7 +118,7 @@ def test_each_step_is_handed_out_once_in_order_and_gone_when_committed(
         if rng.random() < 0.5:
             replay.commit()
             settle(replay)
-            assert replay.metrics()["replay/uncommitted_batches"] == 0
+            assert replay.metrics()["replay/uncommitted_batches_count"] == 0
     for sender in senders:
         assert sender.close(DEADLINE_S)
     found += drain(replay)
@@ -217,7 +217,7 @@ def test_too_old_trajectories_are_dropped_and_counted(run: Any, make_fifo: Calla
     found = drain(replay)
     steps = {step[0]: step[5] for episode in pool.naives[0].episodes for step in episode}
     metrics = replay.metrics()
-    assert metrics["replay/stale_trajectories"] > 10
+    assert metrics["replay/stale_trajectories_total"] > 10
     for trajectory in found[1:]:  # the first was made when fewer versions were known
         assert newest - min(steps[name] for name in trajectory) <= 10 + 64
     replay.commit(version=newest + 1000)
@@ -278,7 +278,7 @@ def test_agents_wait_while_nothing_is_committed(run: Any, make_fifo: Callable[..
     replay.batch_size = 1
     flush_pieces(replay)
     found += drain(replay)
-    assert sender.metrics()["sender/dropped_steps"] == 0
+    assert sender.metrics()["sender/dropped_steps_total"] == 0
     assert_each_once_in_order(found, [pool])
 
 
@@ -299,7 +299,7 @@ def test_a_full_stream_of_open_trajectories_goes_on(
     batch = replay.dequeue(1.0)
     assert batch is not None
     assert 0 < batch.mask.sum() < 2 * 1000
-    assert replay.metrics()["replay/filled_trajectories"] == 3
+    assert replay.metrics()["replay/filled_trajectories_total"] == 3
 
 
 def test_a_byte_bound_that_cannot_hold_a_batch_is_an_error_not_a_silence(

@@ -36,12 +36,14 @@ def test_a_full_stream_refuses_after_the_allowed_wait_and_loses_nothing(run: Any
         walker.walk(sender, 2000)
     assert caught.value.waited_s == 0.05
     assert live(run)[3] <= 20_000
-    assert sender.metrics()["sender/waits"] >= 1
-    assert sender.metrics()["sender/wait_s"] > 0
+    assert sender.metrics()["sender/waits_total"] >= 1
+    assert sender.metrics()["sender/wait_s_total"] > 0
     replay = run.replay(max_bytes=1 << 20)
     replay.step(timeout_s=0)  # claims the stream, and sets a larger bound
     sender.flush()
-    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps"] >= sender.metrics()["sender/steps"])
+    pump_until(
+        replay, lambda: replay.metrics()["replay/inserted_steps_total"] >= sender.metrics()["sender/steps_total"]
+    )
     expected = walker.naive.transitions()
     last = max(expected)
     # The last step is recorded too: the error came after it.
@@ -64,16 +66,16 @@ def test_a_sender_waits_while_the_stream_is_full_and_goes_on_when_chunks_are_evi
         sender.flush()
 
     with in_thread(work) as thread:
-        wait_until(lambda: sender.metrics()["sender/wait_s"] > 0)  # it shows while it lasts
+        wait_until(lambda: sender.metrics()["sender/wait_s_total"] > 0)  # it shows while it lasts
         replay.start_threads()
         wait_until(lambda: not thread.is_alive())
-    wait_until(lambda: replay.metrics()["replay/inserted_steps"] >= 1500)
+    wait_until(lambda: replay.metrics()["replay/inserted_steps_total"] >= 1500)
     replay.stop()
     assert replay.join(DEADLINE_S)
     settle(replay)
     tick(replay)
     assert_consistent(run, replay)
-    assert sender.metrics()["sender/dropped_chunks"] == 0
+    assert sender.metrics()["sender/dropped_chunks_total"] == 0
     assert replay.global_step == 1500
     expected = walker.naive.transitions()
     kept = contents(replay)
@@ -86,11 +88,11 @@ def test_a_sender_that_drops_never_waits_and_counts_what_it_dropped(run: Any) ->
     walker.walk(sender, 2000)
     sender.flush()
     metrics = sender.metrics()
-    assert metrics["sender/waits"] == 0
-    assert metrics["sender/dropped_steps"] > 0
-    assert metrics["sender/steps"] + metrics["sender/dropped_steps"] == 2000
+    assert metrics["sender/waits_total"] == 0
+    assert metrics["sender/dropped_steps_total"] > 0
+    assert metrics["sender/steps_total"] + metrics["sender/dropped_steps_total"] == 2000
     entries, _, steps, _ = live(run)
-    assert (entries, steps) == (metrics["sender/chunks"], metrics["sender/steps"])
+    assert (entries, steps) == (metrics["sender/chunks_total"], metrics["sender/steps_total"])
 
 
 def test_a_sender_that_waits_ends_with_its_stop_event(run: Any) -> None:
@@ -98,13 +100,13 @@ def test_a_sender_that_waits_ends_with_its_stop_event(run: Any) -> None:
     sender = run.sender(max_stream_bytes=3000, wait_timeout_s=60, stop=stop)
 
     def stop_it() -> None:
-        wait_until(lambda: sender.metrics()["sender/waits"] >= 1)
+        wait_until(lambda: sender.metrics()["sender/waits_total"] >= 1)
         stop.set()
 
     with in_thread(stop_it), pytest.raises(StoppedError):
         Walker(NaiveReplay(1, 0.5)).walk(sender, 2000)
     assert not sender.close(timeout_s=0.01), "there is no room, so the rest is dropped"
-    assert sender.metrics()["sender/dropped_steps"] > 0
+    assert sender.metrics()["sender/dropped_steps_total"] > 0
 
 
 def test_a_chunk_that_is_old_leaves_without_further_steps(run: Any) -> None:
@@ -112,14 +114,14 @@ def test_a_chunk_that_is_old_leaves_without_further_steps(run: Any) -> None:
     walker = Walker(NaiveReplay(1, 0.5))
     walker.walk(sender, 2)
     deadline_s = time.monotonic() + DEADLINE_S
-    while sender.metrics()["sender/steps"] < 2:
+    while sender.metrics()["sender/steps_total"] < 2:
         assert time.monotonic() < deadline_s
         sender.flush_due()
         time.sleep(0.002)
-    chunks = sender.metrics()["sender/chunks"]
+    chunks = sender.metrics()["sender/chunks_total"]
     for _ in range(5):
         sender.flush_due()  # with nothing new there is nothing to send
-    assert sender.metrics()["sender/chunks"] == chunks
+    assert sender.metrics()["sender/chunks_total"] == chunks
 
 
 def test_taking_an_answer_does_not_cut_a_small_chunk(run: Any) -> None:
@@ -129,7 +131,7 @@ def test_taking_an_answer_does_not_cut_a_small_chunk(run: Any) -> None:
         walker.walk(sender, 1)
         sender.flush_due()
     sender.flush()
-    assert sender.metrics()["sender/chunks"] <= 200 / 10 * 1.5
+    assert sender.metrics()["sender/chunks_total"] <= 200 / 10 * 1.5
 
 
 def test_a_limited_agent_needs_a_learner(run: Any) -> None:
@@ -141,7 +143,7 @@ def test_a_limited_agent_needs_a_learner(run: Any) -> None:
     replay = run.replay(samples_per_insert=1.0, start_size=100, samples_per_insert_tolerance=50, lease_s=60.0)
     replay.step(timeout_s=0)
     sender.flush()
-    assert sender.metrics()["sender/steps"] == len(walker.naive.transitions())
+    assert sender.metrics()["sender/steps_total"] == len(walker.naive.transitions())
 
 
 @pytest.mark.parametrize(
@@ -180,21 +182,21 @@ def test_agents_and_learner_hold_each_other_to_the_ratio(run: Any) -> None:
     replay.step(timeout_s=0)
     with in_thread(work) as thread:
         # The learner takes nothing: the agent must stop at its credit, and what the batches drawn ahead add to it.
-        wait_until(lambda: sender.metrics()["sender/wait_s"] > 0)  # it shows while it lasts
+        wait_until(lambda: sender.metrics()["sender/wait_s_total"] > 0)  # it shows while it lasts
         replay.start_threads()
         wait_until(lambda: replay.num_samples >= 8)
-        assert sender.metrics()["sender/steps"] <= start_size + (replay.num_samples + tolerance) / ratio
-        while thread.is_alive() or replay.metrics()["replay/inserted_steps"] < steps:
+        assert sender.metrics()["sender/steps_total"] <= start_size + (replay.num_samples + tolerance) / ratio
+        while thread.is_alive() or replay.metrics()["replay/inserted_steps_total"] < steps:
             replay.dequeue(timeout_s=0.05)
-            inserted, drawn = sender.metrics()["sender/steps"], replay.num_samples
+            inserted, drawn = sender.metrics()["sender/steps_total"], replay.num_samples
             assert drawn <= ratio * (steps - start_size) + tolerance
             assert drawn >= ratio * (inserted - start_size) - tolerance
     # The agent has ended, so the learner is held at the upper edge.
     upper = ratio * (steps - start_size) + tolerance
     wait_until(lambda: (replay.dequeue(timeout_s=0.05), replay.num_samples > upper - replay.batch_size)[-1])
     assert replay.num_samples <= upper
-    assert replay.metrics()["replay/limiter_wait_s"] >= 0
-    assert sender.metrics()["sender/waits"] >= 1
+    assert replay.metrics()["replay/limiter_wait_s_total"] >= 0
+    assert sender.metrics()["sender/waits_total"] >= 1
     wait_until(lambda: replay.global_step == steps)  # as its owner knows: the last chunk may not be counted yet
     allowed = tolerance / (steps - start_size) + 1e-9
     assert replay.metrics()["replay/samples_per_insert"] == pytest.approx(ratio, abs=allowed)

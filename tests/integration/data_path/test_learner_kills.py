@@ -159,7 +159,7 @@ def assert_rebuilt(run: Any, path: Path, expected: dict[int, Transition]) -> int
     np.testing.assert_array_equal(replay._tree.leaves[places], np.concatenate(wanted))
     replay.stop()
     assert replay.join(DEADLINE_S)
-    return int(replay.metrics()["replay/restored_priorities"])
+    return int(replay.metrics()["replay/restored_priorities_total"])
 
 
 def kill_once(run: Any, agents: Agents, path: Path, moment: str | None, delay_s: float = 0.0) -> int:
@@ -205,7 +205,7 @@ def test_a_learner_killed_that_has_two_shards(run: Any, tmp_path: Path, moment: 
     assert_same(got, naive)
     expected = agents.transitions()
     assert_same(got, {name: expected[name] for name in got})
-    assert replay.metrics()["replay/restored_priorities"] > 0
+    assert replay.metrics()["replay/restored_priorities_total"] > 0
 
 
 # -- a stream that is consumed -----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def test_eviction_leaves_the_newest_chunks_and_right_counters(run: Any, bound: s
         else:
             assert live(run)[3] <= 15_000
     assert len(replay) > 60
-    assert replay.metrics()["replay/evicted_chunks"] > 0
+    assert replay.metrics()["replay/evicted_chunks_total"] > 0
     expected = walker.naive.transitions()
     kept = contents(replay)
     assert_same(kept, {name: expected[name] for name in sorted(expected)[-len(kept) :]})
@@ -203,4 +203,4 @@ def test_impossible_settings_are_refused(run: Any) -> None:
     ):
         with pytest.raises(ValueError, match=r"must be|it must"):
             run.replay(**wrong)
-    assert np.isfinite(run.replay().metrics()["replay/fill"])
+    assert np.isfinite(run.replay().metrics()["replay/fill_ratio"])

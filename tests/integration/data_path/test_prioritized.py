@@ -52,7 +52,7 @@ def test_the_learner_steers_what_is_drawn(run: Any, make_replay: Any) -> None:
         if i >= 200:
             break
     assert sum(name % 10 == 0 for name in drawn) > 950
-    assert replay.metrics()["replay/late_priorities"] == 0
+    assert replay.metrics()["replay/late_priorities_total"] == 0
     assert_same(contents(replay), walker.naive.transitions())
 
 
@@ -73,7 +73,7 @@ def test_initial_priorities_are_those_that_were_sent_and_nan_counts_as_the_large
     total = sum(priority**0.5 for priority in expected.values())
     for name, priority in expected.items():
         np.testing.assert_allclose(got[name], priority**0.5, rtol=1e-12)
-    assert replay.metrics()["replay/refused_priorities"] == 12
+    assert replay.metrics()["replay/refused_priorities_total"] == 12
     replay.start_threads()
     _, batch = next(replay.batch_iterator())
     drawn = [expected[name] for name in batch.obs[:, 0].int().tolist()]
@@ -105,7 +105,7 @@ def test_an_agent_sends_initial_priorities_through_its_loop(run: Any, make_repla
     assert sender.close()
     pool.close()
     replay = make_replay(n_step=3, priority_exponent=0.5, priority_epsilon=0.01)
-    pump(replay, steps=int(sender.metrics()["sender/steps"]))
+    pump(replay, steps=int(sender.metrics()["sender/steps_total"]))
     assert replay.store is not None
     assert replay._tree is not None
     alive = np.arange(replay.alive.start, replay.alive.stop)
@@ -131,7 +131,7 @@ def test_priorities_for_what_was_evicted_are_late(run: Any, make_replay: Any) ->
     replay.step()
     replay.dequeue(0.0)
     replay.step()
-    assert replay.metrics()["replay/late_priorities"] == 8
+    assert replay.metrics()["replay/late_priorities_total"] == 8
     assert max(named_priorities(replay).values()) == 1.0
 
 

@@ -32,12 +32,12 @@ def test_a_damaged_chunk_is_counted_and_the_others_arrive(run: Any, damage: str,
         client.xadd(keys.stream, {**fields, b"head": b"y" + fields[b"head"][1:]})
         client.xadd(keys.stream, {b"something": b"else"})
     first_steps = 0 if damage == "head" else int(own_steps_of(fields[b"head"]))
-    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps"] >= STEPS - first_steps)
+    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps_total"] >= STEPS - first_steps)
     pump_until(replay, lambda: sum(replay.metrics()[f"replay/{k}_chunks"] for k in ("refused", "gone")) >= 1)
     expected = walker.naive.transitions()
     missing = sorted(expected)[:first_steps]
     assert_same(contents(replay), {name: found for name, found in expected.items() if name not in missing})
-    assert replay.metrics()["replay/refused_chunks"] == (damage != "no block")
+    assert replay.metrics()["replay/refused_chunks_total"] == (damage != "no block")
     assert ("was refused" in caplog.text) == (damage != "no block")
 
 
@@ -78,7 +78,7 @@ def test_entries_of_somebody_else_are_passed_by(run: Any) -> None:
         run.client.redis.xadd(run.client.shard_keys().stream, {b"something": b"else", b"id": b"\xff"})
     walker.walk(sender, 50)
     sender.close()
-    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps"] >= 100)
+    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps_total"] >= 100)
     assert_same(contents(replay), walker.naive.transitions())
 
 
@@ -92,7 +92,7 @@ def test_a_step_of_another_shape_is_refused_and_the_sender_goes_on(run: Any, obs
             sender.send(wrong, 0, 0.0, False)
     walker.walk(sender, 5)
     sender.close()
-    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps"] >= 10)
+    pump_until(replay, lambda: replay.metrics()["replay/inserted_steps_total"] >= 10)
     got, expected = contents(replay), walker.naive.transitions()
     assert got.keys() == expected.keys()
 

@@ -87,13 +87,13 @@ def test_batches_are_those_of_mirrored_observations(
         for _ in range(STEPS // 4):
             sender.send_batch(*pool.recv())
     assert sender.close()
-    steps = int(sender.metrics()["sender/steps"])
+    steps = int(sender.metrics()["sender/steps_total"])
     options = {"n_step": n, "batch_size": 32, "prefetch": 4, "seed": 7}
     mirrored = run.replay(observations="mirrored", **options)
     remote = run.replay(observations="remote", is_owner=False, **options)
     compressed = run.replay(observations="compressed", is_owner=False, **options)
     for replay in (mirrored, remote, compressed):
-        pump_until(replay, lambda r=replay: r.metrics()["replay/inserted_steps"] == steps)
+        pump_until(replay, lambda r=replay: r.metrics()["replay/inserted_steps_total"] == steps)
     assert isinstance(remote.store.observations, RemoteRows)
     assert isinstance(compressed.store.observations, CompressedRows)
     assert remote.metrics()["replay/mirrored_bytes"] < mirrored.metrics()["replay/mirrored_bytes"]
@@ -135,7 +135,7 @@ def test_threads_serve_a_remote_replay(run: Any) -> None:
         assert names_of([batch.next_obs.numpy()]) == [expected[name].next_name for name in names]
         if i == 50:
             break
-    assert replay.metrics()["replay/gone_rows"] == 0
+    assert replay.metrics()["replay/gone_rows_total"] == 0
 
 
 def test_a_follower_draws_again_what_its_owner_evicted(run: Any) -> None:
@@ -143,7 +143,7 @@ def test_a_follower_draws_again_what_its_owner_evicted(run: Any) -> None:
     sender, walker = run.sender(), Walker(NaiveReplay(1, 0.5))
     walker.walk(sender, 600)
     sender.flush()
-    steps = int(sender.metrics()["sender/steps"])
+    steps = int(sender.metrics()["sender/steps_total"])
     pump(follower, steps=steps)
     assert len(follower) == steps
     pump(owner, steps=steps)
@@ -154,7 +154,7 @@ def test_a_follower_draws_again_what_its_owner_evicted(run: Any) -> None:
     batches = draw(follower, 6)[2:]
     for batch in batches:
         assert set(names_of([batch.obs.numpy()])) <= alive.keys()
-    assert follower.metrics()["replay/gone_rows"] > 0
+    assert follower.metrics()["replay/gone_rows_total"] > 0
     assert len(follower) == len(owner) == len(alive)
     assert follower.num_samples == 6 * 32
 
@@ -170,7 +170,7 @@ def test_a_lost_block_among_others_is_avoided(run: Any) -> None:
     for batch in draw(replay, 12)[4:]:  # the first ones were made, or asked for, before
         numbers = batch.sample_info.generation
         assert not ((numbers >= lost.end - lost.steps) & (numbers < lost.end)).any()
-    assert replay.metrics()["replay/gone_rows"] > 0
+    assert replay.metrics()["replay/gone_rows_total"] > 0
     assert len(replay) == STEPS
 
 
@@ -188,7 +188,7 @@ def test_an_emptied_redis_empties_a_remote_replay_which_fills_again(make_run: An
     def is_emptied() -> bool:
         if len(replay.fetcher_queue):
             replay.fetcher_queue.dequeue(0.0)
-        return replay.metrics()["replay/gone_rows"] > 0 and len(replay) < 50
+        return replay.metrics()["replay/gone_rows_total"] > 0 and len(replay) < 50
 
     pump_until(replay, is_emptied)
     assert not replay.start_sample_condition()

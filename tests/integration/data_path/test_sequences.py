@@ -37,12 +37,12 @@ def test_sequences_follow_one_environment_over_chunks_and_episodes(run: Any, obs
         for _ in range(40):
             sender.send_batch(*pool.recv())
         sender.flush()
-        sent = int(sender.metrics()["sender/steps"])
+        sent = int(sender.metrics()["sender/steps_total"])
         pump(replay, steps=sent)
         batch = next_batch(replay)
         check_sequences(batch, pool)
         assert len(replay) <= 400
-    assert replay.metrics()["replay/sequence_starts"] > 300
+    assert replay.metrics()["replay/sequence_starts_count"] > 300
     assert replay.num_samples % (32 * 6) == 0  # transitions that were to be learned from
     assert batch.burn_in == 3
 
@@ -84,7 +84,7 @@ def test_a_mixed_batch_has_its_share_of_the_newest_steps(run: Any, fraction: flo
     for _ in range(300):
         sender.send_batch(*pool.recv())
     sender.flush()
-    pump(replay, steps=int(sender.metrics()["sender/steps"]))
+    pump(replay, steps=int(sender.metrics()["sender/steps_total"]))
     old, newest = 0, replay.metrics()["replay/newest_version"]
     for _ in range(20):
         batch = next_batch(replay)
@@ -96,7 +96,7 @@ def test_a_mixed_batch_has_its_share_of_the_newest_steps(run: Any, fraction: flo
         assert (generation[is_on_policy] >= replay.alive.stop - 100).all()
         old += int((version[~is_on_policy] < newest - 20).sum())
     assert (old > 0) == (fraction < 1.0)
-    assert replay.metrics()["replay/on_policy_repeats"] == 0
+    assert replay.metrics()["replay/on_policy_repeats_total"] == 0
 
 
 # -- a memory task ---------------------------------------------------------------------------------------------------

@@ -57,10 +57,10 @@ def test_a_shard_that_dies_is_bypassed_and_used_again(
         agent.flush()
     outbox = agents[1].sender.outbox
     assert not is_at_home(agents[1])
-    assert outbox.metrics()["sender/shard_changes"] >= 1
-    kept = outbox.metrics()["sender/kept_chunks"]
+    assert outbox.metrics()["sender/shard_changes_total"] >= 1
+    kept = outbox.metrics()["sender/kept_chunks_count"]
     assert kept <= 1, "only what was tried waits for the shard"
-    wait_until(lambda: replay.metrics()["replay/shards_away"] == 1)
+    wait_until(lambda: replay.metrics()["replay/shards_away_count"] == 1)
     wait_until(lambda: len(replay) >= 200 - 10 * kept)
     for _ in range(20):
         batch = replay.dequeue(DEADLINE_S)
@@ -71,7 +71,7 @@ def test_a_shard_that_dies_is_bypassed_and_used_again(
         assert not drawn & set(range(1_000_000, 1_000_050))
 
     servers[1].start()
-    wait_until(lambda: replay.metrics()["replay/shards_away"] == 0)
+    wait_until(lambda: replay.metrics()["replay/shards_away_count"] == 0)
 
     def is_home() -> bool:
         agents[1].step(10)
@@ -81,18 +81,18 @@ def test_a_shard_that_dies_is_bypassed_and_used_again(
     wait_until(is_home)
     agents[1].step(50)
     agents[1].flush()
-    assert outbox.metrics()["sender/kept_chunks"] == 0
+    assert outbox.metrics()["sender/kept_chunks_count"] == 0
     sent = agents[1].next - 1 - 1_000_000
     lost = 50 if observations == "remote" and not keeps_data else 0
     wait_until(lambda: sum(reward >= 1_000_000 for reward in rewards(replay)) >= sent - lost)
     if not lost:
         found = sorted(reward for reward in rewards(replay) if reward >= 1_000_000)
         assert found == list(range(1_000_000, 1_000_000 + sent)), "nothing is lost, nothing comes twice"
-    wait_until(lambda: replay.metrics()["replay/shards_emptied"] == (0 if keeps_data else 1))
+    wait_until(lambda: replay.metrics()["replay/shards_emptied_total"] == (0 if keeps_data else 1))
     wait_until(lambda: replay.global_step == agents[0].next - 1 + sent)
     for agent in agents:
         assert agent.sender.close()
-        assert agent.sender.metrics()["sender/dropped_chunks"] == 0
+        assert agent.sender.metrics()["sender/dropped_chunks_total"] == 0
 
 
 def test_a_learner_starts_while_a_shard_is_dead(start_redis: Any, make_shards: Any, stack: ExitStack) -> None:
@@ -106,7 +106,7 @@ def test_a_learner_starts_while_a_shard_is_dead(start_redis: Any, make_shards: A
     replay = make_replay(stack, make_shards(*addresses))
     replay.start_threads()
     assert replay.dequeue(DEADLINE_S) is not None
-    wait_until(lambda: (len(replay), replay.metrics()["replay/shards_away"]) == (30, 1))
+    wait_until(lambda: (len(replay), replay.metrics()["replay/shards_away_count"]) == (30, 1))
     servers[0].start()
     wait_until(lambda: len(replay) == 60)
     wait_until(lambda: replay.global_step == 60)
@@ -125,7 +125,10 @@ def test_a_chunk_for_a_shard_that_never_returns_is_counted(
     agent.flush()
     assert not agent.sender.close()
     metrics = agent.sender.metrics()
-    assert (metrics["sender/dropped_chunks"], metrics["sender/steps"] + metrics["sender/dropped_steps"]) == (1, 40)
+    assert (
+        metrics["sender/dropped_chunks_total"],
+        metrics["sender/steps_total"] + metrics["sender/dropped_steps_total"],
+    ) == (1, 40)
 
 
 # servers that hang, which take connections and never answer
@@ -155,15 +158,15 @@ def test_a_shard_that_hangs_is_bypassed_and_used_again(
     for agent in agents:
         agent.step(50)
         agent.flush()
-    kept = agents[1].sender.metrics()["sender/kept_chunks"]
+    kept = agents[1].sender.metrics()["sender/kept_chunks_count"]
     for replay in replays:
-        wait_until(lambda replay=replay: replay.metrics()["replay/shards_away"] == 1)
+        wait_until(lambda replay=replay: replay.metrics()["replay/shards_away_count"] == 1)
         wait_until(lambda replay=replay: len(replay) >= 200 - 10 * kept)
         for _ in range(20):
             assert replay.dequeue(DEADLINE_S) is not None, "the learner goes on"
     come_back()
     for replay in replays:
-        wait_until(lambda replay=replay: replay.metrics()["replay/shards_away"] == 0)
+        wait_until(lambda replay=replay: replay.metrics()["replay/shards_away_count"] == 0)
 
     def is_home() -> bool:
         agents[1].step(10)
@@ -171,7 +174,7 @@ def test_a_shard_that_hangs_is_bypassed_and_used_again(
         return is_at_home(agents[1])
 
     wait_until(is_home)
-    assert agents[1].sender.metrics()["sender/kept_chunks"] == 0
+    assert agents[1].sender.metrics()["sender/kept_chunks_count"] == 0
     sent = sum(agent.next - 1 - 1_000_000 * number for number, agent in enumerate(agents))
     for replay in replays:
         wait_until(lambda replay=replay: len(replay) == sent)
@@ -205,7 +208,7 @@ def test_all_shards_away_for_a_while(
     threads = [threading.Thread(target=act, args=(agent,), daemon=True) for agent in agents]
     for thread in threads:
         thread.start()
-    wait_until(lambda: (replay.dequeue(0.05), replay.metrics()["replay/shards_away"] == 2)[-1])
+    wait_until(lambda: (replay.dequeue(0.05), replay.metrics()["replay/shards_away_count"] == 2)[-1])
     if observations == "mirrored":
         assert all(replay.dequeue(DEADLINE_S) is not None for _ in range(20)), "what is mirrored is still there"
     replay.check()
@@ -218,7 +221,7 @@ def test_all_shards_away_for_a_while(
     def have_sent() -> bool:  # a chunk that was tried where no answer came goes there with a later push
         for agent in agents:
             agent.sender.flush_due()
-        return all(agent.sender.metrics()["sender/kept_chunks"] == 0 for agent in agents)
+        return all(agent.sender.metrics()["sender/kept_chunks_count"] == 0 for agent in agents)
 
     wait_until(have_sent)
     wait_until(lambda: (replay.dequeue(0.05), len(replay) == 200)[-1])
@@ -238,7 +241,7 @@ def test_a_learner_that_starts_first_waits_for_a_shard(start_redis: Any, make_sh
         server.kill()
     replay = make_replay(stack, make_shards(*(server.address for server in servers)), lease_s=0.1)
     replay.start_threads()
-    wait_until(lambda: replay.metrics()["replay/shards_away"] == 2)
+    wait_until(lambda: replay.metrics()["replay/shards_away_count"] == 2)
     threading.Event().wait(1.5)  # longer than a lease that somebody else holds is waited for
     replay.check()
     for server in servers:
@@ -266,10 +269,10 @@ def test_an_agent_goes_home_again_when_the_shard_it_fled_to_dies(
     agent.step(20)
     agent.flush()
     servers[0].start()
-    wait_until(lambda: (agent.sender.flush_due(), agent.sender.metrics()["sender/kept_chunks"] == 0)[-1])
+    wait_until(lambda: (agent.sender.flush_due(), agent.sender.metrics()["sender/kept_chunks_count"] == 0)[-1])
     assert agent.sender.close()
     assert sum(steps_of(shards)) == 50
-    assert agent.sender.metrics()["sender/dropped_chunks"] == 0
+    assert agent.sender.metrics()["sender/dropped_chunks_total"] == 0
 
 
 def test_trajectories_of_the_living_shard_while_the_other_one_cannot_say_what_was_consumed(

@@ -82,7 +82,7 @@ def test_batches_come_from_all_shards(
         seen |= set(batch.reward.numpy().astype(int).tolist())
     assert seen == set(rewards(replay))
     wait_until(lambda: (replay.step(timeout_s=0), replay.global_step == 120)[-1])
-    assert replay.metrics()["replay/shards"] == 3
+    assert replay.metrics()["replay/shards_count"] == 3
 
 
 def test_the_oldest_leaves_whichever_shard_it_is_on(redis_server: Any, make_shards: Any, stack: ExitStack) -> None:

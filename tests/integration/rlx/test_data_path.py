@@ -158,7 +158,7 @@ def test_wrappers_of_the_configuration_are_applied_by_the_server(redis_server: A
     )
     # What is learned from is clipped; what counts as the episode's return is not.
     assert path.finish() == [(10, 1.0, 0.5, 20), (20, -1.0, 0.0, 30)]
-    assert pool.metrics()["env/episode_return_mean"] == -101.0
+    assert pool.metrics()["env/episode_return_recent"] == -101.0
 
 
 class Corridor(gymnasium.Env[Any, Any]):

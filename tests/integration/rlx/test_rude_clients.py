@@ -288,7 +288,7 @@ def test_more_than_max_sessions_are_closed_at_once(harness: Any, wire: Any) -> N
     served.wait(lambda: served.server.num_connections == 2)
     assert wire(served).init() == {"response": "ready"}
     assert good[1].update([1, 0]) == 1
-    assert served.server.metrics()["rlx/refused_count"] == 1
+    assert served.server.metrics()["rlx/refused_total"] == 1
 
 
 def test_message_is_no_longer_than_a_state_can_make_it(harness: Any, wire: Any) -> None:

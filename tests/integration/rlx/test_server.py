@@ -40,7 +40,7 @@ def test_an_episode_from_beginning_to_end(harness: Any, wire: Any) -> None:
     assert served.rows[2].obs.tolist() == [2, 2]
     assert [bool(row.terminated) for row in served.rows] == [False, False, True, False]
     assert all(row.record and row.explore for row in served.rows)
-    assert served.pool.metrics()["env/episode_return_mean"] == 1.5
+    assert served.pool.metrics()["env/episode_return_recent"] == 1.5
 
 
 def test_truncated_is_no_end_for_the_learner(harness: Any, wire: Any) -> None:

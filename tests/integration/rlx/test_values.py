@@ -26,7 +26,7 @@ def kinds(served: Any) -> list[str]:
 
 
 def refused(served: Any) -> float:
-    return float(served.server.metrics()["rlx/refused_values_count"])
+    return float(served.server.metrics()["rlx/refused_values_total"])
 
 
 def play(served: Any, ask: Callable[..., dict[str, Any]], bad: dict[str, Any], expected: str) -> None:
@@ -44,7 +44,7 @@ def play(served: Any, ask: Callable[..., dict[str, Any]], bad: dict[str, Any], e
     assert [float(row.reward) for row in served.rows] == [0.0, 1.0, 1.0, 0.0]
     assert served.closed == [0]
     assert refused(served) == 1
-    assert served.pool.metrics()["env/episodes"] == 0
+    assert served.pool.metrics()["env/episodes_total"] == 0
 
 
 BAD: list[tuple[Any, Any, str]] = [
@@ -104,7 +104,7 @@ def test_state_outside_of_its_bounds_is_counted_once(harness: Any, wire: Any, fo
         state = np.array([value, 0], np.float32)
         assert client.update(state.tolist() if form == "list" else state, reward) in (0, 1)
     assert kinds(served) == ["FIRST", "MID", "MID", "MID"]
-    assert served.pool.metrics()["rlx/outside_bounds_count"] == 2
+    assert served.pool.metrics()["rlx/outside_bounds_total"] == 2
     assert refused(served) == 0
     bad = client.ask(command="update", reward=1.0, state=np.array([9.5, np.nan], np.float32), terminal=False)
     assert "the state[1] is nan" in bad["message"]

@@ -90,7 +90,7 @@ def test_worker_processes_give_the_rows_of_a_naive_loop() -> None:
     kwargs = {"obs": "dict", "action": "shifted", "masks": True}
     with SubprocEnvPool(makers(**kwargs), num_workers=2, seed=6) as pool:
         assert_same(toy_envs.pool_rows(pool, ROWS), expected_rows(6, **kwargs))
-        assert pool.metrics()["env/steps"] > 0
+        assert pool.metrics()["env/steps_total"] > 0
 
 
 def test_a_native_vector_environment_never_shows_its_phantom_step() -> None:
@@ -116,7 +116,7 @@ def test_a_native_vector_environment_never_shows_its_phantom_step() -> None:
         ids = batch.env_ids[batch.num_last :]
         pool.send(np.full(len(ids), step % 2), ids)
     assert ends > 40
-    assert pool.metrics()["env/episodes"] == ends
+    assert pool.metrics()["env/episodes_total"] == ends
     pool.close()
 
 

@@ -39,7 +39,7 @@ def test_metrics_are_read_every_interval(make_batch: MakeBatch) -> None:
     assert seen == [1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 7.0]
     metrics = learner.metrics()
     assert metrics["learner/value"] == 7.0
-    assert metrics["learner/updates_count"] == 7.0
+    assert metrics["learner/updates_total"] == 7.0
     assert metrics["learner/optimize_ms"] > 0.0
 
 

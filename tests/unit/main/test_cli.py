@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,9 @@ from surreal.cli import main
 from surreal.config import load_config
 from surreal.config.loading.preset_files import preset_path
 from surreal.errors import SurrealError
-from surreal.main.build.check import check_names
+from surreal.main.build.check import check_names, check_run, require_display
+from surreal.main.commands.redis_server import address_for_others
+from surreal.main.process.reports import error_line
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +98,9 @@ def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.Captur
         (["run", "cartpole-dqn", "--resume"], "--resume needs the run to go on with"),
         (["run", "cartpole-dqn", "--resume", "--run", "none"], "holds no run to resume"),
         (["run"], "name a preset or a file"),
+        (["run", "."], ". is a folder; name a YAML file"),
+        (["run", "cartpole-dqn", "--set", "lerner.x=1"], "lerner is not a setting (--set); did you mean learner?"),
+        (["run", "cartpole-dqn", "--run-dir", "/proc/none"], "/proc/none: no such file or directory"),
         (["status"], "no run goes on below runs"),
         (["stop", "--run-dir", "elsewhere"], "has no redis.address"),
         (["status", "--redis", "ftp://x"], "ftp://x"),
@@ -132,3 +139,63 @@ def test_what_a_configuration_names_is_checked_before_a_run(setting: str, messag
     with pytest.raises(SurrealError) as caught:
         check_names(load_config("cartpole-dqn", [setting]))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("learner.args.learning_rate=0.1", "did you mean learner.args.initial_learning_rate?"),
+        ("env.wrappers=[{name: nonsense}]", "wrapper 'nonsense' does not exist"),
+        ("env.wrappers=[{name: time_limit, args: {steps: 1}}]", "time_limit"),
+        ("env.kwargs={wind: 1}", "environment CartPole-v1 cannot be made with {'wind': 1}"),
+        ("eval.env_kwargs={wind: 1}", "environment CartPole-v1 cannot be made with {'wind': 1}"),
+        ("env.id=Pendulum-v1", "QFunction cannot be made: action_space is Box"),
+        ("model.args.activation=rellu", "QFunction cannot be made"),
+        ("eval.show_ui=true", "eval.show_ui opens a window, but there is no display here"),
+    ],
+)
+def test_what_cannot_be_built_is_found_before_a_run(
+    setting: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SurrealError) as caught:
+        check_run(load_config("cartpole-dqn", [setting]))
+    assert message in str(caught.value)
+
+
+def test_a_device_that_is_not_here_is_found_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(SurrealError, match=r"has 0 CUDA device\(s\); use auto \(--set\)"):
+        check_run(load_config("cartpole-dqn", ["device=cuda"]))
+
+
+def test_a_window_needs_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SurrealError, match="--show opens a window"):
+        require_display("--show")
+    monkeypatch.setenv("DISPLAY", ":0")
+    require_display("--show")
+
+
+def test_a_server_for_all_shows_an_address_that_others_can_use() -> None:
+    assert address_for_others("redis://:x@127.0.0.1:6379", "127.0.0.1") == "redis://:***@127.0.0.1:6379"
+    shown = address_for_others("redis://:x@127.0.0.1:6379", "0.0.0.0")
+    assert shown.startswith("redis://:***@")
+    assert shown.endswith(":6379")
+    assert "127.0.0.1" not in shown
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (errno.EADDRINUSE, "address already in use; another program listens there"),
+        (errno.ENOSPC, "no space left on device; the disk is full"),
+        (errno.EACCES, "permission denied; this user may not do that there"),
+    ],
+)
+def test_what_the_system_refuses_is_one_sentence(number: int, sentence: str) -> None:
+    assert sentence in error_line(OSError(number, os.strerror(number)))
+    assert error_line(OSError(number, os.strerror(number), "/x")).startswith("/x: ")

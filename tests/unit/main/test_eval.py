@@ -21,8 +21,9 @@ def stop_reasons(returns: list[float]) -> list[str]:
     )
     session.model, session.book = SimpleNamespace(version=1), SimpleNamespace(rounds=0)
     session.evaluator = SimpleNamespace(
-        play=lambda episodes, stop: [EpisodeScore(next(left), 5, 0) for _ in range(episodes)]
+        play=lambda episodes, stop, on_step: [EpisodeScore(next(left), 5, 0) for _ in range(episodes)]
     )
+    session.process = SimpleNamespace(turn=lambda: None)
     session._write_down = lambda result: None
     session._request_stop = reasons.append
     session._play(None)

@@ -172,7 +172,7 @@ def test_initial_priorities_of_agents_are_taken_if_they_make_sense() -> None:
     largest = leaf(4.0)
     expected = {0: leaf(0.5), 1: largest, 2: largest, 3: largest, 4: largest, 5: largest}
     assert replay.priorities() == expected
-    assert replay.metrics()["replay/refused_priorities"] == 4
+    assert replay.metrics()["replay/refused_priorities_total"] == 4
     np.testing.assert_allclose(replay.metrics()["replay/priority_max"], 4.0 + EPSILON)
 
 
@@ -206,7 +206,7 @@ def test_late_priorities_are_dropped_and_counted_although_their_places_are_used_
     replay.update_priorities(late, np.full(len(late.generation), 77.0, np.float32))
     replay.tell([10**9], [77.0])
     assert replay.priorities() == before
-    assert replay.metrics()["replay/late_priorities"] == len(late.generation) + 1
+    assert replay.metrics()["replay/late_priorities_total"] == len(late.generation) + 1
     assert replay.metrics()["replay/priority_max"] == 1.0
 
 
@@ -215,7 +215,7 @@ def test_priorities_that_make_no_sense_are_refused_and_counted() -> None:
     replay.take(6)
     replay.tell(range(6), [np.nan, np.inf, -1.0, 0.0, 3e38, 1e17])
     assert replay.priorities() == {0: 1.0, 1: 1.0, 2: 1.0, 3: leaf(0.0), 4: 1.0, 5: leaf(1e17)}
-    assert replay.metrics()["replay/refused_priorities"] == 4
+    assert replay.metrics()["replay/refused_priorities_total"] == 4
     with pytest.raises(ValueError, match="shape"):
         replay.tell([0, 1], [1.0])
 
@@ -226,7 +226,7 @@ def test_priorities_wait_in_a_bounded_queue() -> None:
     for number in range(2000):
         replay.tell([0], [number])
     assert len(replay._pending) < 2000
-    assert replay.metrics()["replay/dropped_priorities"] == 2000 - len(replay._pending)
+    assert replay.metrics()["replay/dropped_priorities_total"] == 2000 - len(replay._pending)
     replay.draw()
     assert not replay._pending
 
@@ -276,7 +276,7 @@ def test_a_rebuilt_replay_has_the_saved_priorities_and_the_maximum_for_what_is_n
     largest = max([1.0, *saved.values()])
     got = rebuilt.priorities()
     assert list(got.values()) == [*saved.values(), *[largest] * 8][-len(got) :]
-    assert rebuilt.metrics()["replay/restored_priorities"] == 82
+    assert rebuilt.metrics()["replay/restored_priorities_total"] == 82
 
 
 def test_of_a_file_of_other_chunks_the_largest_priority_counts_alone(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_saved_priorities_that_make_no_sense_are_refused_and_counted(tmp_path: P
     replay.load_priorities(path)
     replay.take(3, 1)
     assert replay.priorities() == {0: leaf(2.0), 1: 1.0, 2: leaf(1.0), 3: 1.0}
-    assert replay.metrics()["replay/refused_priorities"] == 1
+    assert replay.metrics()["replay/refused_priorities_total"] == 1
 
 
 def test_an_empty_replay_saves_and_loads(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
-from surreal.utils.wait_notice import WaitNotice
+from surreal.utils.wait_notice import WaitNotice, Waits
 
 logger = logging.getLogger(__name__)
 
@@ -49,3 +50,32 @@ def test_each_wait_has_its_own_patience_and_the_log_is_not_filled(caplog: pytest
     clock.now += 2.5
     notice.tell("waiting")
     assert len(caplog.messages) == 2
+
+
+def test_what_is_waited_for_shows_while_it_lasts_and_no_longer() -> None:
+    clock = Clock()
+    waits = Waits(clock=clock)
+    notice = WaitNotice(logger, clock=clock, waits=waits)
+    notice.tell("waiting for %s", "tea")
+    assert waits.texts() == []
+    clock.now += 2.5
+    notice.tell("waiting for %s", "tea")
+    assert waits.texts() == ["waiting for tea"]
+    assert waits.is_waiting(threading.get_ident())
+    notice.end()
+    assert waits.texts() == []
+    assert not waits.is_waiting(threading.get_ident())
+    clock.now += 100.0
+    notice.tell("waiting for more")  # another wait begins here
+    assert waits.texts() == []
+
+
+def test_a_wait_that_was_left_by_an_exception_is_forgotten() -> None:
+    clock = Clock()
+    waits = Waits(clock=clock)
+    waits.note("one", "waiting for Redis")
+    clock.now += 3.0
+    waits.note("one", "waiting for Redis")
+    assert waits.texts() == ["waiting for Redis"]
+    clock.now += 60.0
+    assert waits.texts() == []

@@ -141,14 +141,14 @@ class Outbox:
     def metrics(self) -> dict[str, float]:
         """Counts since the start: what was acknowledged, how long pushes waited, what was dropped."""
         return {
-            "sender/steps": self._steps,
-            "sender/chunks": self._chunks,
-            "sender/bytes": self._bytes,
-            "sender/waits": self._waits,
-            "sender/wait_s": self._wait_s,
-            "sender/duplicates": self._duplicates,
-            "sender/dropped_chunks": self._dropped_chunks,
-            "sender/dropped_steps": self._dropped_steps,
+            "sender/steps_total": self._steps,
+            "sender/chunks_total": self._chunks,
+            "sender/bytes_total": self._bytes,
+            "sender/waits_total": self._waits,
+            "sender/wait_s_total": self._wait_s,
+            "sender/duplicates_total": self._duplicates,
+            "sender/dropped_chunks_total": self._dropped_chunks,
+            "sender/dropped_steps_total": self._dropped_steps,
         }
 
     def _begin(self, is_limited: bool) -> bool:
@@ -225,6 +225,7 @@ class Outbox:
                 self._notice.tell("waiting to send experience, at most %.0f s: %s", timeout_s, _REASONS[answer.status])
         finally:
             count()
+            self._notice.end()
 
     def _acknowledged(self, chunk: EncodedChunk, answer: Appended) -> None:
         self._steps += chunk.own_steps

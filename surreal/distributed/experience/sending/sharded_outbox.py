@@ -117,7 +117,7 @@ class ShardedOutbox:
         parts = [box.metrics() for box in self._boxes]
         sums = {name: sum(part[name] for part in parts) for name in parts[0]}
         kept = sum(len(box) for shard, box in enumerate(self._boxes) if shard != self._current)
-        return sums | {"sender/shard_changes": self._moves, "sender/kept_chunks": kept}
+        return sums | {"sender/shard_changes_total": self._moves, "sender/kept_chunks_count": kept}
 
     def __len__(self) -> int:
         return sum(map(len, self._boxes))

@@ -232,7 +232,7 @@ def test_pool_rows_have_whole_stacks_and_raw_scores(kind: str) -> None:
     assert len(scores) >= 3
     assert lost >= 3 * len(scores)
     assert all(length > 80 for _, length in scores)
-    assert pool.metrics()["env/episodes"] == len(scores)
+    assert pool.metrics()["env/episodes_total"] == len(scores)
     pool.close()
 
 

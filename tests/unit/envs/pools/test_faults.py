@@ -87,7 +87,7 @@ def test_an_episode_with_a_fault_is_cut_and_nothing_of_the_fault_is_seen(make: P
             assert (int(StepKind.FIRST), 0) in rows
             assert (int(StepKind.LAST), 0) not in rows
             assert batch.reward[rows.index((int(StepKind.FIRST), 0))] == 0.0
-        assert pool.metrics()["env/lost_episodes"] == len(cut)
+        assert pool.metrics()["env/lost_episodes_total"] == len(cut)
         lengths = [
             int(batch.info["episode_length"][row]) for batch in batches for row in range(batch.num_last)
         ]  # fmt: skip

@@ -65,7 +65,7 @@ def test_a_killed_worker_comes_back_while_the_others_go_on() -> None:
         assert (back.kind[np.isin(back.env_ids, [1, 2])] == StepKind.FIRST).all()
         assert all(len(batch.closed_ids) == 0 for batch in batches)
         drive(pool, lambda batch: 2 in batch.env_ids and (batch.kind[batch.env_ids == 2] == StepKind.MID).all())
-        assert pool.metrics()["env/worker_restarts"] == 1
+        assert pool.metrics()["env/worker_restarts_total"] == 1
 
 
 def test_rows_of_a_worker_that_died_meanwhile_take_their_actions_in_vain() -> None:

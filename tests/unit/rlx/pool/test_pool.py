@@ -76,7 +76,7 @@ def test_ends_come_first_with_return_and_length() -> None:
     assert not batch.truncated.any()
     np.testing.assert_array_equal(batch.info["episode_return"], [5.0, np.nan, np.nan])
     assert batch.info["episode_length"].tolist() == [3, 0, 0]
-    assert pool.metrics()["env/episode_return_mean"] == 5.0
+    assert pool.metrics()["env/episode_return_recent"] == 5.0
 
 
 def test_time_limit_is_truncated_and_not_terminated() -> None:
@@ -116,7 +116,7 @@ def test_session_gone_while_it_waits_ends_in_the_state_it_sent() -> None:
     assert np.isnan(batch.info["episode_return"]).all()
     assert batch.closed_ids.tolist() == []
     assert server.released == [0]
-    assert pool.metrics()["env/episodes"] == 0
+    assert pool.metrics()["env/episodes_total"] == 0
 
 
 def test_session_gone_before_its_first_action_leaves_nothing() -> None:

@@ -8,8 +8,9 @@ import json
 from rich.console import Console
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.main.launch.progress import Progress, describe
-from surreal.main.launch.snapshot import Snapshot, summarize_processes
+from surreal.main.launch.view.describe import describe_numbers
+from surreal.main.launch.view.progress import Progress
+from surreal.main.launch.view.snapshot import Snapshot, summarize_processes
 
 
 def beat(role: str, name: str, age_s: float = 0.0, step: int = 0, **metrics: float) -> Heartbeat:
@@ -20,10 +21,10 @@ def beat(role: str, name: str, age_s: float = 0.0, step: int = 0, **metrics: flo
 
 
 BEATS = [
-    beat("agent", "agent-0", step=90, agent__steps_per_s=10.0, agent__episode_return_recent=20.0),
-    beat("agent", "agent-1", step=100, agent__steps_per_s=30.0, agent__episode_return_recent=40.0),
-    beat("learner", "learner", learner__updates_count=7.0, learner__updates_per_s=2.0, replay__fill=0.5),
-    beat("eval", "eval", eval__mean_return=111.0, eval__best_return=222.0),
+    beat("agent", "agent-0", step=90, agent__env_steps_per_s=10.0, agent__episode_return_recent=20.0),
+    beat("agent", "agent-1", step=100, agent__env_steps_per_s=30.0, agent__episode_return_recent=40.0),
+    beat("learner", "learner", learner__updates_total=7.0, learner__updates_per_s=2.0, replay__fill_ratio=0.5),
+    beat("eval", "eval", eval__episode_return=111.0, eval__episode_return_best=222.0),
 ]
 
 
@@ -34,19 +35,19 @@ def test_agents_add_up() -> None:
 
 
 def test_process_that_was_started_again_counts_once() -> None:
-    snapshot = summarize_processes([*BEATS, beat("agent", "agent-0", age_s=3.0, agent__steps_per_s=1000.0)])
+    snapshot = summarize_processes([*BEATS, beat("agent", "agent-0", age_s=3.0, agent__env_steps_per_s=1000.0)])
     assert snapshot.steps_per_s == 40.0
     assert len(snapshot.processes) == 4
 
 
 def test_dead_process_is_listed_but_its_speed_does_not_count() -> None:
-    snapshot = summarize_processes([beat("agent", "agent-0", age_s=60.0, step=50, agent__steps_per_s=10.0)])
+    snapshot = summarize_processes([beat("agent", "agent-0", age_s=60.0, step=50, agent__env_steps_per_s=10.0)])
     assert (snapshot.env_steps, snapshot.steps_per_s, len(snapshot.processes)) == (50, 0.0, 1)
 
 
 def test_nothing_is_known_before_the_first_heartbeat() -> None:
     assert summarize_processes([]) == Snapshot(())
-    assert dict(describe(Snapshot(()), 1.0))["return"] == "-"
+    assert dict(describe_numbers(Snapshot(()), 1.0))["return"] == "-"
 
 
 def test_json_names_every_process() -> None:

@@ -28,6 +28,12 @@ class Snapshot:
     samples_per_insert: float | None = None
     policy_lag: float | None = None  #: versions between the learner's and the newest experience's
     version: int = 0
+    eval_progress: tuple[int, int] = (0, 0)  #: episodes played of the round under way, and how many it has
+
+    @property
+    def alive(self) -> list[Heartbeat]:
+        """The processes that are alive."""
+        return [beat for beat in self.processes if beat.is_alive()]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for `surreal status --json`."""
@@ -42,6 +48,8 @@ class Snapshot:
                 "age_s": round(beat.age_s, 3),
                 "version": beat.version,
                 "global_step": beat.global_step,
+                "waits_for": list(beat.waits_for),
+                "hangs_in": beat.hangs_in or None,
                 "metrics": beat.metrics,
             }
             for beat in self.processes
@@ -97,16 +105,20 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
     return Snapshot(
         processes=tuple(sorted(newest.values(), key=lambda beat: (beat.role, beat.name))),
         env_steps=max((beat.global_step for beat in newest.values()), default=0),
-        steps_per_s=sum(metrics.get("agent/steps_per_s", 0.0) for metrics in agents),
+        steps_per_s=sum(metrics.get("agent/env_steps_per_s", 0.0) for metrics in agents),
         episode_return=sum(returns) / len(returns) if returns else None,
-        eval_return=evaluation.get("eval/mean_return"),
-        best_return=evaluation.get("eval/best_return"),
-        updates=int(learner.get("learner/updates_count", 0)),
+        eval_return=evaluation.get("eval/episode_return"),
+        best_return=evaluation.get("eval/episode_return_best"),
+        updates=int(learner.get("learner/updates_total", 0)),
         updates_per_s=learner.get("learner/updates_per_s", 0.0),
-        replay_fill=learner.get("replay/fill"),
+        replay_fill=learner.get("replay/fill_ratio"),
         samples_per_insert=learner.get("replay/samples_per_insert"),
         policy_lag=learner.get("learner/policy_lag_versions"),
         version=max((beat.version for beat in newest.values()), default=0),
+        eval_progress=(
+            int(evaluation.get("eval/played_episodes_count", 0)),
+            int(evaluation.get("eval/round_episodes_count", 0)),
+        ),
     )
 
 

@@ -1,0 +1,89 @@
+"""What the launcher's children warn of, on the launcher's own console: nobody reads `logs/NAME.out` meanwhile.
+
+The launcher keeps each child's console in a file. This follows the files, and passes on the log records in them that
+are warnings or worse, each text once a minute, and not too many of one child.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+_RECORD = re.compile(r"\d\d:\d\d:\d\d\.\d{3} (WARNING|ERROR|CRITICAL) (\S+) (.*)")
+#: The last words of a child that failed: the launcher says them itself, as the run's reason.
+_LAST_WORDS = re.compile(r"\S+ ends: ")
+_WAIT = re.compile(r"waiting (for|to|until) ")
+_REPEAT_S = 60.0
+_MAX_PER_MINUTE = 10
+_MAX_READ_BYTES = 1 << 20
+
+
+class ChildWarnings:
+    """Follows the consoles of children.
+
+    Args:
+        consoles: the file of each child, by its name; what they hold already is old.
+        say: shows a line.
+        has_waits: pass on what children wait for, too; not needed where that is shown from their heartbeats.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        consoles: Mapping[str, Path],
+        say: Callable[[str], object],
+        *,
+        has_waits: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._consoles = dict(consoles)
+        self._say = say
+        self._left = _LAST_WORDS if has_waits else re.compile(f"{_LAST_WORDS.pattern}|{_WAIT.pattern}")
+        self._clock = clock
+        self._read = {name: _size(path) for name, path in self._consoles.items()}
+        self._rest = dict.fromkeys(self._consoles, b"")
+        self._said_s: dict[str, float] = {}
+        self._recent: dict[str, list[float]] = {name: [] for name in self._consoles}
+        self._left_out = dict.fromkeys(self._consoles, 0)
+
+    def poll(self) -> None:
+        """Pass on what has come."""
+        for name, path in self._consoles.items():
+            for line in self._new_lines(name, path):
+                if found := _RECORD.fullmatch(line):
+                    self._pass_on(name, found[1], found[3])
+
+    def _new_lines(self, name: str, path: Path) -> Iterable[str]:
+        size = _size(path)
+        if size <= self._read[name]:
+            return ()
+        with path.open("rb") as file:
+            file.seek(max(self._read[name], size - _MAX_READ_BYTES))
+            data = self._rest[name] + file.read(_MAX_READ_BYTES)
+        self._read[name] = size
+        *lines, self._rest[name] = data.split(b"\n")
+        return [line.decode("utf-8", "replace") for line in lines]
+
+    def _pass_on(self, name: str, level: str, text: str) -> None:
+        now, kind = self._clock(), re.sub(r"\d+", "#", text)
+        if self._left.match(text) or now - self._said_s.get(kind, -_REPEAT_S) < _REPEAT_S:
+            return
+        self._said_s[kind] = now
+        self._recent[name] = recent = [said_s for said_s in self._recent[name] if now - said_s < 60.0]
+        if len(recent) >= _MAX_PER_MINUTE:
+            self._left_out[name] += 1
+            return
+        recent.append(now)
+        more, self._left_out[name] = self._left_out[name], 0
+        if more:
+            self._say(f"{name}: {more} more warnings are in {self._consoles[name]}")
+        self._say(f"{name}: {level.lower()}: {text}")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

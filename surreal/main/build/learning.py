@@ -130,8 +130,8 @@ def _refused(config: Config, key: str, problem: str) -> ConfigError:
     return ConfigError(f"{key} {problem}{f' ({source})' if source else ''}", key=key, source=source)
 
 
-def build_learner(config: Config, model: Module, replay: Replay[Any]) -> Learner:
-    """Make the learner."""
+def build_learner(config: Config, model: Module, replay: Replay[Any] | None) -> Learner:
+    """Make the learner; without a replay, one that is only looked at."""
     offered = {"device": config.device, "max_global_step": config.run.max_env_steps}
     return construct(config, LEARNER, (model, replay), offered)
 

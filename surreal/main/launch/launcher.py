@@ -12,27 +12,31 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 import redis
 from rich.console import Console
 
+from surreal.config import load_config
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.errors import SurrealError
+from surreal.errors import FolderError, RedisUnavailableError, SurrealError
+from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
 from surreal.main.launch.check import check_apart
 from surreal.main.launch.collecting import LastCollection
-from surreal.main.launch.outcome import RunOutcome, result_of
+from surreal.main.launch.outcome import RunOutcome
 from surreal.main.launch.prepare import RunOptions, prepare
 from surreal.main.launch.progress import Progress
-from surreal.main.launch.run_folder import newest_checkpoint
 from surreal.main.launch.servers import RunServers
 from surreal.main.launch.snapshot import Snapshot, take_snapshot
 from surreal.main.launch.starting.starter import Starter
 from surreal.main.launch.supervise import Child, Supervision
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
+from surreal.main.process.endings import Counts, Ending, ExitCode, result_of
 from surreal.main.process.interrupts import Interrupts
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_SERVER, ROLES, NormalEnd, Role
+from surreal.main.process.run_folder import newest_checkpoint
 from surreal.main.session.best import read_best
 
 logger = logging.getLogger(__name__)
@@ -71,19 +75,17 @@ class Launcher:
         """Run it; returns when everything has ended.
 
         Raises:
-            SurrealError: it could not be started.
+            SurrealError: it could not be started; nothing was written.
+            StoppedError: it was told to end before it began.
         """
         with ExitStack() as stack:
+            self.folder.claim()
+            stack.callback(self.folder.release)
             servers = RunServers(self.config, self.run, self.folder.path, self._options.redis, stack)
-            client = servers.client
-            check_apart(self._starter, self._prepared.source, self._prepared.overrides)
+            self._check()
             self._register(servers)
-            self.folder.create(self.config, resume=self._options.resume)
-            stack.callback(self.folder.remove_address)
-            self.folder.write_address(servers.address, self.run)
-            if not self._options.is_quiet:
-                self._say(f"run {self.run} in {self.folder.path}")
-            telemetry = Telemetry(client, "launcher", "launcher")
+            self._begin(servers)
+            telemetry = Telemetry(servers.client, "launcher", "launcher")
             telemetry.start()
             stack.callback(telemetry.stop)
             environment = {REDIS_VARIABLE: servers.address}
@@ -95,18 +97,50 @@ class Launcher:
                 restart_limit=self.config.run.restart_limit,
             )
             stack.callback(supervision.kill)
-            supervision.start()
-            with Progress(self.run, self._console, is_quiet=self._options.is_quiet) as progress:
-                reason, is_failure = self._watch(servers, supervision, progress)
-            with LastCollection(self._starter, self.run, self.folder.path, environment) as collection:
-                self._drain(servers, supervision, reason)
-                telemetry.stop()
-                if not self._interrupts.is_aborting:
-                    collection.finish()
-            self._clear(servers, is_failure)
-            return self._finish(reason, is_failure, supervision.restarts)
+            try:
+                supervision.start()
+                with Progress(self.run, self._console, is_quiet=self._options.is_quiet) as progress:
+                    ending = self._watch(servers, supervision, progress)
+                with LastCollection(self._starter, self.run, self.folder.path, environment) as collection:
+                    ending = self._drain(servers, supervision, ending)
+                    telemetry.stop()
+                    collection.finish(lambda: self._interrupts.is_hurried)
+                self._clear(servers, ending)
+            except KeyboardInterrupt:
+                supervision.kill()
+                asked = self._interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
+                ending = asked._replace(reason=f"{asked.reason} three times: its processes were killed")
+            return self._finish(ending, supervision.restarts)
 
     # -- before ----------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Check all that can refuse the run beside its Redis."""
+        if not self._options.resume:
+            self.folder.require_new()  # once more: the folder is ours only now
+        check_apart(
+            self._starter,
+            self._prepared.source,
+            self._prepared.overrides,
+            resumed=self.folder.path if self._options.resume else None,
+            should_stop=lambda: self._interrupts.is_draining,
+        )
+
+    def _begin(self, servers: RunServers) -> None:
+        """Write down that the run begins, or goes on."""
+        earlier = earlier_checkpoint(self.config.checkpoint.restore, self.folder.path)
+        if self._options.resume and earlier is not None:
+            aside = set_later_aside(earlier)
+            # That was it: the next start goes on from what is newest then.
+            overrides = (*self._prepared.overrides, "checkpoint.restore=null")
+            self.config = load_config(self._prepared.source, overrides)
+            self._say(f"going on from {earlier.name}" + (f"; later checkpoints are now in {aside}" if aside else ""))
+        self.folder.begin(self.config, self.run, self._started)
+        self.folder.write_address(servers.address, self.run)
+        if not self._options.is_quiet:
+            self._say(f"run {self.run} in {self.folder.path}")
+        if self._options.resume and self._options.offline is None and not servers.has_experience():
+            self._say("the replay is empty: it is filled anew before learning goes on")
 
     def _register(self, servers: RunServers) -> None:
         if self._options.resume:
@@ -138,16 +172,19 @@ class Launcher:
 
     # -- meanwhile -------------------------------------------------------------------------------------------------
 
-    def _watch(self, servers: RunServers, supervision: Supervision, progress: Progress) -> tuple[str, bool]:
-        """Look after the run until it ends; returns why, and whether that is a failure."""
+    def _watch(self, servers: RunServers, supervision: Supervision, progress: Progress) -> Ending:
+        """Look after the run until it ends; returns why."""
         snapshot_s, agents_done_s = 0.0, time.monotonic()
         limit = self.config.run.max_time_s
         while True:
-            if self._interrupts.is_draining:
-                return f"interrupted by {self._interrupts.name}", False
+            if self._interrupts.ending is not None:
+                return self._interrupts.ending
             if limit is not None and self._elapsed_s >= limit:
-                return f"max_time_s: {self._elapsed_s:.0f} s have passed", False
-            servers.keep()
+                return Ending(f"max_time_s: {self._elapsed_s:.0f} s have passed")
+            try:
+                servers.keep()
+            except RedisUnavailableError as error:
+                return Ending(str(error), ExitCode.FAILED)
             failure = supervision.poll()
             reason = self._stop_reason(servers)
             now = time.monotonic()
@@ -155,13 +192,13 @@ class Launcher:
                 snapshot_s = now
                 self._look(servers, progress)
             if reason:
-                return reason, False
+                return Ending(reason)
             if failure is not None:
-                return failure, True
+                return Ending(failure, ExitCode.FAILED)
             if not supervision.are_finished(NormalEnd.ALL_END_RUN):
                 agents_done_s = now
             elif now - agents_done_s >= _ANNOUNCEMENT_S:
-                return f"the agents are done after {self._snapshot.env_steps} env steps", False
+                return Ending(f"the agents are done after {self._snapshot.env_steps} env steps")
             time.sleep(_POLL_INTERVAL_S)
 
     def _stop_reason(self, servers: RunServers) -> str:
@@ -203,20 +240,22 @@ class Launcher:
 
     # -- after -----------------------------------------------------------------------------------------------------
 
-    def _drain(self, servers: RunServers, supervision: Supervision, reason: str) -> None:
+    def _drain(self, servers: RunServers, supervision: Supervision, ending: Ending) -> Ending:
+        """Let all processes end in order; returns why the run ended, which a failure meanwhile changes."""
         try:
-            registry.request_stop(servers.client, reason)
+            registry.request_stop(servers.client, ending.reason)
         except redis.RedisError as error:
             logger.warning("processes elsewhere were not told that the run ends: %s", error)
-        supervision.drain(should_abort=lambda: self._interrupts.is_aborting)
+        problem = supervision.drain(is_hurried=lambda: self._interrupts.is_hurried)
         try:
             self._remember(self._take_snapshot(servers))
         except (SurrealError, redis.RedisError) as error:
             logger.debug("no last snapshot: %s", error)
+        return ending if problem is None else Ending(f"{ending.reason}; then {problem}", ExitCode.FAILED)
 
-    def _clear(self, servers: RunServers, is_failure: bool) -> None:
+    def _clear(self, servers: RunServers, ending: Ending) -> None:
         """Give back the memory of a Redis that goes on; an interrupted or failed run may be resumed and keeps it."""
-        if is_failure or self._interrupts.is_draining:
+        if ending.exit_code is not ExitCode.OK:
             return
         try:
             if not live_processes(servers.client):
@@ -224,14 +263,17 @@ class Launcher:
         except (SurrealError, redis.RedisError) as error:
             logger.warning("the run's keys stay in Redis: %s", error)
 
-    def _finish(self, reason: str, is_failure: bool, restarts: int) -> RunOutcome:
-        best = read_best(self.folder.path / "eval")
-        outcome = RunOutcome(
-            self.run, self.folder.path, self.config, reason, is_failure,
-            self._interrupts.is_draining, self._snapshot.env_steps, self._elapsed_s,
+    def _finish(self, ending: Ending, restarts: int) -> RunOutcome:
+        counts = Counts(self._snapshot.env_steps, self._snapshot.updates, self._snapshot.version, restarts)
+        result = partial(
+            result_of, self.config, self.run, started=self._started, time_s=self._elapsed_s,
+            counts=counts, best=read_best(self.folder.path / "eval"),
         )  # fmt: skip
-        self.folder.write_result(result_of(outcome, best, self._snapshot, started=self._started, restarts=restarts))
-        return outcome
+        try:
+            self.folder.write_result(result(ending))
+        except FolderError as error:
+            ending = Ending(f"{ending.reason}; then {error}", ExitCode.FAILED)
+        return RunOutcome(self.run, self.folder.path, self.config, ending, counts.env_steps, self._elapsed_s)
 
     @property
     def _elapsed_s(self) -> float:

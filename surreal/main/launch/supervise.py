@@ -105,39 +105,54 @@ class Supervision:
         found = [child for child in self.children if child.role.normal_end is meaning]
         return bool(found) and all(child.is_finished for child in found)
 
-    def drain(self, *, should_abort: Callable[[], bool]) -> None:
-        """Stop all children, role by role, in the order of the table; see `stop`."""
-        for order in sorted({child.role.drain_order for child in self.children}):
-            self.stop([child for child in self.children if child.role.drain_order == order], should_abort=should_abort)
+    def drain(self, *, is_hurried: Callable[[], bool]) -> str | None:
+        """Stop all children, role by role, in the order of the table; see `stop`.
 
-    def stop(self, mine: Sequence[Child], *, should_abort: Callable[[], bool]) -> bool:
+        Returns:
+            What went wrong with one whose end is that of the run, None if nothing did.
+        """
+        problems: dict[str, str] = {}
+        for order in sorted({child.role.drain_order for child in self.children}):
+            mine = [child for child in self.children if child.role.drain_order == order]
+            problems |= self.stop(mine, is_hurried=is_hurried)
+        deciding = (child.name for child in self.children if child.role.normal_end is NormalEnd.ENDS_RUN)
+        return next((problems[name] for name in deciding if name in problems), None)
+
+    def stop(self, mine: Sequence[Child], *, is_hurried: Callable[[], bool]) -> dict[str, str]:
         """Ask children to drain, and wait for them as long as their roles may take; kills what takes longer.
 
         Args:
             mine: which children.
-            should_abort: asked while waiting; true kills at once.
+            is_hurried: asked while waiting; from then on they may take only their roles' `hurried_timeout_s`.
 
         Returns:
-            Whether all of them ended by themselves with exit code 0.
+            What went wrong, by the names of those that did not end by themselves with exit code 0.
         """
         for child in mine:
             child.restart_at_s = None
             if child.process is not None and child.process.poll() is None:
                 child.process.send_signal(signal.SIGTERM)
-        timeout_s = max((child.role.drain_timeout_s for child in mine), default=0.0)
-        deadline = time.monotonic() + timeout_s
-        while any(child.is_running for child in mine) and time.monotonic() < deadline and not should_abort():
+        started_s = time.monotonic()
+        deadlines = {child.name: started_s + child.role.drain_timeout_s for child in mine}
+        while waiting := [child for child in mine if child.is_running and time.monotonic() < deadlines[child.name]]:
+            if is_hurried():
+                now = time.monotonic()
+                for child in waiting:
+                    deadlines[child.name] = min(deadlines[child.name], now + child.role.hurried_timeout_s)
             time.sleep(0.02)
-        late = [child.name for child in mine if child.is_running]
-        if late and not should_abort():
-            logger.warning("%s did not end within %.0f s and were killed", ", ".join(late), timeout_s)
+        late = [child for child in mine if child.is_running]
         self._kill(mine)
-        codes = [child.process.returncode for child in mine if child.process is not None]
+        problems = {child.name: f"{child.name} did not end in time and was killed" for child in late}
         for child in mine:
-            if child.process is not None and child.process.returncode > 0:
-                logger.warning("%s ended in error: %s", child.name, self.last_error(child))
+            code = 0 if child.process is None else child.process.returncode
+            if code > 0:
+                problems[child.name] = f"{child.name} ended in error: {self.last_error(child)}"
+            elif code < 0 and child not in late:
+                problems[child.name] = f"{child.name} was killed by {_signal_name(-code)} while it ended"
             child.process = None
-        return not late and all(code == 0 for code in codes)
+        for problem in problems.values():
+            logger.warning("%s", problem)
+        return problems
 
     def kill(self) -> None:
         """End all children at once."""

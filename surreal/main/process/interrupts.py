@@ -1,4 +1,7 @@
-"""Ctrl-C and friends: processes drain at the first, and the launcher counts them, so that no drain is cut off."""
+"""Ctrl-C and friends: the first asks for a drain, the second SIGINT or SIGTERM hurries it, the third ends it at once.
+
+Role processes only drain: whoever started them decides how long they may take. The launcher counts.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from surreal.main.process.endings import Ending, ExitCode
+
+#: What asks a process to end, all in the same way.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_KILLING_COUNT = 3
+
 
 def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> None:
-    """Set an event at SIGTERM and SIGINT.
+    """Set an event at SIGINT, SIGTERM and SIGHUP.
 
     Args:
         stop: the event.
-        is_abortable: whether a SIGINT that finds it set raises KeyboardInterrupt.
+        is_abortable: whether the third SIGINT, and any after it, raises KeyboardInterrupt.
     """
+    interrupts = 0
 
     def note(number: int, _: FrameType | None) -> None:
-        if is_abortable and number == signal.SIGINT and stop.is_set():
+        nonlocal interrupts
+        interrupts += number == signal.SIGINT
+        if is_abortable and interrupts >= _KILLING_COUNT:
             raise KeyboardInterrupt
         try:
             # What was interrupted may be a wait for this very event, and hold the lock that `set` takes.
@@ -27,36 +39,49 @@ def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> None
         except RuntimeError:  # no more threads
             stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         signal.signal(number, note)
 
 
 class Interrupts:
-    """Counts SIGINT, SIGTERM and SIGHUP: the first one drains, the second ends at once."""
+    """What a launcher was told from outside: by signals, or by an output that nobody reads any more.
+
+    Attributes:
+        ending: why the run is to end, by the first of them; None while nothing was said.
+    """
 
     def __init__(self) -> None:
-        self.count = 0
-        self.name = ""
+        self._count = 0
+        self.ending: Ending | None = None
 
     @contextmanager
     def installed(self) -> Iterator[Interrupts]:
-        """Handle the signals inside, and give them back afterwards."""
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.signal(number, self._note) for number in numbers}
+        """Handle the signals inside, and give them back afterwards; the third SIGINT raises KeyboardInterrupt."""
+        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         try:
             yield self
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _note(self, number: int, _: FrameType | None) -> None:
-        self.count += 1
-        self.name = signal.Signals(number).name
+    def end(self, reason: str, exit_code: ExitCode = ExitCode.HANGUP) -> None:
+        """Ask for a drain; the first reason stays."""
+        if self.ending is None:
+            self.ending = Ending(reason, exit_code)
 
     @property
     def is_draining(self) -> bool:
-        return self.count >= 1
+        return self.ending is not None
 
     @property
-    def is_aborting(self) -> bool:
-        return self.count >= 2
+    def is_hurried(self) -> bool:
+        """Whether the drain is to be cut short; a checkpoint is still written."""
+        return self._count >= 2
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self.end(f"interrupted by {signal.Signals(number).name}", ExitCode(128 + number))
+        if number == signal.SIGHUP:  # of which a closed terminal may send several
+            return
+        self._count += 1
+        if self._count == _KILLING_COUNT:
+            raise KeyboardInterrupt

@@ -8,13 +8,13 @@
     def main(argv=None) -> int:
         return run_role(AGENT, body, argv, __doc__)
 
-Exit codes: 0 the work was done or a stop was asked for, 1 an error (one line on stderr), 2 wrong arguments.
+Exit codes: 0 the work was done or a stop was asked for, else those of `endings.ExitCode` (an error is one line on
+stderr).
 """
 
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import threading
 import time
@@ -32,6 +32,7 @@ from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.errors import ConfigError, RedisUnavailableError, StoppedError, SurrealError
 from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
+from surreal.main.process.endings import ExitCode, exit_code_of
 from surreal.main.process.interrupts import set_at_signals
 from surreal.main.process.lifeline import follow_parent
 from surreal.main.process.reports import error_line, is_expected, print_error
@@ -40,8 +41,6 @@ from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 
 logger = logging.getLogger(__name__)
-
-EXIT_OK, EXIT_ERROR, EXIT_USAGE = 0, 1, 2
 
 _RENEW_INTERVAL_S = 5.0
 
@@ -195,15 +194,15 @@ def run_role(
         finally:
             process.close()
     except StoppedError:
-        return EXIT_OK
+        return ExitCode.OK
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        return ExitCode.INTERRUPTED
     except Exception as error:
         if arguments.debug:
             raise
         print_error(error)
-        return EXIT_ERROR
-    return EXIT_OK
+        return exit_code_of(error)
+    return ExitCode.OK
 
 
 def _connect(arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:

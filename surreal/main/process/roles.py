@@ -44,6 +44,7 @@ class Role:
         count: how many processes of it a configuration asks for.
         drain_order: place at the end of a run, >= 0; roles with the same number drain together.
         drain_timeout_s: how long it may take to drain before it is killed, s.
+        hurried_timeout_s: the same from a second Ctrl-C on, s.
         counts_as: role under which its heartbeats and metrics appear.
         stream: of its random numbers; None if it draws none.
         normal_end: what its end means.
@@ -59,6 +60,7 @@ class Role:
     drain_order: int
     drain_timeout_s: float
     counts_as: str
+    hurried_timeout_s: float = 1.0
     stream: RandomStream | None = None
     normal_end: NormalEnd = NormalEnd.NOTHING
     is_numbered: bool = False
@@ -81,6 +83,7 @@ LEARNER = Role(
     count=lambda _: 1,
     drain_order=2,
     drain_timeout_s=60.0,
+    hurried_timeout_s=30.0,
     counts_as="learner",
     stream=RandomStream.LEARNER,
     normal_end=NormalEnd.ENDS_RUN,

@@ -24,6 +24,7 @@ from torch import Tensor
 from surreal.checkpoint import save_checkpoint
 from surreal.evaluation import EvaluationRound
 from surreal.main.session.best import BEST_NAME, is_finite, read_best
+from surreal.utils.files import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ class ScoreBook:
         if is_best:
             # The policy first: best.json never names what is not there.
             save_checkpoint(self.best_policy, tensors, content, step=result.version)
-            _write_json(self.folder / BEST_NAME, summary)
+            write_whole(self.folder / BEST_NAME, json.dumps(summary, indent=2) + "\n")
             self.best = summary
         if self._keep > 1 and not problem:
             self._keep_further(result, tensors, content)
@@ -140,11 +141,17 @@ class ScoreBook:
 
 def _append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    with path.open("ab") as file:
+    with path.open("ab", buffering=0) as file:
+        size = file.tell()
         # A line cut off by a kill must not swallow the next one.
-        if file.tell() and not _ends_with_newline(path):
-            file.write(b"\n")
-        file.write(text.encode())
+        missing = b"\n" if size and not _ends_with_newline(path) else b""
+        remaining = memoryview(missing + text.encode())
+        try:
+            while remaining:
+                remaining = remaining[file.write(remaining) :]
+        except OSError:
+            file.truncate(size)  # a full disk leaves no half of a round
+            raise
 
 
 def _ends_with_newline(path: Path) -> bool:
@@ -171,9 +178,3 @@ def _round_lines(path: Path) -> list[dict[str, Any]]:
 def _plain(value: float) -> float | None:
     """JSON has no numbers that are not finite."""
     return value if math.isfinite(value) else None
-
-
-def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(data, indent=2) + "\n")
-    temporary.replace(path)

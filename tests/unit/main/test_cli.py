@@ -30,7 +30,7 @@ def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_one_preset_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets", "cartpole-dqn"]) == 0
     assert capsys.readouterr().out == preset_path("cartpole-dqn").read_text(encoding="utf-8")
-    assert main(["presets", "cartpol-dqn"]) == 1
+    assert main(["presets", "cartpol-dqn"]) == 2
     assert "did you mean cartpole-dqn?" in capsys.readouterr().err
 
 
@@ -103,10 +103,10 @@ def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.Captur
         (["redis", "--maxmemory", "lots"], "--maxmemory is 'lots'"),
     ],
 )
-def test_errors_are_one_line_and_exit_with_1(
+def test_errors_are_one_line_and_wrong_use_exits_with_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(arguments) == 1
+    assert main(arguments) == (1 if "does not exist" in message else 2)
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert error.count("\n") == 1

@@ -48,7 +48,8 @@ def check_apart(
     arguments = [*(["--resume", str(resumed)] if resumed else []), "--", source, *overrides]
     with tempfile.TemporaryDirectory(prefix="surreal-check-") as folder:
         console = Path(folder) / "console"
-        process = starter.start(__name__, arguments, console=console, environment={})
+        # Torch's optimizers make a compiler cache, in /tmp for ever unless told otherwise.
+        process = starter.start(__name__, arguments, console=console, environment={"TORCHINDUCTOR_CACHE_DIR": folder})
         try:
             while process.poll() is None:
                 if should_stop():

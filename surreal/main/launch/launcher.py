@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from rich.console import Console
 from surreal.config import load_config
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.errors import FolderError, RedisUnavailableError, SurrealError
+from surreal.errors import ConfigError, FolderError, RedisUnavailableError, SurrealError
 from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
 from surreal.main.launch.check import check_apart
 from surreal.main.launch.collecting import LastCollection
@@ -33,6 +33,7 @@ from surreal.main.launch.starting.starter import Starter
 from surreal.main.launch.supervise import Child, Supervision
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
+from surreal.main.process.claims import Claim
 from surreal.main.process.endings import Counts, Ending, ExitCode, result_of
 from surreal.main.process.interrupts import Interrupts
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_SERVER, ROLES, NormalEnd, Role
@@ -83,9 +84,12 @@ class Launcher:
             stack.callback(self.folder.release)
             servers = RunServers(self.config, self.run, self.folder.path, self._options.redis, stack)
             self._check()
-            self._register(servers)
+            claim = Claim(servers.client, "launcher")
+            stack.callback(_release, claim)
+            self._register(servers, claim)
             self._begin(servers)
             telemetry = Telemetry(servers.client, "launcher", "launcher")
+            telemetry.at_each_step(claim.try_take)
             telemetry.start()
             stack.callback(telemetry.stop)
             environment = {REDIS_VARIABLE: servers.address}
@@ -142,12 +146,26 @@ class Launcher:
         if self._options.resume and self._options.offline is None and not servers.has_experience():
             self._say("the replay is empty: it is filled anew before learning goes on")
 
-    def _register(self, servers: RunServers) -> None:
+    def _register(self, servers: RunServers, claim: Claim) -> None:
+        """Agree with the run.
+
+        Raises:
+            ConfigError: the run has a launcher, or is a finished one and not to be resumed.
+            ContractError: live processes of the run agreed on something else.
+        """
+        if holder := claim.try_take():
+            raise ConfigError(
+                f"run {self.run!r} is alive: its launcher is {holder}; "
+                "`surreal agent` joins it, --run NAME begins another",
+                key="--run",
+            )
+        if not self._options.resume:
+            registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)
+        registry.register(
+            servers.client, self.config, registry.Registrant("launcher", leads=True), servers.parameter_client
+        )
         if self._options.resume:
             registry.clear_stop(servers.client)
-        else:
-            registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)
-        registry.register(servers.client, self.config, servers.parameter_client)
 
     def _children(self, servers: RunServers, stack: ExitStack) -> list[Child]:
         common = ["--config", str(self.folder.config_path), "--run", self.run, "--run-dir", str(self.folder.path)]
@@ -278,3 +296,8 @@ class Launcher:
     @property
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._started_s
+
+
+def _release(claim: Claim) -> None:
+    with suppress(redis.RedisError, SurrealError):
+        claim.release()

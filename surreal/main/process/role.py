@@ -17,8 +17,8 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -29,20 +29,19 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.errors import ConfigError, RedisUnavailableError, StoppedError, SurrealError
+from surreal.errors import ConfigError, ContractError, LeaseError, RedisUnavailableError, StoppedError, SurrealError
 from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
+from surreal.main.process.claims import Claim
 from surreal.main.process.endings import ExitCode, exit_code_of
 from surreal.main.process.interrupts import set_at_signals
 from surreal.main.process.lifeline import follow_parent
 from surreal.main.process.reports import error_line, is_expected, print_error
-from surreal.main.process.roles import RandomStream, Role
+from surreal.main.process.roles import LEARNER, RandomStream, Role
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 
 logger = logging.getLogger(__name__)
-
-_RENEW_INTERVAL_S = 5.0
 
 
 class RoleProcess:
@@ -60,13 +59,17 @@ class RoleProcess:
         self.arguments = arguments
         self.stop = stop
         self.name = role.process_name(arguments.index)
-        self.config, self.client = _connect(arguments, stop)
+        self.config, self.client = _connect(role, arguments, stop)
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
         self.replay = self._connect_replay()
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
         # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
         self.telemetry = Telemetry(self.client, role.counts_as, self.name, on_stop=self._end)
-        self._renewed_s = time.monotonic()
+        is_follower = role is LEARNER and self.config.replay.follow
+        claimed = f"{self.name}-{self.config.broadcast.policy}" if is_follower else self.name
+        self._registrant = registry.Registrant(claimed, leads=role is LEARNER and not is_follower)
+        self._claim = Claim(self.client, claimed)
+        self._failure: SurrealError | None = None
         self._endings: list[Callable[[], object]] = []
 
     @property
@@ -74,7 +77,7 @@ class RoleProcess:
         return self.arguments.index
 
     def join_run(self) -> None:
-        """Agree with the run, and begin to show up in it.
+        """Become the one process of this name, agree with the run, and begin to show up in it.
 
         Raises:
             ConfigError: the run is a finished one, and `--resume` was not given.
@@ -86,7 +89,9 @@ class RoleProcess:
                     registry.clear_stop(self.client)
             else:
                 registry.require_fresh(self.client, self.config.broadcast.policy, self.parameter_client)
-        registry.register(self.client, self.config, self.parameter_client)
+        self._claim.take(self.stop)
+        registry.register(self.client, self.config, self._registrant, self.parameter_client)
+        self.telemetry.at_each_step(self._stay)
         self.telemetry.start()
 
     def rng(self, *key: int) -> np.random.Generator:
@@ -100,16 +105,23 @@ class RoleProcess:
         self._endings.append(action)
 
     def should_stop(self) -> bool:
-        """Whether the body has to end; call it once in each turn of the loop."""
-        if not self.stop.is_set():
-            self._maintain()
+        """Whether the body has to end; ask in each turn of the loop."""
         return self.stop.is_set()
+
+    def raise_failure(self) -> None:
+        """Raise what made this process end in disagreement with its run, if anything did."""
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         """Send what telemetry still holds, and close the connections."""
         self.telemetry.stop()
         for ending in self._endings:
             ending()
+        try:
+            self._claim.release()
+        except (redis.RedisError, SurrealError) as error:
+            logger.debug("the claim of %s expires by itself: %s", self.name, error)
         self.replay.close()
         self.parameter_client.close()
         self.client.close()
@@ -120,14 +132,24 @@ class RoleProcess:
             logger.info("the run ends: %s", reason)
             self.stop.set()
 
-    def _maintain(self) -> None:
-        now = time.monotonic()
-        if now - self._renewed_s >= _RENEW_INTERVAL_S:
-            self._renewed_s = now
-            try:
-                registry.renew(self.client, self.config)
-            except (redis.RedisError, SurrealError) as error:
-                logger.debug("the registration was not renewed: %s", error)
+    def _stay(self) -> None:
+        """Keep the name, and compare with the run; on the telemetry's thread."""
+        if self._failure is not None:
+            return
+        try:
+            holder = self._claim.try_take()
+            registry.compare(self.client, self.config, self._registrant)
+        except (ContractError, ConfigError) as error:
+            self._fail(error)
+        except (redis.RedisError, SurrealError) as error:
+            logger.debug("the claim of %s was not renewed: %s", self.name, error)
+        else:
+            if holder:
+                self._fail(LeaseError(f"{holder} is {self.name} of run {self.client.run} by now: this one was away"))
+
+    def _fail(self, error: SurrealError) -> None:
+        self._failure = error
+        self.stop.set()
 
     def _client_at(self, address: str | None) -> RedisClient:
         if address is None:
@@ -184,8 +206,10 @@ def run_role(
         _set_up_logging(process)
         try:
             process.join_run()
-            body(process)
-        except StoppedError:
+            with suppress(StoppedError):
+                body(process)
+            process.raise_failure()
+        except StoppedError:  # before it took part
             pass
         except Exception as error:
             # The traceback goes to the run's folder; the console shows one line, below.
@@ -205,7 +229,7 @@ def run_role(
     return ExitCode.OK
 
 
-def _connect(arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
+def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
     """Find the configuration, here or in Redis, and a Redis that answers."""
     config = None if arguments.config is None else load_config(arguments.config, arguments.overrides)
     configured = None if config is None else config.redis.address
@@ -215,7 +239,10 @@ def _connect(arguments: RoleArguments, stop: threading.Event) -> tuple[Config, R
     client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
     client.check_server(timeout_s=arguments.connect_timeout_s, stop=stop)
     if config is None:
-        config = registry.stored_config(client, arguments.overrides)
+        if role is LEARNER:  # which would wait for itself
+            config = registry.stored_config(client, arguments.overrides)
+        else:
+            config = registry.wait_for_config(client, arguments.overrides, stop)
     add_python_path(config.python_path)
     return config, client
 

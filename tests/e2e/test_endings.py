@@ -111,6 +111,10 @@ class Trial:
         found: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
         return found
 
+    def contents(self) -> dict[str, bytes]:
+        """Every file in the folder."""
+        return {str(path): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+
     def assert_left(self, *, is_last: bool = True) -> None:
         """What is left is whole: the checkpoint of the last update, no temporary file, no address, no process."""
         if is_last:
@@ -128,21 +132,68 @@ def trial(workplace: Workplace) -> Trial:
     return Trial(workplace)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_drains_and_the_run_goes_on_until_the_next(trial: Trial, number: signal.Signals) -> None:
-    before = 0
-    for is_resumed in (False, True):
-        command = trial.start(is_resumed=is_resumed)
-        trial.wait_until_it_learns(command, before)
-        command.process.send_signal(number)
-        assert command.wait() == 128 + number, command.output
-        result = trial.result()
-        assert (result["status"], result["exit_code"]) == ("interrupted", 128 + number)
-        assert result["reason"] == f"interrupted by {number.name}"
-        assert result["updates"] > before
-        before = result["updates"]
-        trial.assert_left()
+def test_a_signal_drains_and_the_run_goes_on_from_where_it_is_told(trial: Trial) -> None:
+    command = trial.start()
+    trial.wait_until_it_learns(command, 20)
+    command.process.send_signal(signal.SIGTERM)
+    assert command.wait() == 143, command.output
+    first = trial.result()
+    assert (first["status"], first["reason"], first["exit_code"]) == ("interrupted", "interrupted by SIGTERM", 143)
+    trial.assert_left()
+
+    # What is refused changes nothing.
+    before = trial.contents()
+    command = trial.start("model.args.hidden_sizes=[32]", is_resumed=True)
+    assert command.wait() == 2, command.output
+    assert "does not fit the configuration: the checkpoint is of another model" in command.output
+    assert trial.contents() == before
+
+    oldest, *later = trial.checkpoints()
+    command = trial.start(f"checkpoint.restore={oldest.name}", is_resumed=True)
+    aside = oldest.parent / "set-aside-1"
+    trial.workplace.wait_for(aside.exists, "the later checkpoints' own folder")
+    trial.wait_until_it_learns(command, int(oldest.stem))
+    command.process.send_signal(signal.SIGHUP)
+    assert command.wait() == 129, command.output
+    second = trial.result()
+    assert (second["status"], second["reason"], second["exit_code"]) == ("interrupted", "interrupted by SIGHUP", 129)
+    assert second["run"] == first["run"]
     assert "the replay is empty" in command.output
+    assert sorted(aside.iterdir()) == [aside / file.name for file in later]
+    assert f"restored {oldest}" in (trial.folder / "logs" / "learner.log").read_text()
+    assert "restore: null" in (trial.folder / "app.yaml").read_text()
+    trial.assert_left()
+
+
+def test_one_folder_twice_at_once(trial: Trial) -> None:
+    command = trial.start()
+    trial.wait_until_it_learns(command)
+    written = ("app.yaml", "run.id", "run.lock", "result.json", "redis.address")
+    before = {name: (trial.folder / name).read_bytes() for name in written}
+    address, run = before["redis.address"].decode().split()
+    place = ("--run-dir", "runs/trial", "--redis", address)
+    start = trial.workplace.start
+    evaluations = [start("eval", "--run", run, "--index", str(index), *place) for index in range(2)]
+    refused = [
+        (trial.start(is_resumed=True), 1, f"belongs to a run that is alive: process {command.pid} on"),
+        (trial.start(), 2, "holds a run already"),
+        (start("run", "runs/tiny.yaml", "--run", run, "--redis", address), 2, "is alive: its launcher is process"),
+        (start("learner", "runs/tiny.yaml", "--run", "other", *place), 1, "belongs to a run that is alive"),
+    ]
+    for other, code, message in refused:
+        assert other.wait() == code, other.output
+        assert message in other.output
+    trial.workplace.wait_for(lambda: any(each.process.poll() == 1 for each in evaluations), "the refusal of one")
+    assert "has an evaluation: process" in next(each.output for each in evaluations if each.process.poll() == 1)
+    second_agent = start("agent", "--run", run, "--index", "0", *place)
+    trial.workplace.wait_for(lambda: "standing by: agent-0 of run" in second_agent.output, "the stand-by")
+    assert {name: (trial.folder / name).read_bytes() for name in written} == before
+    assert [each["name"] for each in trial.workplace.status()["processes"]].count("agent-0") == 1
+    for stopping in [start("stop", "--run-dir", "runs/trial") for _ in range(2)]:
+        assert stopping.wait() == 0, stopping.output
+    assert command.wait() == 0, command.output
+    for other in (*evaluations, second_agent):
+        assert other.wait() in (0, 1, 143), other.output
 
 
 @pytest.mark.parametrize(("count", "reason"), [(1, ""), (2, ""), (3, " three times: its processes were killed")])

@@ -43,7 +43,7 @@ def test_the_page_of_options_is_what_the_constructors_say() -> None:
 
 def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     run, shard, policy = keys.RunKeys("R"), keys.ShardKeys("R", 0), keys.PolicyKeys("R", "P")
-    made = [keys.RUNS, run.config, run.processes, run.log, run.stop, run.claim("NAME")]
+    made = [keys.RUNS, run.config, run.processes, run.log, run.stop, run.claim("NAME"), run.scores, run.best]
     made += [
         shard.stream,
         shard.meta,

@@ -282,6 +282,7 @@ class Launcher:
             logger.warning("the run's keys stay in Redis: %s", error)
 
     def _finish(self, ending: Ending, restarts: int) -> RunOutcome:
+        self.folder.sweep()
         counts = Counts(self._snapshot.env_steps, self._snapshot.updates, self._snapshot.version, restarts)
         result = partial(
             result_of, self.config, self.run, started=self._started, time_s=self._elapsed_s,

@@ -31,7 +31,7 @@ class Ending(NamedTuple):
     @property
     def status(self) -> str:
         """finished, failed or interrupted."""
-        words = {ExitCode.OK: "finished", ExitCode.FAILED: "failed"}
+        words = {ExitCode.OK: "finished", ExitCode.FAILED: "failed", ExitCode.USAGE: "failed"}
         return words.get(self.exit_code, "interrupted")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import _thread
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -19,19 +19,21 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KILLING_COUNT = 3
 
 
-def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> None:
+def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequence[signal.Signals]:
     """Set an event at SIGINT, SIGTERM and SIGHUP.
 
     Args:
         stop: the event.
         is_abortable: whether the third SIGINT, and any after it, raises KeyboardInterrupt.
+
+    Returns:
+        The signals that have come, which grows with each.
     """
-    interrupts = 0
+    come: list[signal.Signals] = []
 
     def note(number: int, _: FrameType | None) -> None:
-        nonlocal interrupts
-        interrupts += number == signal.SIGINT
-        if is_abortable and interrupts >= _KILLING_COUNT:
+        come.append(signal.Signals(number))
+        if is_abortable and come.count(signal.SIGINT) >= _KILLING_COUNT:
             raise KeyboardInterrupt
         try:
             # What was interrupted may be a wait for this very event, and hold the lock that `set` takes.
@@ -41,6 +43,7 @@ def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> None
 
     for number in _SIGNALS:
         signal.signal(number, note)
+    return come
 
 
 class Interrupts:

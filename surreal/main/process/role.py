@@ -15,6 +15,7 @@ stderr).
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ from surreal.errors import ConfigError, ContractError, LeaseError, RedisUnavaila
 from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
 from surreal.main.process.claims import Claim
-from surreal.main.process.endings import ExitCode, exit_code_of
+from surreal.main.process.endings import Ending, ExitCode, exit_code_of
 from surreal.main.process.interrupts import set_at_signals
 from surreal.main.process.lifeline import follow_parent
 from surreal.main.process.reports import error_line, is_expected, print_error
@@ -54,10 +55,13 @@ class RoleProcess:
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
     """
 
-    def __init__(self, role: Role, arguments: RoleArguments, stop: threading.Event) -> None:
+    def __init__(
+        self, role: Role, arguments: RoleArguments, stop: threading.Event, signals: Sequence[signal.Signals] = ()
+    ) -> None:
         self.role = role
         self.arguments = arguments
         self.stop = stop
+        self._signals = signals
         self.name = role.process_name(arguments.index)
         self.config, self.client = _connect(role, arguments, stop)
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
@@ -112,6 +116,18 @@ class RoleProcess:
         """Raise what made this process end in disagreement with its run, if anything did."""
         if self._failure is not None:
             raise self._failure
+
+    def ending(self, error: Exception | None = None) -> Ending:
+        """Why this process ends, if it ends now; with the exception that ends it."""
+        error = error or self._failure
+        if error is not None:
+            return Ending(f"{self.name} failed: {error_line(error)}", exit_code_of(error))
+        if self.telemetry.stop_reason is not None:
+            return Ending(self.telemetry.stop_reason)
+        if self._signals and not self.arguments.supervised:
+            first = self._signals[0]
+            return Ending(f"interrupted by {first.name}", ExitCode(128 + first))
+        return Ending(f"the {self.name} is done")
 
     def close(self) -> None:
         """Send what telemetry still holds, and close the connections."""
@@ -194,15 +210,15 @@ def role_rng(seed: int, stream: RandomStream, *key: int) -> np.random.Generator:
 def run_role(
     role: Role, body: Callable[[RoleProcess], None], argv: Sequence[str] | None, description: str | None
 ) -> int:
-    """Run a role process from its arguments to its exit code."""
+    """Run a role process from its arguments to its exit code; a launcher's children that drained end with 0."""
     arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
     stop = threading.Event()
-    set_at_signals(stop, is_abortable=True)
+    signals = set_at_signals(stop, is_abortable=True)
     follow_parent()
     keep_freed_memory()
     setup_logging(arguments.log_level or "INFO", role.name)
     try:
-        process = RoleProcess(role, arguments, stop)
+        process = RoleProcess(role, arguments, stop, signals)
         _set_up_logging(process)
         try:
             process.join_run()
@@ -217,8 +233,9 @@ def run_role(
             raise
         finally:
             process.close()
-    except StoppedError:
-        return ExitCode.OK
+        return process.ending().exit_code
+    except StoppedError:  # before it was connected
+        return ExitCode(128 + signals[0]) if signals else ExitCode.OK
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
@@ -226,7 +243,6 @@ def run_role(
             raise
         print_error(error)
         return exit_code_of(error)
-    return ExitCode.OK
 
 
 def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:

@@ -131,6 +131,12 @@ class RunFolder:
         """
         self._write(RESULT_NAME, _json(result))
 
+    def sweep(self) -> None:
+        """Remove what killed processes of the run left half written; none of them is alive any more."""
+        for path in self.path.rglob(".*.tmp"):
+            with suppress(OSError):
+                path.unlink()
+
     def read_run(self) -> str | None:
         """The id of the run that is kept here, None if there is none."""
         try:

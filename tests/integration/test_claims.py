@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.errors import StoppedError
 from surreal.main.process.claims import Claim
 
@@ -84,6 +85,22 @@ def test_a_holder_that_is_away_too_long_loses_the_name(client: RedisClient) -> N
     assert first.try_take()
     first.release()
     assert second.try_take() == ""
+
+
+def test_a_learner_waits_for_the_end_of_those_that_differ(client: RedisClient) -> None:
+    now = client.server_time_s()
+    for name, fingerprint in (("agent-0", "mine"), ("agent-1", "another")):
+        beat = Heartbeat(f"{name}-x", "agent", name, 1, "host", now, now)
+        client.redis.hset(client.run_keys.processes, beat.id, beat.encode())  # type: ignore[arg-type]
+        assert Claim(client, name, fingerprint).try_take() == ""
+    stop = threading.Event()
+    thread = threading.Thread(target=Claim(client, "learner", "mine").wait_until_all_agree, args=(stop,))
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+    client.redis.delete(client.run_keys.claim("agent-1"))
+    thread.join(30.0)
+    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"pid": "x"}', b"\xff"])

@@ -27,8 +27,8 @@ def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
 AGENT, LEARNER = Registrant("agent-0", leads=False), Registrant("learner", leads=True)
 
 
-def register(client: RedisClient, config: Config, registrant: Registrant = LEARNER) -> None:
-    registry.register(client, config, registrant)
+def register(client: RedisClient, config: Config, registrant: Registrant = LEARNER) -> bool:
+    return registry.register(client, config, registrant)
 
 
 def join(client: RedisClient) -> None:
@@ -152,7 +152,7 @@ def test_the_learners_configuration_is_the_runs_whoever_came_first(client: Redis
     register(client, wrong, AGENT)
     join(client)
     client.redis.set(client.policy_keys().contract, "of the wrong model")
-    register(client, right, LEARNER)
+    assert register(client, right, LEARNER)
     assert client.redis.get(client.policy_keys().contract) is None
     with pytest.raises(ContractError, match="this process differs"):
         registry.compare(client, wrong, AGENT)

@@ -91,7 +91,7 @@ def wait_for_config(client: RedisClient, overrides: Sequence[str], stop: threadi
 
 def register(
     client: RedisClient, config: Config, registrant: Registrant, parameter_client: RedisClient | None = None
-) -> None:
+) -> bool:
     """Register the configuration for the run, or compare with the one that is; one that agrees changes nothing.
 
     The configuration of a launcher or learner replaces that of other processes, which find out in `compare`. Otherwise
@@ -104,10 +104,14 @@ def register(
         registrant: this process.
         parameter_client: where the parameters are, if that is another server.
 
+    Returns:
+        Whether it has replaced another one, of processes that may still be there.
+
     Raises:
         ContractError: live processes of the run agreed on something else.
     """
     mine = describe(config, registrant)
+    has_replaced = False
     while True:
         seen = _stored(client)
         stored = _parse(seen)
@@ -122,8 +126,10 @@ def register(
                 # The model's own contract outlives its processes by a minute.
                 parameters = parameter_client or client
                 parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
+                has_replaced = True
             break
     _list_run(client, config)
+    return has_replaced
 
 
 def compare(client: RedisClient, config: Config, registrant: Registrant) -> None:

@@ -26,6 +26,7 @@ import numpy as np
 import redis
 
 from surreal.config import Config, add_python_path, load_config
+from surreal.config.checking.fingerprint import fingerprint
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import live_processes
@@ -72,7 +73,7 @@ class RoleProcess:
         is_follower = role is LEARNER and self.config.replay.follow
         claimed = f"{self.name}-{self.config.broadcast.policy}" if is_follower else self.name
         self._registrant = registry.Registrant(claimed, leads=role is LEARNER and not is_follower)
-        self._claim = Claim(self.client, claimed)
+        self._claim = Claim(self.client, claimed, fingerprint(self.config.shared()))
         self._failure: SurrealError | None = None
         self._endings: list[Callable[[], object]] = []
 
@@ -94,7 +95,8 @@ class RoleProcess:
             else:
                 registry.require_fresh(self.client, self.config.broadcast.policy, self.parameter_client)
         self._claim.take(self.stop)
-        registry.register(self.client, self.config, self._registrant, self.parameter_client)
+        if registry.register(self.client, self.config, self._registrant, self.parameter_client):
+            self._claim.wait_until_all_agree(self.stop)
         self.telemetry.at_each_step(self._stay)
         self.telemetry.start()
 

@@ -25,8 +25,7 @@ from pathlib import Path
 import numpy as np
 import redis
 
-from surreal.config import Config, add_python_path, load_config
-from surreal.config.checking.fingerprint import fingerprint
+from surreal.config import Config, add_python_path, fingerprint, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import live_processes
@@ -113,6 +112,11 @@ class RoleProcess:
     def should_stop(self) -> bool:
         """Whether the body has to end; ask in each turn of the loop."""
         return self.stop.is_set()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether this process disagrees with its run, or lost its name in it."""
+        return self._failure is not None
 
     def raise_failure(self) -> None:
         """Raise what made this process end in disagreement with its run, if anything did."""

@@ -94,7 +94,9 @@ class RunFolder:
         self._lock.release(is_removed=is_new)
         if is_new:
             shutil.rmtree(self.path / "redis", ignore_errors=True)  # of the run's own server
-            for path in self._made:
+            # Of several that begin at once, the last one out removes the folder of all runs.
+            common = [self.path.parent] if self.path.parent.name == RUNS_FOLDER.name else []
+            for path in (*self._made, *common):
                 with suppress(OSError):  # somebody has put something there
                     path.rmdir()
 

@@ -92,7 +92,7 @@ setup(
         "video": VIDEO,
         "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS],
     },
-    entry_points={"console_scripts": ["surreal = surreal.cli:main"]},
+    entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[
         "Operating System :: MacOS",
         "Operating System :: POSIX :: Linux",

@@ -1,8 +1,6 @@
 """`python -m surreal`: the `surreal` command, where its script is not on PATH."""
 
-import sys
-
-from surreal.cli import main
+from surreal.cli import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -1,7 +1,7 @@
 """The `surreal` command.
 
-What a person asked for goes to stdout, an error to stderr as one line `error: ...`. The exit code is 0 if it worked,
-1 if not, 2 for wrong arguments. `--debug`, anywhere, shows tracebacks.
+What a person asked for goes to stdout, an error to stderr as one line `error: ...`. The exit codes are those of
+`surreal.main.process.ending.reasons`. `--debug`, anywhere, shows tracebacks.
 
 Heavy imports (torch) happen inside the commands that need them.
 """
@@ -11,17 +11,20 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any, NoReturn, cast
 
 import typer
 from rich.console import Console
 
 from surreal import __version__
-from surreal.errors import ConfigError, SurrealError
+from surreal.errors import ConfigError, StoppedError, SurrealError
 from surreal.main.commands.replay_files import RunDir, replay_app
+from surreal.main.process.ending.output import Output, flush_output
+from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
 
@@ -87,35 +90,42 @@ def run(
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
     from surreal.main.launch.starting.forking import ForkServer
-    from surreal.main.process.interrupts import Interrupts
+    from surreal.main.process.ending.interrupts import Interrupts
 
     _set_up_logging(log_level)
     given = {"seed": seed, "device": device, "log_level": log_level}
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]
     asked = (source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline)
-    console = Console(soft_wrap=True)
+    interrupts = Interrupts()
+    console = Console(file=cast(IO[str], Output(sys.stdout, interrupts.end)), soft_wrap=True)
     if check:
         _say(console, _check(*asked))
         return
-    interrupts = Interrupts()
     with interrupts.installed(), ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter:
         # The processes' imports have begun; the launcher's own go on beside them.
         from surreal.main.launch.launcher import Launcher
         from surreal.main.launch.prepare import RunOptions
 
         options = RunOptions(*asked, is_quiet=quiet, shows_progress=progress)
-        outcome = Launcher(options, console, interrupts, starter).execute()
+        try:
+            outcome = Launcher(options, console, interrupts, starter).execute()
+        except StoppedError:
+            ending = interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
+            _say(console, f"ended before it began: {ending.reason}")
+            raise typer.Exit(ending.exit_code) from None
     for line in outcome.last_words():
         _say(console, line)
-    if outcome.is_failure:
-        print_error(SurrealError(outcome.reason))
-    is_good = not outcome.is_failure and not interrupts.is_aborting
+    exit_code = outcome.ending.exit_code
+    if exit_code is ExitCode.FAILED:
+        print_error(SurrealError(outcome.ending.reason))
     if verify:
         from surreal.main.commands.verify import verify as play_again
 
-        is_good, sentence = play_again(outcome)
+        is_solved, sentence = play_again(outcome)
         _say(console, sentence)
-    raise typer.Exit(0 if is_good else 1)
+        if not is_solved and exit_code is ExitCode.OK:
+            exit_code = ExitCode.FAILED
+    raise typer.Exit(exit_code)
 
 
 def _add_role(role: Role) -> None:
@@ -247,12 +257,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         # Typer's own way to end: after every command, after --help (0), after wrong arguments (2).
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
     except Exception as error:
         if is_debugging:
             raise
         print_error(error)
-        return 1
-    return 0
+        return exit_code_of(error)
+    return ExitCode.OK
+
+
+def program() -> NoReturn:
+    """Be the command: what happens to its output, or a late Ctrl-C, ends in no traceback."""
+    code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    flush_output()
+    sys.exit(code)
 
 
 def _check(*asked: Any) -> str:
@@ -287,4 +307,4 @@ def _set_up_logging(level: str | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -12,6 +12,7 @@
     |-- LeaseError               another process holds the lease of a stream or a policy
     |-- DivergedError            learning gives numbers that are not finite, again and again
     |-- CheckpointError          a checkpoint is missing, cut off, or of another model
+    |-- FolderError              a run's folder is in use by another process, or its disk is full
     |-- ThreadFailedError        a supervised thread died: its exception is the cause
     `-- StoppedError             the owner asked to stop while a call was waiting
 
@@ -105,6 +106,10 @@ class DivergedError(SurrealError):
 
 class CheckpointError(SurrealError):
     """A checkpoint is missing, cut off, or belongs to another model or algorithm."""
+
+
+class FolderError(SurrealError):
+    """A run's folder belongs to a process that is alive, or cannot be written."""
 
 
 class ThreadFailedError(SurrealError):

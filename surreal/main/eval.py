@@ -24,6 +24,7 @@ from surreal.main.build.environments import build_env, env_spaces
 from surreal.main.process import registry
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import EVAL
+from surreal.main.session.score_sharing import claim_scores, send_round
 from surreal.main.session.scores import ScoreBook
 from surreal.utils.wait_notice import WaitNotice
 
@@ -55,6 +56,8 @@ class EvaluationSession:
         stack.callback(self.agent.close)
         self.listener = build_listener(config, process.parameter_client, self.model)
         stack.callback(self.listener.close)
+        (process.run_dir / "eval").mkdir(parents=True, exist_ok=True)
+        stack.callback(claim_scores(process.run_dir / "eval").release)
         self.book = ScoreBook(process.run_dir / "eval", keep=config.checkpoint.best_checkpoints_to_keep)
         self._max_steps = config.eval.max_episode_steps
         rng = process.rng(1, self.book.rounds)
@@ -150,6 +153,8 @@ class EvaluationSession:
             "model": self.model.header(),
         }
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
+        if not self.process.arguments.supervised:  # else this is the learner's folder
+            send_round(self.process.client, self.book, is_best=is_best)
         self._latest = {
             "eval/episode_return": result.mean_return,
             "eval/episode_return_std": result.std_return,

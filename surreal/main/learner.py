@@ -18,7 +18,7 @@ from typing import Any
 
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.errors import DivergedError, StoppedError
+from surreal.errors import DivergedError, FolderError, StoppedError, SurrealError
 from surreal.learner import Learner
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
@@ -26,14 +26,17 @@ from surreal.main.build.learning import build_broadcaster, build_checkpoints, bu
 from surreal.main.offline import fill_replay, run_offline_learner
 from surreal.main.process import registry
 from surreal.main.process.arguments import parse
+from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess, run_role
-from surreal.main.process.roles import LEARNER
+from surreal.main.process.roles import EVAL, LEARNER
 from surreal.main.session.checkpointing import Checkpointing
 from surreal.main.session.describing import describe_run
 from surreal.main.session.limits import Limits
+from surreal.main.session.own_folder import OwnFolder
 from surreal.main.session.priorities import PrioritiesSaver
 from surreal.main.session.publishing import Publishing
 from surreal.main.session.rollback import Rollback
+from surreal.main.session.score_sharing import ScoreCollector
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
 from surreal.utils.threads import Supervisor
@@ -43,6 +46,9 @@ logger = logging.getLogger("surreal.main.learner")  # __name__ is __main__ in a 
 _DEQUEUE_TIMEOUT_S = 0.2
 _CHECK_INTERVAL_S = 0.1
 _COLLECT_S = 0.1  #: of one wait for logs and metrics, and so of the end
+_SCORES_INTERVAL_S = 1.0
+#: How long evaluations elsewhere may take for their last round, s.
+_EVALUATION_S = 15.0
 
 
 class LearnerSession:
@@ -51,10 +57,12 @@ class LearnerSession:
     Args:
         process: the frame.
         stack: closes what is opened here.
+        collector: of the run's folder; where it has no room, the run ends.
     """
 
-    def __init__(self, process: RoleProcess, stack: ExitStack) -> None:
+    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector) -> None:
         config = self.config = process.config
+        self._collector = collector
         self.process = process
         model = build_model(config, build_spaces(config))
         seed = int(process.rng().integers(2**31))
@@ -92,6 +100,7 @@ class LearnerSession:
 
         Raises:
             DivergedError: the learner diverged, and going back did not help.
+            FolderError: the disk of the run's folder is full.
         """
         i = 0
         while not self.process.should_stop() and not self._is_done:
@@ -126,7 +135,11 @@ class LearnerSession:
         self.priorities.save()
         self.publishing.finish(is_connected=self.process.telemetry.is_connected)
 
-    def give_up(self, error: DivergedError) -> None:
+    def counts(self) -> Counts:
+        """How far the run came."""
+        return Counts(self.replay.global_step, self.learner.updates, self.broadcaster.version)
+
+    def give_up(self, error: SurrealError) -> None:
         """Have the run end for this reason; under a launcher, this process's exit code does that."""
         if not self.process.arguments.supervised:
             self._request_stop(f"learner failed: {error}")
@@ -137,6 +150,8 @@ class LearnerSession:
         if now - self._checked_s < _CHECK_INTERVAL_S:
             return
         self._checked_s = now
+        if (error := self._collector.disk_error) is not None:
+            raise FolderError(f"{self.process.run_dir} cannot be written: {error}")
         self.checkpoints.save_if_due()
         self.priorities.save_if_due()
         if reason := self.limits.run_reason(self.replay.global_step):
@@ -160,27 +175,69 @@ class LearnerSession:
 def body(process: RoleProcess) -> None:
     """Learn until the run ends."""
     with ExitStack() as stack:
+        folder = None if process.arguments.supervised else OwnFolder(process)
+        if folder is not None:
+            stack.callback(folder.release)
         _keep_torch_out_of_tmp(process.run_dir, stack)
-        collector = Collector(process.client, process.run_dir)
+        collector, scores = Collector(process.client, process.run_dir), None
         collecting = Supervisor("learner")
         process.at_end(lambda: _finish_collecting(process, collecting, collector))
-        session = LearnerSession(process, stack)
+        session = LearnerSession(process, stack, collector)
         if process.arguments.offline is not None:
             fill_replay(process, process.arguments.offline)
         session.begin()
         describe_run(process.config, process.client.run, process.run_dir)
         process.telemetry.add_source(collector.metrics)
+        if folder is not None:
+            folder.begin()
         collecting.spawn("collector", lambda: collector.step(_COLLECT_S))
+        if not process.config.replay.follow:  # else the run is another learner's
+            scores = ScoreCollector(process.client, process.run_dir / "eval")
+            collecting.spawn("scores", lambda: _collect_scores(scores, collecting))
         session.replay.start_threads()
         stack.callback(session.replay.join, 5.0)
         stack.callback(session.replay.stop)
         try:
-            with suppress(StoppedError):
-                session.run()
-            session.end()
-        except DivergedError as error:
-            session.give_up(error)
+            _learn(session)
+            if scores is not None:
+                _wait_for_evaluation(process, scores)
+        except Exception as error:
+            if folder is not None:
+                folder.finish(session.counts(), error)
             raise
+        if folder is not None:
+            folder.finish(session.counts())
+
+
+def _learn(session: LearnerSession) -> None:
+    try:
+        with suppress(StoppedError):
+            session.run()
+        session.end()
+    except DivergedError as error:
+        session.give_up(error)
+        raise
+    except FolderError as error:
+        with suppress(SurrealError):
+            session.end()  # what there is still room for
+        session.give_up(error)
+        raise
+
+
+def _collect_scores(scores: ScoreCollector, collecting: Supervisor) -> None:
+    scores.step()
+    collecting.stop_event.wait(_SCORES_INTERVAL_S)
+
+
+def _wait_for_evaluation(process: RoleProcess, scores: ScoreCollector) -> None:
+    """Where the run ends, and no launcher sees to the order: let evaluation score the last parameters."""
+    is_over = process.telemetry.stop_reason is not None and not process.arguments.supervised
+    deadline = time.monotonic() + (_EVALUATION_S if is_over else 0.0)
+    while time.monotonic() < deadline and process.telemetry.is_connected:
+        if not any(beat.role == EVAL.counts_as for beat in live_processes(process.client)):
+            break
+        time.sleep(_CHECK_INTERVAL_S)
+    scores.step()
 
 
 def _keep_torch_out_of_tmp(run_dir: Path, stack: ExitStack) -> None:

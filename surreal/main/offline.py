@@ -20,8 +20,9 @@ from surreal.errors import ConfigError, ContractError, SurrealError
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import replay_arguments
 from surreal.main.process.arguments import RoleArguments
+from surreal.main.process.ending.reasons import exit_code_of
 from surreal.main.process.reports import print_error
-from surreal.main.process.role import EXIT_ERROR, RoleProcess
+from surreal.main.process.role import RoleProcess
 from surreal.replay.archive import Manifest, ReplayArchive, import_replay
 from surreal.specs import action_spec
 from surreal.utils.memory import largest_replay_bytes
@@ -119,7 +120,7 @@ def run_offline_learner(arguments: RoleArguments, argv: Sequence[str], run: Call
         if arguments.debug:
             raise
         print_error(error)
-        return EXIT_ERROR
+        return exit_code_of(error)
 
 
 def _usual_updates(config: Config) -> int:

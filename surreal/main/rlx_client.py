@@ -20,8 +20,8 @@ from surreal.config.checking.classes import add_python_path
 from surreal.config.schema.env import WrapperConfig
 from surreal.envs.make import make_env
 from surreal.envs.wrappers.named import WrapperSpec
-from surreal.main.process.interrupts import set_at_signals
-from surreal.main.process.lifeline import follow_parent
+from surreal.main.process.ending.interrupts import set_at_signals
+from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.reports import print_error
 from surreal.rlx.client.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
 from surreal.rlx.client.tokens import TOKEN_VARIABLE, find_token

@@ -29,8 +29,8 @@ from surreal.config.loading.overrides import apply_overrides, parse_override
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.rlx_server import ServerOptions, build_rlx_pool, port_owner
 from surreal.main.build.saved_policy import load_policy
-from surreal.main.process.interrupts import set_at_signals
-from surreal.main.process.lifeline import follow_parent
+from surreal.main.process.ending.interrupts import set_at_signals
+from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.reports import print_error
 from surreal.main.process.role import RoleProcess, role_rng, run_role
 from surreal.main.process.roles import RLX_SERVER, RandomStream

@@ -5,9 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
 import time
+import uuid
+from functools import cache
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _POLL_INTERVAL_S = 0.5
@@ -35,6 +39,30 @@ def die_with_parent(
     # The parent may have died before the kernel was asked; nobody else would notice.
     if os.getppid() != expected:
         os.kill(os.getpid(), signal_number)
+
+
+@cache
+def machine_id() -> str:
+    """What this machine, or container, has and no other: processes with the same one see each other's ids."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return f"{socket.gethostname()} {uuid.getnode()}"
+
+
+def is_process_alive(pid: int) -> bool:
+    """Whether a process of this machine runs; one that has ended and was not waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return True
 
 
 def _ask_kernel(signal_number: signal.Signals) -> bool:

@@ -5,6 +5,7 @@ What the command line finds out before it starts anything is in tests/unit/main/
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ def test_unreachable_redis(workplace: Workplace) -> None:
 
 def test_wrong_password_and_unknown_run(workplace: Workplace, start_redis: Any) -> None:
     server = start_redis(port=0, password="hush")
-    for command, message in (
-        (workplace.start("run", "cartpole-dqn", "--redis", server.address), "refused"),
-        (workplace.start("agent", "--run", "x", "--redis", f"redis://:guess@{server.address}"), "refused"),
-        (workplace.start("eval", "--run", "x", "--redis", f"redis://:hush@{server.address}"), "knows no run 'x'"),
-        (workplace.start("learner", "--redis", f"redis://:hush@{server.address}"), "name a configuration"),
+    for command, message, code in (
+        (workplace.start("run", "cartpole-dqn", "--redis", server.address), "refused", 1),
+        (workplace.start("agent", "--run", "x", "--redis", f"redis://:guess@{server.address}"), "refused", 1),
+        (workplace.start("learner", "--run", "x", "--redis", f"redis://:hush@{server.address}"), "knows no run 'x'", 2),
+        (workplace.start("learner", "--redis", f"redis://:hush@{server.address}"), "name a configuration", 2),
     ):
-        assert_one_sentence(command, message)
+        assert_one_sentence(command, message, code)
         assert "hush" not in command.output
 
 
@@ -65,6 +66,8 @@ def test_process_that_fails_ends_the_run_with_its_reason(workplace: Workplace) -
     assert f"the traceback is in {log}" in command.output
     assert "OverflowError" in log.read_text()
     assert "results in" in command.output
+    result = json.loads((workplace.run_dir() / "result.json").read_text())
+    assert (result["status"], result["exit_code"]) == ("failed", 1)
     assert "best.safetensors" not in command.output
     assert workplace.processes() == []
 
@@ -80,8 +83,8 @@ def test_process_that_differs_from_its_run_is_refused_with_the_difference(
         workplace.start("agent", "cartpole-dqn", *common, *other), "model.args.hidden_sizes: [128, 128] -> [7]"
     )
     learner.interrupt()
-    assert learner.wait() == 0, learner.output
-    assert_one_sentence(workplace.start("agent", "cartpole-dqn", *common), "exists already in Redis")
+    assert learner.wait() == 130, learner.output
+    assert_one_sentence(workplace.start("agent", "cartpole-dqn", *common), "exists already in Redis", 2)
     # Nobody is left to disagree with.
     other += ["--set", "run.max_env_steps=1100", "--set", "replay.samples_per_insert=null"]
     code, output = workplace.run("agent", "cartpole-dqn", *common, *other, "--resume")

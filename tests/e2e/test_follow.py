@@ -15,7 +15,7 @@ def test_a_prioritized_learner_follows_the_run_of_a_uniform_one_and_ends_without
     workplace.wait_for((run_dir / "redis.address").exists, "the address")
     address = (run_dir / "redis.address").read_text().split()[0]
     workplace.wait_for(lambda: workplace.knows() and workplace.status()["version"] > 1, "the first updates")
-    second = workplace.folder / "runs" / "second"
+    second = workplace.folder / "runs" / "more" / "second"  # a folder of its own, beside those of runs
     begin = workplace.status()["version"]
     own = ["replay.follow=true", "broadcast.policy=second", "learner.n_step=4", "learner.gamma=0.9"]
     own += ["sender.lookahead=3", "learner.max_updates=40", "checkpoint.checkpoint_time_interval=900"]

@@ -93,31 +93,3 @@ def test_own_redis_ends_with_a_launcher_that_is_killed_and_a_run_resumes_from_it
     assert result["env_steps"] >= limit
     assert f"restored {newest}: {state['updates']} updates" in (run_dir / "logs" / "learner.log").read_text()
     assert workplace.processes() == []  # the folder of the killed server is swept by a later start
-
-
-SLOW_TO_CLOSE = """
-import time
-from surreal.agent import QAgent
-
-class Sleeper(QAgent):
-    def close(self):
-        time.sleep(600)
-"""
-
-
-def test_second_ctrl_c_ends_at_once(workplace: Workplace) -> None:
-    (workplace.folder / "runs").mkdir()
-    (workplace.folder / "runs" / "sleepers.py").write_text(SLOW_TO_CLOSE)
-    (workplace.folder / "runs" / "slow.yaml").write_text(
-        "env: {id: CartPole-v1, num_envs: 2}\nagent: {class: sleepers.Sleeper, count: 1}\neval: {enabled: false}\n"
-    )
-    command = workplace.start("run", "runs/slow.yaml")
-    run_dir = workplace.run_dir()
-    workplace.wait_for((run_dir / "redis.address").exists, "the address")
-    workplace.wait_for(lambda: workplace.status()["env_steps"] > 0, "acting")
-    command.interrupt()
-    workplace.wait_for(lambda: workplace.status()["stop_reason"], "the drain")
-    assert command.process.poll() is None
-    command.interrupt()
-    assert command.wait() == 1
-    workplace.assert_nothing_is_left()

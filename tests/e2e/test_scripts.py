@@ -127,7 +127,7 @@ def test_role_scripts_join_one_run_from_several_folders(workplace: Workplace, tm
     code, output = workplace.run("stop", "shared", "--delete", **environment)
     assert (code, "removed run shared" in output) == (0, True), output
     code, output = workplace.run("status", **environment)
-    assert (code, "knows no run" in output) == (1, True), output
+    assert (code, "knows no run" in output) == (2, True), output
     server.interrupt()
     assert server.wait() == 0, server.output
     assert "our secret" not in server.output

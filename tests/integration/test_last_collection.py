@@ -32,7 +32,7 @@ def test_lines_that_come_last_are_in_the_folder_when_it_has_finished(
             with Telemetry(client, "launcher", "launcher"):
                 logging.getLogger("surreal.test").warning("the last word")
             learners.close()  # only now may another collector write
-            collection.finish()
+            collection.finish(lambda: False)
         assert "the last word" in (tmp_path / "logs" / "launcher.log").read_text()
         client.delete_run()
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from surreal.config import load_config
+from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.errors import ConfigError, ContractError
+from surreal.errors import ConfigError, ContractError, StoppedError
 from surreal.main.process import registry
+from surreal.main.process.claims import Claim
+from surreal.main.process.registry import Registrant
 
 
 @pytest.fixture
@@ -19,6 +22,13 @@ def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
     with RedisClient(redis_server.address, run=run_id) as client:
         yield client
         client.delete_run()
+
+
+AGENT, LEARNER = Registrant("agent-0", leads=False), Registrant("learner", leads=True)
+
+
+def register(client: RedisClient, config: Config, registrant: Registrant = LEARNER) -> bool:
+    return registry.register(client, config, registrant)
 
 
 def join(client: RedisClient) -> None:
@@ -29,7 +39,7 @@ def join(client: RedisClient) -> None:
 
 
 def test_run_in_use_is_not_deleted(client: RedisClient) -> None:
-    registry.register(client, load_config("cartpole-dqn"))
+    register(client, load_config("cartpole-dqn"))
     client.redis.set(client.policy_keys().lease, "token")  # as on a server of parameters alone
     with pytest.raises(ConfigError, match="is in use"):
         registry.delete_run(client)
@@ -50,7 +60,7 @@ def test_run_in_use_is_not_deleted(client: RedisClient) -> None:
 
 def test_first_process_registers_and_others_learn_all_but_addresses(client: RedisClient) -> None:
     config = load_config("cartpole-dqn", ["redis.address=redis://:secret@host:1", "learner.batch_size=32"])
-    registry.register(client, config)
+    register(client, config)
     stored = registry.stored_config(client, ["agent.count=7"])
     assert (stored.learner.batch_size, stored.agent.count, stored.redis.address) == (32, 7, None)
     assert b"secret" not in bytes(client.redis.get(client.run_keys.config))  # type: ignore[arg-type]
@@ -60,29 +70,29 @@ def test_first_process_registers_and_others_learn_all_but_addresses(client: Redi
 def test_unknown_run_and_wrong_override_are_config_errors(client: RedisClient) -> None:
     with pytest.raises(ConfigError, match="knows no run"):
         registry.stored_config(client)
-    registry.register(client, load_config("cartpole-dqn"))
+    register(client, load_config("cartpole-dqn"))
     with pytest.raises(ConfigError, match=r"learner\.batch_sise"):
         registry.stored_config(client, ["learner.batch_sise=3"])
 
 
 def test_what_is_not_shared_may_differ(client: RedisClient) -> None:
-    registry.register(client, load_config("cartpole-dqn"))
+    register(client, load_config("cartpole-dqn"))
     join(client)
-    registry.register(client, load_config("cartpole-dqn", ["env.num_envs=2", "learner.batch_size=32"]))
+    register(client, load_config("cartpole-dqn", ["env.num_envs=2", "learner.batch_size=32"]))
 
 
 def test_other_configuration_is_refused_while_a_process_is_alive(client: RedisClient) -> None:
-    registry.register(client, load_config("cartpole-dqn"))
+    register(client, load_config("cartpole-dqn"))
     join(client)
     other = load_config("cartpole-dqn", ["env.id=Acrobot-v1"])
     with pytest.raises(ContractError) as refused:
-        registry.register(client, other)
+        register(client, other)
     assert refused.value.diff == ('env.id: "CartPole-v1" -> "Acrobot-v1"',)
 
 
 def test_other_configuration_replaces_that_of_a_run_whose_processes_are_gone(client: RedisClient) -> None:
-    registry.register(client, load_config("cartpole-dqn"))
-    registry.register(client, load_config("cartpole-dqn", ["env.id=Acrobot-v1"]))
+    register(client, load_config("cartpole-dqn"))
+    register(client, load_config("cartpole-dqn", ["env.id=Acrobot-v1"]))
     assert registry.stored_config(client).env.id == "Acrobot-v1"
 
 
@@ -106,9 +116,9 @@ def test_first_reason_to_stop_stays(client: RedisClient) -> None:
 
 def test_emptied_redis_is_told_again(client: RedisClient) -> None:
     config = load_config("cartpole-dqn")
-    registry.register(client, config)
+    register(client, config)
     client.delete_run()
-    registry.renew(client, config)
+    registry.compare(client, config, AGENT)
     assert registry.stored_config(client).env.id == "CartPole-v1"
     assert client.run in [entry.run for entry in registry.list_runs(client)]
 
@@ -124,3 +134,48 @@ def test_progress_survives_the_way_and_other_texts_do_not_hurt() -> None:
     assert registry.read_progress(registry.write_progress(3, 700)) == {"updates": 3, "global_step": 700}
     assert registry.read_progress("update 3") == {}
     assert registry.read_progress('{"updates": "x"}') == {}
+
+
+def test_of_two_that_come_at_once_one_wins(client: RedisClient) -> None:
+    other = Registrant("agent-1", leads=False)
+    assert not Claim(client, AGENT.name).try_take()
+    assert not Claim(client, other.name).try_take()
+    register(client, load_config("cartpole-dqn"), AGENT)  # and has no heartbeat yet
+    with pytest.raises(ContractError):
+        register(client, load_config("cartpole-dqn", ["env.id=Acrobot-v1"]), other)
+    registry.compare(client, load_config("cartpole-dqn"), AGENT)
+
+
+def test_the_learners_configuration_is_the_runs_whoever_came_first(client: RedisClient) -> None:
+    wrong, right = load_config("cartpole-dqn", ["env.id=Acrobot-v1"]), load_config("cartpole-dqn")
+    assert not Claim(client, AGENT.name).try_take()
+    register(client, wrong, AGENT)
+    join(client)
+    client.redis.set(client.policy_keys().contract, "of the wrong model")
+    assert register(client, right, LEARNER)
+    assert client.redis.get(client.policy_keys().contract) is None
+    with pytest.raises(ContractError, match="this process differs"):
+        registry.compare(client, wrong, AGENT)
+    registry.compare(client, right, Registrant("agent-1", leads=False))
+    with pytest.raises(ContractError):  # a second one is none
+        register(client, wrong, Registrant("learner-1", leads=True))
+
+
+def test_a_process_without_a_configuration_waits_for_the_learners(
+    client: RedisClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surreal.utils.wait_notice.PATIENCE_S", 0.0)
+    register(client, load_config("cartpole-dqn", ["env.id=Acrobot-v1"]), AGENT)
+    found: list[Config] = []
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: found.append(registry.wait_for_config(client, ["seed=3"], stop)))
+    thread.start()
+    while "waiting for the learner of run" not in caplog.text:
+        assert thread.is_alive()
+    register(client, load_config("cartpole-dqn"), LEARNER)
+    thread.join(30.0)
+    assert (found[0].env.id, found[0].seed) == ("CartPole-v1", 3)
+    client.redis.delete(client.run_keys.config)
+    stop.set()
+    with pytest.raises(StoppedError):
+        registry.wait_for_config(client, [], stop)

@@ -52,7 +52,7 @@ def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> No
 
 def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     run, shard, policy = keys.RunKeys("R"), keys.ShardKeys("R", 0), keys.PolicyKeys("R", "P")
-    made = [keys.RUNS, run.config, run.processes, run.log, run.stop]
+    made = [keys.RUNS, run.config, run.processes, run.log, run.stop, run.claim("NAME"), run.scores, run.best]
     made += [
         shard.stream,
         shard.meta,

@@ -231,7 +231,7 @@ class CheckpointConfig(Section):
 
     restore: str | None = Field(None, min_length=1)
     """Checkpoint to start from: path or URL of a learner's checkpoint or of a saved policy, or `latest` for the newest
-    in the run folder. Unset: none."""
+    in the run folder. With `--resume`, the name of an earlier checkpoint of the run goes back to it. Unset: none."""
 
 
 class RunConfig(Section):

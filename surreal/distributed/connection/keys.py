@@ -19,9 +19,12 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:policy:P:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
 | `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |
 | `surreal:{R}:policy:P:notice` | channel | the version just published | publish script | TorchListener | - |
-| `surreal:{R}:config` | string | the shared part of the run's configuration, JSON | first process | every process | the run |
+| `surreal:{R}:config` | string | the run's configuration, and who registered it, JSON | launcher or learner, else the first process | every process | the run |
+| `surreal:{R}:claim:NAME` | string | token of the process that is NAME in the run, `agent-0` | claim script | claim script, whoever registers | seconds, renewed |
 | `surreal:{R}:processes` | hash | process id -> heartbeat, JSON | every process | launcher, status, learner | the run |
 | `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000, and 10 min once written |
+| `surreal:{R}:scores` | stream | rounds of an evaluation without a launcher, as in `scores.jsonl` | evaluation | learner | newest 1000 |
+| `surreal:{R}:best` | hash | `score` and `policy` of its best round, at most 64 MiB | evaluation | learner | the run |
 | `surreal:{R}:stop` | string | why the run ends | launcher, `surreal stop` | every process | the run |
 | `surreal:runs` | hash | run id -> creation time and title, JSON | first process | `surreal status` | until the run is deleted |
 
@@ -156,6 +159,17 @@ class RunKeys:
     @property
     def stop(self) -> str:
         return f"surreal:{{{self.run}}}:stop"
+
+    @property
+    def scores(self) -> str:
+        return f"surreal:{{{self.run}}}:scores"
+
+    @property
+    def best(self) -> str:
+        return f"surreal:{{{self.run}}}:best"
+
+    def claim(self, name: str) -> str:
+        return f"surreal:{{{self.run}}}:claim:{name}"
 
 
 def run_pattern(run: str) -> tuple[str, str]:

@@ -34,6 +34,7 @@ from surreal.distributed.telemetry.render import (
 )
 from surreal.distributed.telemetry.run_files import Progress, RunFiles, Seen
 from surreal.errors import CodecError
+from surreal.utils.files import is_disk_full
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,9 @@ class Collector:
         tensorboard: also write TensorBoard event files.
         keep_s: entries older than this are removed from Redis once they are written, > 0; raising it lets other
             readers look further back, and costs memory of Redis.
+
+    Attributes:
+        disk_error: what the last try met where the disk is full; None while there is room.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Collector:
         self._files = RunFiles(run_dir)
         self._tensorboard = tensorboard
         self._keep_s = keep_s
+        self.disk_error: OSError | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._next_check = self._next_trim = 0.0
@@ -149,7 +154,9 @@ class Collector:
             return None
         except OSError as error:
             self._note_trouble("the run's logs and metrics cannot be written: %s", error)
+            self.disk_error = error if is_disk_full(error) else None
             return None
+        self.disk_error = None
         if self._trouble:
             logger.info("the run's logs and metrics are written again")
             self._trouble = ""

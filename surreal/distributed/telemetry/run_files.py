@@ -9,13 +9,14 @@ keeps a second collector out of the folder until the first has ended, however it
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+
+from surreal.utils.files import FileLock, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -65,12 +66,12 @@ class RunFiles:
         self.folder = Path(folder)
         self.progress = Progress()
         self._sizes: dict[str, int] = {}
-        self._lock_fd: int | None = None
+        self._lock = FileLock(self.folder / LOCK_NAME)
 
     @property
     def is_locked(self) -> bool:
         """Whether this object may write."""
-        return self._lock_fd is not None
+        return self._lock.is_held
 
     def __contains__(self, path: str) -> bool:
         return path in self._sizes
@@ -84,28 +85,22 @@ class RunFiles:
         Raises:
             OSError: the folder cannot be made, read or written.
         """
-        if self._lock_fd is not None:
+        if self._lock.is_held:
             return True
         self.folder.mkdir(parents=True, exist_ok=True)
-        fd = os.open(self.folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not self._lock.acquire():
+            return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._load()
             self._cut_back()
-        except BlockingIOError:
-            os.close(fd)
-            return False
         except BaseException:
-            os.close(fd)
+            self._lock.release()
             raise
-        self._lock_fd = fd
         return True
 
     def release(self) -> None:
         """Let another writer in."""
-        if self._lock_fd is not None:
-            os.close(self._lock_fd)  # closing unlocks; the file stays, for unlinking it would race with the next writer
-            self._lock_fd = None
+        self._lock.release()
 
     def commit(self, contents: Mapping[str, bytes], progress: Progress) -> None:
         """Append to files and record the progress: both happen, or after a crash neither.
@@ -169,9 +164,7 @@ class RunFiles:
             "seen": {process: [numbers.last, list(numbers.missing)] for process, numbers in progress.seen.items()},
             "sizes": dict(sizes),
         }
-        temporary = self.folder / f"{STATE_NAME}.tmp"
-        temporary.write_text(json.dumps(state, indent=1), encoding="utf-8")
-        temporary.replace(self.folder / STATE_NAME)
+        write_whole(self.folder / STATE_NAME, json.dumps(state, indent=1))
         self._sizes = dict(sizes)
 
     def _load(self) -> None:

@@ -84,6 +84,7 @@ class Telemetry:
         self._read_global_step: Callable[[], int] | None = None
         self._episodes = EpisodeStatistics(role)
         self._sources: list[MetricSource] = [self._episodes.metrics, self.metrics]
+        self._actions: list[Callable[[], object]] = []
         self._failed_sources: set[object] = set()
         self._latest: dict[str, float] = {}
         self._started_s = time.time()
@@ -111,6 +112,10 @@ class Telemetry:
     def add_source(self, source: MetricSource) -> None:
         """Pull `source()` once an interval, on the telemetry thread; it returns full metric names."""
         self._sources.append(source)
+
+    def at_each_step(self, action: Callable[[], object]) -> None:
+        """Have `action()` called after each round trip, on the telemetry thread."""
+        self._actions.append(action)
 
     def watch(self, *, version: Callable[[], int] | None = None, global_step: Callable[[], int] | None = None) -> None:
         """Read parameter version and global step from these once an interval, on the telemetry thread."""
@@ -194,6 +199,8 @@ class Telemetry:
                 is_delivered = self._shipper.ship(self._heartbeat())
                 if self.stop_reason is not None and not had_reason and self._on_stop is not None:
                     self._on_stop(self.stop_reason)
+                for action in self._actions:
+                    action()
             except Exception:
                 self._shipper.note_trouble("telemetry failed", exc_info=True)
                 return False

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from surreal.config import Config
 from surreal.envs import check_env_id
-from surreal.errors import ConfigError
+from surreal.errors import CheckpointError, ConfigError
 from surreal.learner import Learner
 from surreal.learner.devices import resolve_device
 from surreal.main.build.acting import AGENT, MODEL, build_model
 from surreal.main.build.construct import check
+from surreal.main.build.earlier import earlier_checkpoint
 from surreal.main.build.environments import build_env, build_spaces
-from surreal.main.build.learning import LEARNER, check_replay
+from surreal.main.build.learning import LEARNER, build_checkpoints, build_learner, check_replay
 from surreal.main.build.wrapping import check_wrappers
 from surreal.replay import Replay
 
@@ -93,6 +95,25 @@ def check_names(config: Config) -> None:
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
     learner, _ = check(config, LEARNER)
     _check_units(config, learner, check_replay(config))
+
+
+def check_resumable(config: Config, run_dir: Path) -> None:
+    """Check that a run can go on in its folder: that its checkpoint fits what the configuration makes of it now.
+
+    Raises:
+        CheckpointError: the checkpoint is named and cannot be read, or it is of another learner or model.
+        SurrealError: learner or model cannot be made.
+    """
+    store = build_checkpoints(config, run_dir)
+    named = earlier_checkpoint(config.checkpoint.restore, run_dir)
+    found = store.newest_whole() if named is None else store.load(named)
+    if found is not None and found.metadata.get("kind") == "learner":
+        config = config.model_copy(update={"device": "cpu"})
+        learner = build_learner(config, build_model(config, build_spaces(config)), None)
+        try:
+            learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
+        except CheckpointError as error:
+            raise CheckpointError(f"{found.path} does not fit the configuration: {error}") from error
 
 
 def _check_units(config: Config, learner: type[Learner], replay: type[Replay[Any]]) -> None:

@@ -110,8 +110,8 @@ def _senders(config: Config) -> Senders:
     return Senders(config.num_senders, config.sender.chunk_steps, config.largest_chunk_steps, config.lookahead)
 
 
-def build_learner(config: Config, model: Module, replay: Replay[Any]) -> Learner:
-    """Make the learner."""
+def build_learner(config: Config, model: Module, replay: Replay[Any] | None) -> Learner:
+    """Make the learner; without a replay, one that is only looked at."""
     offered = {"device": config.device, "max_global_step": config.run.max_env_steps}
     return construct(config, LEARNER, (model, replay), offered)
 

@@ -12,7 +12,7 @@ from surreal.config.schema.fields import parse_size
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import ConfigError
-from surreal.main.process.interrupts import set_at_signals
+from surreal.main.process.ending.interrupts import set_at_signals
 
 
 def serve(

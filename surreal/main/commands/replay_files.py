@@ -146,9 +146,9 @@ def _find(
 
 def _targets(run: str, addresses: str | None, run_dir: Path | None) -> list[RedisClient]:
     """Clients of a run that need not exist yet."""
-    from surreal.main.launch.run_folder import RUNS_FOLDER, RunFolder
     from surreal.main.process.arguments import DEFAULT_REDIS
     from surreal.main.process.role import make_client
+    from surreal.main.process.run_folder import RUNS_FOLDER, RunFolder
 
     named = _split(addresses)
     if not named:

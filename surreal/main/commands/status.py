@@ -12,11 +12,11 @@ from rich.table import Table
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import ConfigError
-from surreal.main.launch.run_folder import ADDRESS_NAME, RUNS_FOLDER, RunFolder, newest_running
 from surreal.main.launch.view.describe import describe_numbers, describe_troubles, starting_phase
 from surreal.main.launch.view.snapshot import Snapshot, take_snapshot
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
+from surreal.main.process.run_folder import ADDRESS_NAME, RUNS_FOLDER, RunFolder, newest_running
 
 _TIMEOUT_S = 5.0
 

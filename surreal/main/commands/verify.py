@@ -6,6 +6,7 @@ from surreal.errors import SurrealError
 from surreal.main.build.saved_policy import load_policy
 from surreal.main.commands.play import play_policy
 from surreal.main.launch.outcome import RunOutcome
+from surreal.main.process.ending.reasons import ExitCode
 from surreal.main.process.role import role_rng
 from surreal.main.process.roles import RandomStream
 
@@ -23,8 +24,8 @@ def verify(outcome: RunOutcome) -> tuple[bool, str]:
     env_id = config.eval.env_id or config.env.id
     if goal is None:
         return False, f"not solved {env_id}: run.stop_at_return is not set"
-    if outcome.is_failure or outcome.is_interrupted:
-        return False, f"not solved {env_id}: {outcome.reason}"
+    if outcome.ending.exit_code is not ExitCode.OK:
+        return False, f"not solved {env_id}: {outcome.ending.reason}"
     try:
         policy = load_policy(outcome.folder / "eval" / "best.safetensors")
         scores = play_policy(policy, EPISODES, rng=role_rng(config.seed, RandomStream.VERIFY), num_envs=_NUM_ENVS)

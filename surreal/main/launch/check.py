@@ -1,12 +1,13 @@
 """Whether there is what a configuration names, found out in a process of its own before a run begins.
 
-    python -m surreal.main.launch.check SOURCE [OVERRIDE...]
+    python -m surreal.main.launch.check [--resume RUN_DIR] SOURCE [OVERRIDE...]
 
 So the launcher needs neither torch nor the user's classes, and what those do when they are imported is not done to it.
 """
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
 import tempfile
@@ -24,42 +25,58 @@ _POLL_INTERVAL_S = 0.02
 
 
 def check_apart(
-    starter: Starter, source: str, overrides: Sequence[str], *, should_abort: Callable[[], bool] = lambda: False
+    starter: Starter,
+    source: str,
+    overrides: Sequence[str],
+    *,
+    resumed: Path | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Check classes, their arguments and environments.
+    """Check classes, their arguments and environments, and whether a run can go on in its folder.
 
     Args:
         starter: starts the process.
         source: of the configuration, which has been loaded already.
         overrides: of the configuration.
-        should_abort: asked while waiting: what an environment does when it is made may take for ever.
+        resumed: folder of a run that goes on; None for a new one.
+        should_stop: asked while waiting, for what an environment does when it is made may take for ever; true ends it.
 
     Raises:
         ConfigError: with what the check found.
-        StoppedError: `should_abort` said so.
+        StoppedError: `should_stop` was true.
     """
+    arguments = [*(["--resume", str(resumed)] if resumed else []), "--", source, *overrides]
     with tempfile.TemporaryDirectory(prefix="surreal-check-") as folder:
         console = Path(folder) / "console"
-        process = starter.start(__name__, [source, *overrides], console=console, environment={})
-        while process.poll() is None:
-            if should_abort():
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                raise StoppedError("interrupted while the configuration was checked")
-            time.sleep(_POLL_INTERVAL_S)
+        # Torch's optimizers make a compiler cache, in /tmp for ever unless told otherwise.
+        process = starter.start(__name__, arguments, console=console, environment={"TORCHINDUCTOR_CACHE_DIR": folder})
+        try:
+            while process.poll() is None:
+                if should_stop():
+                    raise StoppedError("stopped before the run began")
+                time.sleep(_POLL_INTERVAL_S)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
         if process.returncode != 0:
             raise ConfigError(last_error_line(console))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Check; returns the exit code."""
-    source, *overrides = sys.argv[1:] if argv is None else argv
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--resume", type=Path)
+    parser.add_argument("source")
+    parser.add_argument("overrides", nargs="*")
+    arguments = parser.parse_args(argv)
     try:
-        from surreal.main.build.check import check_run
+        from surreal.main.build.check import check_resumable, check_run
 
-        config = load_config(source, overrides)
+        config = load_config(arguments.source, arguments.overrides)
         add_python_path(config.python_path)
         check_run(config)
+        if arguments.resume is not None:
+            check_resumable(config, arguments.resume)
     except Exception as error:
         print_error(error)
         return 1

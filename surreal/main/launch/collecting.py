@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,13 +24,14 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
 from surreal.main.launch.starting.starter import Process, Starter
 from surreal.main.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
-from surreal.main.process.interrupts import set_at_signals
-from surreal.main.process.lifeline import follow_parent
+from surreal.main.process.ending.interrupts import set_at_signals
+from surreal.main.process.ending.lifeline import follow_parent
 
 logger = logging.getLogger(__name__)
 
 #: How long the last entries may take, and the process itself if it has not begun yet, s.
 _DRAIN_TIMEOUT_S, _START_TIMEOUT_S = 10.0, 20.0
+_HURRIED_TIMEOUT_S = 3.0
 _STEP_S = 0.1
 _POLL_INTERVAL_S = 0.02
 
@@ -68,14 +69,16 @@ class LastCollection:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
 
-    def finish(self) -> None:
-        """Wait until everything that Redis has is in the folder."""
+    def finish(self, is_hurried: Callable[[], bool]) -> None:
+        """Wait until everything that Redis has is in the folder; a moment only, once `is_hurried` is true."""
         process = self._process
         if process is None:
             return
         deadline = time.monotonic() + _DRAIN_TIMEOUT_S + _START_TIMEOUT_S
         is_told = False
         while process.poll() is None and time.monotonic() < deadline:
+            if is_hurried():
+                deadline = min(deadline, time.monotonic() + _HURRIED_TIMEOUT_S)
             if not is_told and self._console.stat().st_size > self._console_size:  # it listens to signals
                 is_told = True
                 process.send_signal(signal.SIGTERM)

@@ -11,30 +11,34 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 
 import redis
 from rich.console import Console
 
+from surreal.config import load_config
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.errors import SurrealError
+from surreal.errors import ConfigError, FolderError, RedisUnavailableError, SurrealError
+from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
 from surreal.main.launch.check import check_apart
 from surreal.main.launch.collecting import LastCollection
-from surreal.main.launch.outcome import RunOutcome, result_of
+from surreal.main.launch.outcome import RunOutcome
 from surreal.main.launch.prepare import RunOptions, prepare
-from surreal.main.launch.run_folder import newest_checkpoint
 from surreal.main.launch.servers import RunServers
 from surreal.main.launch.starting.starter import Starter
 from surreal.main.launch.supervise import Child, Supervision
 from surreal.main.launch.view.child_warnings import ChildWarnings
 from surreal.main.launch.view.describe import describe_drain
+from surreal.main.launch.view.onlooker import Onlooker
 from surreal.main.launch.view.progress import Progress
-from surreal.main.launch.view.snapshot import Snapshot, take_snapshot
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
-from surreal.main.process.interrupts import Interrupts
+from surreal.main.process.claims import Claim
+from surreal.main.process.ending.interrupts import Interrupts
+from surreal.main.process.ending.reasons import Counts, Ending, ExitCode, result_of
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_SERVER, ROLES, NormalEnd, Role
 from surreal.main.session.best import read_best
 
@@ -42,8 +46,6 @@ logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.1
 _SNAPSHOT_INTERVAL_S = 0.5
-#: What a snapshot may lack when a process has ended, and was true nevertheless.
-_LASTING = ("episode_return", "eval_return", "best_return", "replay_fill", "samples_per_insert")
 #: Agents end by themselves at max_env_steps; how long the learner may take to say so, s.
 _ANNOUNCEMENT_S = 15.0
 
@@ -70,32 +72,40 @@ class Launcher:
         self._starter = starter
         self._prepared = prepared = prepare(options)
         self.config, self.run, self.folder = prepared.config, prepared.run, prepared.folder
-        self._snapshot = Snapshot(())
         self._warnings = ChildWarnings({}, self._say_unless_quiet)
+        self._onlooker: Onlooker
 
     def execute(self) -> RunOutcome:
         """Run it; returns when everything has ended.
 
         Raises:
-            SurrealError: it could not be started.
+            SurrealError: it could not be started; nothing was written.
+            StoppedError: it was told to end before it began.
         """
         with ExitStack() as stack:
             options = self._options
             is_silent = options.is_quiet or not options.shows_progress
             progress = stack.enter_context(Progress(self.run, self._console, is_quiet=is_silent))
+            self.folder.claim()
+            stack.callback(self.folder.release)
             progress.phase("connecting to Redis" if options.redis or self.config.redis.address else "starting Redis")
-            servers = RunServers(self.config, self.run, self.folder.path, self._options.redis, stack)
-            client = servers.client
+            servers = RunServers(self.config, self.run, self.folder.path, options.redis, stack)
+            self._onlooker = Onlooker(
+                servers.client,
+                servers.replay,
+                servers.parameter_client,
+                policy=self.config.broadcast.policy,
+                run_dir=self.folder.path,
+            )
             progress.phase("checking what the configuration names")
-            source, overrides = self._prepared.source, self._prepared.overrides
-            check_apart(self._starter, source, overrides, should_abort=lambda: self._interrupts.is_draining)
-            self._register(servers)
-            self.folder.create(self.config, resume=self._options.resume)
-            stack.callback(self.folder.remove_address)
-            self.folder.write_address(servers.address, self.run)
-            self._say_unless_quiet(f"run {self.run} in {self.folder.path}")
+            self._check()
+            claim = Claim(servers.client, "launcher")
+            stack.callback(_release, claim)
+            self._register(servers, claim)
+            self._begin(servers)
             progress.phase("starting processes")
-            telemetry = Telemetry(client, "launcher", "launcher")
+            telemetry = Telemetry(servers.client, "launcher", "launcher")
+            telemetry.at_each_step(claim.try_take)
             telemetry.start()
             stack.callback(telemetry.stop)
             environment = {REDIS_VARIABLE: servers.address}
@@ -108,29 +118,75 @@ class Launcher:
             )
             stack.callback(supervision.kill)
             self._warnings = ChildWarnings(supervision.consoles, self._say_unless_quiet, has_waits=is_silent)
-            supervision.start()
-            reason, is_failure = self._watch(servers, supervision, progress)
-            with LastCollection(self._starter, self.run, self.folder.path, environment) as collection:
-                self._drain(servers, supervision, reason, progress)
-                progress.phase("draining: the last of the log is collected")
-                telemetry.stop()
-                if not self._interrupts.is_aborting:
-                    collection.finish()
-            self._warnings.poll()
-            self._clear(servers, is_failure)
-            outcome = self._finish(reason, is_failure, supervision.restarts)
+            try:
+                supervision.start()
+                ending = self._watch(servers, supervision, progress)
+                with LastCollection(self._starter, self.run, self.folder.path, environment) as collection:
+                    ending = self._drain(servers, supervision, ending, progress)
+                    progress.phase("draining: the last of the log is collected")
+                    telemetry.stop()
+                    collection.finish(lambda: self._interrupts.is_hurried)
+                self._warnings.poll()
+                self._clear(servers, ending)
+            except KeyboardInterrupt:
+                supervision.kill()
+                asked = self._interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
+                ending = asked._replace(reason=f"{asked.reason} three times: its processes were killed")
+            outcome = self._finish(ending, supervision.restarts)
             best_return = outcome.best["mean_return"] if outcome.best else None
-            progress.finish(replace(self._snapshot, best_return=best_return))
+            progress.finish(replace(self._onlooker.snapshot, best_return=best_return))
             return outcome
 
     # -- before ----------------------------------------------------------------------------------------------------
 
-    def _register(self, servers: RunServers) -> None:
+    def _check(self) -> None:
+        """Check all that can refuse the run beside its Redis."""
+        if not self._options.resume:
+            self.folder.require_new()  # once more: the folder is ours only now
+        check_apart(
+            self._starter,
+            self._prepared.source,
+            self._prepared.overrides,
+            resumed=self.folder.path if self._options.resume else None,
+            should_stop=lambda: self._interrupts.is_draining,
+        )
+
+    def _begin(self, servers: RunServers) -> None:
+        """Write down that the run begins, or goes on."""
+        earlier = earlier_checkpoint(self.config.checkpoint.restore, self.folder.path)
+        if self._options.resume and earlier is not None:
+            aside = set_later_aside(earlier)
+            # That was it: the next start goes on from what is newest then.
+            overrides = (*self._prepared.overrides, "checkpoint.restore=null")
+            self.config = load_config(self._prepared.source, overrides)
+            self._say(f"going on from {earlier.name}" + (f"; later checkpoints are now in {aside}" if aside else ""))
+        self.folder.begin(self.config, self.run, self._started)
+        self.folder.write_address(servers.address, self.run)
+        if not self._options.is_quiet:
+            self._say(f"run {self.run} in {self.folder.path}")
+        if self._options.resume and self._options.offline is None and not servers.has_experience():
+            self._say("the replay is empty: it is filled anew before learning goes on")
+
+    def _register(self, servers: RunServers, claim: Claim) -> None:
+        """Agree with the run.
+
+        Raises:
+            ConfigError: the run has a launcher, or is a finished one and not to be resumed.
+            ContractError: live processes of the run agreed on something else.
+        """
+        if holder := claim.try_take():
+            raise ConfigError(
+                f"run {self.run!r} is alive: its launcher is {holder}; "
+                "`surreal agent` joins it, --run NAME begins another",
+                key="--run",
+            )
+        if not self._options.resume:
+            registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)
+        registry.register(
+            servers.client, self.config, registry.Registrant("launcher", leads=True), servers.parameter_client
+        )
         if self._options.resume:
             registry.clear_stop(servers.client)
-        else:
-            registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)
-        registry.register(servers.client, self.config, servers.parameter_client)
 
     def _children(self, servers: RunServers, stack: ExitStack) -> list[Child]:
         common = ["--config", str(self.folder.config_path), "--run", self.run, "--run-dir", str(self.folder.path)]
@@ -159,31 +215,37 @@ class Launcher:
 
     # -- meanwhile -------------------------------------------------------------------------------------------------
 
-    def _watch(self, servers: RunServers, supervision: Supervision, progress: Progress) -> tuple[str, bool]:
-        """Look after the run until it ends; returns why, and whether that is a failure."""
+    def _watch(self, servers: RunServers, supervision: Supervision, progress: Progress) -> Ending:
+        """Look after the run until it ends; returns why."""
         snapshot_s, agents_done_s = 0.0, time.monotonic()
         limit = self.config.run.max_time_s
         while True:
-            if self._interrupts.is_draining:
-                return f"interrupted by {self._interrupts.name}", False
+            if self._interrupts.ending is not None:
+                return self._interrupts.ending
             if limit is not None and self._elapsed_s >= limit:
-                return f"max_time_s: {self._elapsed_s:.0f} s have passed", False
-            servers.keep()
+                return Ending(f"max_time_s: {self._elapsed_s:.0f} s have passed")
+            try:
+                servers.keep()
+            except RedisUnavailableError as error:
+                return Ending(str(error), ExitCode.FAILED)
             failure = supervision.poll()
             self._warnings.poll()
             reason = self._stop_reason(servers)
             now = time.monotonic()
             if reason or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:
                 snapshot_s = now
-                self._look(servers, progress)
+                if self._onlooker.look():
+                    progress.show(self._onlooker.snapshot)
+                else:
+                    progress.phase(f"waiting for Redis at {servers.client.address}")
             if reason:
-                return reason, False
+                return Ending(reason)
             if failure is not None:
-                return failure, True
+                return Ending(failure, ExitCode.FAILED)
             if not supervision.are_finished(NormalEnd.ALL_END_RUN):
                 agents_done_s = now
             elif now - agents_done_s >= _ANNOUNCEMENT_S:
-                return f"the agents are done after {self._snapshot.env_steps} env steps", False
+                return Ending(f"the agents are done after {self._onlooker.snapshot.env_steps} env steps")
             time.sleep(_POLL_INTERVAL_S)
 
     def _stop_reason(self, servers: RunServers) -> str:
@@ -195,61 +257,34 @@ class Launcher:
             logger.debug("nobody knows whether the run is to end: %s", error)
             return ""
 
-    def _look(self, servers: RunServers, progress: Progress) -> None:
-        """Take a snapshot, if Redis is there."""
-        try:
-            snapshot = self._take_snapshot(servers)
-        except (SurrealError, redis.RedisError) as error:
-            logger.debug("no snapshot: %s", error)
-            progress.phase(f"waiting for Redis at {servers.client.address}")
-            return
-        self._remember(snapshot)
-        progress.show(snapshot)
-
-    def _take_snapshot(self, servers: RunServers) -> Snapshot:
-        return take_snapshot(
-            servers.client,
-            servers.replay,
-            servers.parameter_client,
-            policy=self.config.broadcast.policy,
-        )
-
-    def _remember(self, snapshot: Snapshot) -> None:
-        """Keep the newest snapshot; what was counted stays counted, though Redis was emptied or a process is gone."""
-        before = self._snapshot
-        self._snapshot = replace(
-            snapshot,
-            env_steps=max(snapshot.env_steps, before.env_steps),
-            updates=max(snapshot.updates, before.updates, newest_checkpoint(self.folder.path)),
-            version=max(snapshot.version, before.version),
-            **{name: getattr(before, name) for name in _LASTING if getattr(snapshot, name) is None},
-        )
-
     # -- after -----------------------------------------------------------------------------------------------------
 
-    def _drain(self, servers: RunServers, supervision: Supervision, reason: str, progress: Progress) -> None:
-        try:
-            registry.request_stop(servers.client, reason)
-        except redis.RedisError as error:
-            logger.warning("processes elsewhere were not told that the run ends: %s", error)
+    def _drain(self, servers: RunServers, supervision: Supervision, ending: Ending, progress: Progress) -> Ending:
+        """Let all processes end in order; returns why the run ended, which a failure meanwhile changes."""
 
         def show(waiting: Sequence[Child]) -> None:
             self._warnings.poll()
             progress.phase(describe_drain([(child.name, child.role.last_work) for child in waiting]))
 
-        supervision.drain(
-            should_abort=lambda: self._interrupts.is_aborting,
-            hanging={beat.pid for beat in self._snapshot.alive if beat.hangs_in and beat.host == socket.gethostname()},
+        try:
+            registry.request_stop(servers.client, ending.reason)
+        except redis.RedisError as error:
+            logger.warning("processes elsewhere were not told that the run ends: %s", error)
+        problem = supervision.drain(
+            is_hurried=lambda: self._interrupts.is_hurried,
+            hanging={
+                beat.pid
+                for beat in self._onlooker.snapshot.alive
+                if beat.hangs_in and beat.host == socket.gethostname()
+            },
             on_wait=show,
         )
-        try:
-            self._remember(self._take_snapshot(servers))
-        except (SurrealError, redis.RedisError) as error:
-            logger.debug("no last snapshot: %s", error)
+        self._onlooker.look()
+        return ending if problem is None else Ending(f"{ending.reason}; then {problem}", ExitCode.FAILED)
 
-    def _clear(self, servers: RunServers, is_failure: bool) -> None:
+    def _clear(self, servers: RunServers, ending: Ending) -> None:
         """Give back the memory of a Redis that goes on; an interrupted or failed run may be resumed and keeps it."""
-        if is_failure or self._interrupts.is_draining:
+        if ending.exit_code is not ExitCode.OK:
             return
         try:
             if not live_processes(servers.client):
@@ -257,15 +292,29 @@ class Launcher:
         except (SurrealError, redis.RedisError) as error:
             logger.warning("the run's keys stay in Redis: %s", error)
 
-    def _finish(self, reason: str, is_failure: bool, restarts: int) -> RunOutcome:
+    def _finish(self, ending: Ending, restarts: int) -> RunOutcome:
+        self.folder.sweep()
         best = read_best(self.folder.path / "eval")
-        outcome = RunOutcome(
-            self.run, self.folder.path, self.config, reason, is_failure,
-            self._interrupts.is_draining, self._snapshot.env_steps, self._elapsed_s, best,
-        )  # fmt: skip
-        self.folder.write_result(result_of(outcome, self._snapshot, started=self._started, restarts=restarts))
-        return outcome
+        counts = Counts(
+            self._onlooker.snapshot.env_steps,
+            self._onlooker.snapshot.updates,
+            self._onlooker.snapshot.version,
+            restarts,
+        )
+        result = partial(
+            result_of, self.config, self.run, started=self._started, time_s=self._elapsed_s, counts=counts, best=best
+        )
+        try:
+            self.folder.write_result(result(ending))
+        except FolderError as error:
+            ending = Ending(f"{ending.reason}; then {error}", ExitCode.FAILED)
+        return RunOutcome(self.run, self.folder.path, self.config, ending, counts.env_steps, self._elapsed_s, best)
 
     @property
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._started_s
+
+
+def _release(claim: Claim) -> None:
+    with suppress(redis.RedisError, SurrealError):
+        claim.release()

@@ -1,4 +1,4 @@
-"""How a run ended: for the command line, and for `result.json`."""
+"""How a run ended, for the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal.config import Config
-from surreal.main.launch.view.snapshot import Snapshot
+from surreal.main.process.ending.reasons import Ending
 
 #: What a person looks at first, if it is there.
 _FILES = (
@@ -29,9 +29,7 @@ class RunOutcome:
     run: str
     folder: Path
     config: Config
-    reason: str
-    is_failure: bool
-    is_interrupted: bool
+    ending: Ending
     env_steps: int
     time_s: float
     best: dict[str, Any] | None = None  #: what the evaluation's best round says of itself
@@ -42,7 +40,7 @@ class RunOutcome:
 
     def last_words(self) -> list[str]:
         """What a person is told at the end."""
-        words = [f"ended: {self.reason}", f"results in {self.folder}: {', '.join(self.files())}"]
+        words = [f"ended: {self.ending.reason}", f"results in {self.folder}: {', '.join(self.files())}"]
         policy = self.folder / "eval" / "best.safetensors"
         if self.best is not None and policy.exists():
             words.append(f"best return {self.best['mean_return']:.1f}; to see it: surreal play {_short(policy)}")
@@ -53,21 +51,3 @@ def _short(path: Path) -> str:
     """A path as a command line in this folder may give it."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
-
-
-def result_of(outcome: RunOutcome, snapshot: Snapshot, *, started: float, restarts: int) -> dict[str, Any]:
-    """The content of `result.json`."""
-    return {
-        "run": outcome.run,
-        "name": outcome.config.name,
-        "seed": outcome.config.seed,
-        "status": "failed" if outcome.is_failure else "interrupted" if outcome.is_interrupted else "finished",
-        "reason": outcome.reason,
-        "env_steps": outcome.env_steps,
-        "updates": snapshot.updates,
-        "version": snapshot.version,
-        "time_s": round(outcome.time_s, 3),
-        "started": started,
-        "restarts": restarts,
-        "best": outcome.best,
-    }

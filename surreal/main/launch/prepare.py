@@ -8,7 +8,7 @@ from pathlib import Path
 from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import ConfigError
-from surreal.main.launch.run_folder import RUNS_FOLDER, RunFolder, new_run_id
+from surreal.main.process.run_folder import RUNS_FOLDER, RunFolder, new_run_id
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,9 @@ def prepare(options: RunOptions) -> PreparedRun:
             key="replay.follow",
             source=where,
         )
-    run = options.run or (options.run_dir.absolute().name if options.resume and options.run_dir else None)
+    run = options.run
+    if run is None and options.resume and options.run_dir is not None:
+        run = RunFolder(options.run_dir).read_run() or options.run_dir.absolute().name
     run = run or new_run_id(config.name)
     try:
         RedisClient(run=run)
@@ -74,4 +76,6 @@ def prepare(options: RunOptions) -> PreparedRun:
     folder = RunFolder(options.run_dir or RUNS_FOLDER / run)
     if options.resume and not folder.config_path.exists():
         raise ConfigError(f"{folder.path} holds no run to resume", key="--resume")
+    if not options.resume:
+        folder.require_new()
     return PreparedRun(source, overrides, config, run, folder)

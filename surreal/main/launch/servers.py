@@ -74,6 +74,11 @@ class RunServers:
         logger.warning("redis-server ended; starting it again")
         self._server.restart()
 
+    def has_experience(self) -> bool:
+        """Whether a replay server holds steps of the run; one that is away is taken for empty."""
+        counts = [stream.client.attempt(stream.counts, what="count the steps") for stream in self.replay.streams()]
+        return any(each is not None and each.live_steps for each in counts)
+
     def delete_run(self) -> None:
         """Remove the run's keys from servers that go on; our own ends anyway, and may have its data in the folder.
 

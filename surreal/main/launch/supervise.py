@@ -110,59 +110,67 @@ class Supervision:
     def drain(
         self,
         *,
-        should_abort: Callable[[], bool],
+        is_hurried: Callable[[], bool],
         hanging: Container[int] = (),
         on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
-    ) -> None:
-        """Stop all children, role by role, in the order of the table; see `stop`."""
+    ) -> str | None:
+        """Stop all children, role by role, in the order of the table; see `stop`.
+
+        Returns:
+            What went wrong with one whose end is that of the run, None if nothing did.
+        """
+        problems: dict[str, str] = {}
         for order in sorted({child.role.drain_order for child in self.children}):
             mine = [child for child in self.children if child.role.drain_order == order]
-            self.stop(mine, should_abort=should_abort, hanging=hanging, on_wait=on_wait)
+            problems |= self.stop(mine, is_hurried=is_hurried, hanging=hanging, on_wait=on_wait)
+        deciding = (child.name for child in self.children if child.role.normal_end is NormalEnd.ENDS_RUN)
+        return next((problems[name] for name in deciding if name in problems), None)
 
     def stop(
         self,
         mine: Sequence[Child],
         *,
-        should_abort: Callable[[], bool],
+        is_hurried: Callable[[], bool],
         hanging: Container[int] = (),
         on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
-    ) -> bool:
+    ) -> dict[str, str]:
         """Ask children to drain, and wait for them as long as their roles may take; kills what takes longer.
 
         Args:
             mine: which children.
-            should_abort: asked while waiting; true kills at once.
+            is_hurried: asked while waiting; from then on they may take only their roles' `hurried_timeout_s`.
             hanging: process ids that are known to hang: these are not waited for as long.
             on_wait: called while waiting, with those that are waited for.
 
         Returns:
-            Whether all of them ended by themselves with exit code 0.
+            What went wrong, by the names of those that did not end by themselves with exit code 0.
         """
         for child in mine:
             child.restart_at_s = None
             if child.process is not None and child.process.poll() is None:
                 child.process.send_signal(signal.SIGTERM)
-        began_s = time.monotonic()
-        limits = {child.name: self._drain_limit_s(child, hanging) for child in mine}
-
-        def awaited() -> list[Child]:
-            passed_s = time.monotonic() - began_s
-            return [child for child in mine if child.is_running and passed_s < limits[child.name]]
-
-        while (waiting := awaited()) and not should_abort():
+        started_s = time.monotonic()
+        deadlines = {child.name: started_s + self._drain_limit_s(child, hanging) for child in mine}
+        while waiting := [child for child in mine if child.is_running and time.monotonic() < deadlines[child.name]]:
+            if is_hurried():
+                now = time.monotonic()
+                for child in waiting:
+                    deadlines[child.name] = min(deadlines[child.name], now + child.role.hurried_timeout_s)
             on_wait(waiting)
             time.sleep(0.02)
-        late = [child.name for child in mine if child.is_running]
-        if late and not should_abort():
-            limit_s = max(limits[name] for name in late)
-            logger.warning("killed what did not end within %.0f s: %s", limit_s, ", ".join(late))
+        late = [child for child in mine if child.is_running]
         self._kill(mine)
-        codes = [child.process.returncode for child in mine if child.process is not None]
+        problems = {child.name: f"{child.name} did not end in time and was killed" for child in late}
         for child in mine:
-            if child.process is not None and child.process.returncode > 0:
-                logger.warning("%s ended in error: %s", child.name, self.last_error(child))
+            code = 0 if child.process is None else child.process.returncode
+            if code > 0:
+                problems[child.name] = f"{child.name} ended in error: {self.last_error(child)}"
+            elif code < 0 and child not in late:
+                problems[child.name] = f"{child.name} was killed by {_signal_name(-code)} while it ended"
             child.process = None
-        return not late and all(code == 0 for code in codes)
+        for problem in problems.values():
+            logger.warning("%s", problem)
+        return problems
 
     def kill(self) -> None:
         """End all children at once."""

@@ -1,11 +1,14 @@
 """What a run says about itself in Redis: its configuration, that it exists, and why it ends.
 
-Written by whichever process comes first and by the launcher; compared by every process that joins.
+The configuration is that of the launcher, or of the learner that owns the replay; what comes before them registers its
+own until then. Every process compares, when it joins and while it takes part.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +21,12 @@ from surreal.config.loading.overrides import apply_overrides, parse_override
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.errors import ConfigError, ContractError
+from surreal.errors import ConfigError, ContractError, StoppedError
+from surreal.utils.wait_notice import WaitNotice
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 0.5
 
 
 class RunEntry(NamedTuple):
@@ -29,9 +37,17 @@ class RunEntry(NamedTuple):
     created: float
 
 
-def describe(config: Config) -> bytes:
+class Registrant(NamedTuple):
+    """Who registers a configuration."""
+
+    name: str  #: of the process, as it claims it
+    leads: bool  #: whether what it says is the run's configuration: a launcher, or the learner that owns the replay
+
+
+def describe(config: Config, registrant: Registrant) -> bytes:
     """The configuration as it is stored: the shared part, and all of it but addresses, which may hold passwords."""
-    return json.dumps({"shared": config.shared(), "config": plain_config(config)}, sort_keys=True).encode()
+    content = {"shared": config.shared(), "config": plain_config(config), **registrant._asdict()}
+    return json.dumps(content, sort_keys=True).encode()
 
 
 def plain_config(config: Config) -> dict[str, Any]:
@@ -43,61 +59,91 @@ def plain_config(config: Config) -> dict[str, Any]:
 
 
 def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
-    """The configuration that the run's first process registered, with overrides for this process.
+    """The configuration that is registered for the run, with overrides for this process.
 
     Raises:
         ConfigError: no process has registered the run, or an override is wrong.
     """
-    stored = _stored(client)
+    stored = _parse(_stored(client))
     if stored is None:
         raise ConfigError(f"Redis at {client.address} knows no run {client.run!r}; name its configuration", key="--run")
-    plain, places = dict(stored["config"]), dict[str, str]()
-    apply_overrides(plain, places, [parse_override(text) for text in overrides])
-    try:
-        return Config.model_validate(plain).with_sources(places)
-    except ValidationError as error:
-        raise explain(Config, error, places, f"run {client.run}") from error
+    return _configured(client, stored, overrides)
 
 
-def register(client: RedisClient, config: Config, parameter_client: RedisClient | None = None) -> None:
-    """Claim the run's configuration, or compare with what the run has.
+def wait_for_config(client: RedisClient, overrides: Sequence[str], stop: threading.Event) -> Config:
+    """The configuration of the run's launcher or learner, as soon as one has come.
 
-    A differing configuration replaces the stored one only if no process of the run is alive.
+    Raises:
+        ConfigError: an override is wrong.
+        StoppedError: `stop` was set meanwhile.
+    """
+    notice = WaitNotice(logger)
+    while True:
+        stored = _parse(client.retry(lambda: _stored(client), what="look for the run", stop=stop))
+        if stored is not None and stored.get("leads", True):
+            return _configured(client, stored, overrides)
+        notice.tell(
+            "waiting for the learner of run %s at %s, whose configuration is the run's", client.run, client.address
+        )
+        if stop.wait(_POLL_INTERVAL_S):
+            raise StoppedError("stopped while waiting for the run's configuration")
+
+
+def register(
+    client: RedisClient, config: Config, registrant: Registrant, parameter_client: RedisClient | None = None
+) -> bool:
+    """Register the configuration for the run, or compare with the one that is; one that agrees changes nothing.
+
+    The configuration of a launcher or learner replaces that of other processes, which find out in `compare`. Otherwise
+    one that differs is replaced only if nobody who agreed with it is alive. Whoever calls this has claimed its name
+    already, so of two that come at once the second finds the first alive.
 
     Args:
         client: of the run.
         config: of this process.
+        registrant: this process.
         parameter_client: where the parameters are, if that is another server.
+
+    Returns:
+        Whether it has replaced another one, of processes that may still be there.
 
     Raises:
         ContractError: live processes of the run agreed on something else.
     """
-    mine = describe(config)
-    if not client.redis.set(client.run_keys.config, mine, nx=True):
-        stored = _stored(client)
+    mine = describe(config, registrant)
+    has_replaced = False
+    while True:
+        seen = _stored(client)
+        stored = _parse(seen)
         differences = () if stored is None else diff_shared(stored["shared"], config.shared())
-        if differences:
-            if live_processes(client):
-                raise ContractError(
-                    f"this process differs from run {client.run!r}: {'; '.join(differences)}; "
-                    "use the run's configuration, or another --run",
-                    diff=tuple(differences),
-                )
-            client.redis.set(client.run_keys.config, mine)
-            # The model's own contract outlives its processes by a minute.
-            parameters = parameter_client or client
-            parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
-    entry = json.dumps({"created": time.time(), "title": config.name})
-    with client.directory() as directory:
-        directory.hsetnx(RUNS, client.run, entry)
+        is_mine_first = registrant.leads and stored is not None and not stored.get("leads", True)
+        if stored is not None and not differences and not is_mine_first:
+            break
+        if differences and not is_mine_first and _is_defended(client, stored or {}, registrant):
+            raise _differs(client, differences)
+        if client.run_script("swap", [client.run_keys.config], [seen, mine]):
+            if differences:
+                # The model's own contract outlives its processes by a minute.
+                parameters = parameter_client or client
+                parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
+                has_replaced = True
+            break
+    _list_run(client, config)
+    return has_replaced
 
 
-def renew(client: RedisClient, config: Config) -> None:
-    """Register again what is lost when Redis was emptied; one cheap call when nothing is."""
-    if client.redis.set(client.run_keys.config, describe(config), nx=True):
-        entry = json.dumps({"created": time.time(), "title": config.name})
-        with client.directory() as directory:
-            directory.hsetnx(RUNS, client.run, entry)
+def compare(client: RedisClient, config: Config, registrant: Registrant) -> None:
+    """See to it that the run still has this process's configuration; register it again if Redis was emptied.
+
+    Raises:
+        ContractError: the run has another one by now: its learner came later, or it was resumed by others.
+    """
+    stored = _parse(_stored(client))
+    if stored is None:
+        client.redis.set(client.run_keys.config, describe(config, registrant), nx=True)
+        _list_run(client, config)
+    elif differences := diff_shared(stored["shared"], config.shared()):
+        raise _differs(client, differences)
 
 
 def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClient | None = None) -> None:
@@ -179,10 +225,45 @@ def read_progress(message: str) -> dict[str, int]:
     return {}
 
 
-def _stored(client: RedisClient) -> Mapping[str, Any] | None:
+def _stored(client: RedisClient) -> bytes:
     value: Any = client.redis.get(client.run_keys.config)
+    return bytes(value or b"")
+
+
+def _parse(value: bytes) -> Mapping[str, Any] | None:
     data = _json(value) if value else {}
     return data if isinstance(data.get("shared"), dict) and isinstance(data.get("config"), dict) else None
+
+
+def _configured(client: RedisClient, stored: Mapping[str, Any], overrides: Sequence[str]) -> Config:
+    plain, places = dict(stored["config"]), dict[str, str]()
+    apply_overrides(plain, places, [parse_override(text) for text in overrides])
+    try:
+        return Config.model_validate(plain).with_sources(places)
+    except ValidationError as error:
+        raise explain(Config, error, places, f"run {client.run}") from error
+
+
+def _is_defended(client: RedisClient, stored: Mapping[str, Any], registrant: Registrant) -> bool:
+    """Whether somebody who agreed with what is stored is alive: who registered it, or who has joined since."""
+    name = str(stored.get("name", ""))[:200]
+    if name and name != registrant.name and client.redis.exists(client.run_keys.claim(name)):
+        return True
+    return bool(live_processes(client))
+
+
+def _differs(client: RedisClient, differences: Sequence[str]) -> ContractError:
+    return ContractError(
+        f"this process differs from run {client.run!r}: {'; '.join(differences)}; "
+        "use the run's configuration, or another --run",
+        diff=tuple(differences),
+    )
+
+
+def _list_run(client: RedisClient, config: Config) -> None:
+    entry = json.dumps({"created": time.time(), "title": config.name})
+    with client.directory() as directory:
+        directory.hsetnx(RUNS, client.run, entry)
 
 
 def _json(value: bytes) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from surreal.errors import OS_REMEDIES, SurrealError, ThreadFailedError, describe_os_error
@@ -37,6 +38,7 @@ def is_expected(error: BaseException) -> bool:
 
 
 def print_error(error: BaseException) -> None:
-    """Write `error: ...` to stderr."""
-    sys.stderr.write(f"error: {error_line(error)}\n")
-    sys.stderr.flush()
+    """Write `error: ...` to stderr, if anybody still reads it."""
+    with suppress(OSError):
+        sys.stderr.write(f"error: {error_line(error)}\n")
+        sys.stderr.flush()

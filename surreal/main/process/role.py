@@ -8,7 +8,8 @@
     def main(argv=None) -> int:
         return run_role(AGENT, body, argv, __doc__)
 
-Exit codes: 0 the work was done or a stop was asked for, 1 an error (one line on stderr), 2 wrong arguments.
+Exit codes: 0 the work was done or a stop was asked for, else those of `endings.ExitCode` (an error is one line on
+stderr).
 """
 
 from __future__ import annotations
@@ -17,35 +18,33 @@ import logging
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import redis
 
-from surreal.config import Config, add_python_path, load_config
+from surreal.config import Config, add_python_path, fingerprint, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.errors import ConfigError, RedisUnavailableError, StoppedError, SurrealError
+from surreal.errors import ConfigError, ContractError, LeaseError, RedisUnavailableError, StoppedError, SurrealError
 from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
+from surreal.main.process.claims import Claim
+from surreal.main.process.ending.interrupts import set_at_signals
+from surreal.main.process.ending.lifeline import follow_parent
+from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.hanging import make_watchdog
-from surreal.main.process.interrupts import set_at_signals
-from surreal.main.process.lifeline import follow_parent
 from surreal.main.process.reports import error_line, is_expected, print_error
-from surreal.main.process.roles import RandomStream, Role
+from surreal.main.process.roles import LEARNER, RandomStream, Role
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 from surreal.utils.pulse import Pulse
 
 logger = logging.getLogger(__name__)
-
-EXIT_OK, EXIT_ERROR, EXIT_USAGE = 0, 1, 2
-
-_RENEW_INTERVAL_S = 5.0
 
 
 class RoleProcess:
@@ -58,12 +57,15 @@ class RoleProcess:
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
     """
 
-    def __init__(self, role: Role, arguments: RoleArguments, stop: threading.Event) -> None:
+    def __init__(
+        self, role: Role, arguments: RoleArguments, stop: threading.Event, signals: Sequence[signal.Signals] = ()
+    ) -> None:
         self.role = role
         self.arguments = arguments
         self.stop = stop
+        self._signals = signals
         self.name = role.process_name(arguments.index)
-        self.config, self.client = _connect(arguments, stop)
+        self.config, self.client = _connect(role, arguments, stop)
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
         self.replay = self._connect_replay()
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
@@ -71,7 +73,11 @@ class RoleProcess:
         self.telemetry = Telemetry(self.client, role.counts_as, self.name, on_stop=self._end)
         self._pulse = Pulse("the main loop")
         self._watchdog = make_watchdog(self.config, self.telemetry, stop, self._end_hanging_run)
-        self._renewed_s = time.monotonic()
+        is_follower = role is LEARNER and self.config.replay.follow
+        claimed = f"{self.name}-{self.config.broadcast.policy}" if is_follower else self.name
+        self._registrant = registry.Registrant(claimed, leads=role is LEARNER and not is_follower)
+        self._claim = Claim(self.client, claimed, fingerprint(self.config.shared()))
+        self._failure: SurrealError | None = None
         self._endings: list[Callable[[], object]] = []
 
     @property
@@ -79,7 +85,7 @@ class RoleProcess:
         return self.arguments.index
 
     def join_run(self) -> None:
-        """Agree with the run, and begin to show up in it.
+        """Become the one process of this name, agree with the run, and begin to show up in it.
 
         Raises:
             ConfigError: the run is a finished one, and `--resume` was not given.
@@ -91,7 +97,10 @@ class RoleProcess:
                     registry.clear_stop(self.client)
             else:
                 registry.require_fresh(self.client, self.config.broadcast.policy, self.parameter_client)
-        registry.register(self.client, self.config, self.parameter_client)
+        self._claim.take(self.stop)
+        if registry.register(self.client, self.config, self._registrant, self.parameter_client):
+            self._claim.wait_until_all_agree(self.stop)
+        self.telemetry.at_each_step(self._stay)
         self.telemetry.start()
         self._watchdog.start()
 
@@ -106,15 +115,35 @@ class RoleProcess:
         self._endings.append(action)
 
     def should_stop(self) -> bool:
-        """Whether the body has to end; call it once in each turn of the loop."""
+        """Whether the body has to end; ask in each turn of the loop."""
         self.turn()
-        if not self.stop.is_set():
-            self._maintain()
         return self.stop.is_set()
 
     def turn(self) -> None:
         """Show that the body goes on, in a turn that does not ask whether it has to end."""
         self._pulse.has_turned = True
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether this process disagrees with its run, or lost its name in it."""
+        return self._failure is not None
+
+    def raise_failure(self) -> None:
+        """Raise what made this process end in disagreement with its run, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def ending(self, error: Exception | None = None) -> Ending:
+        """Why this process ends, if it ends now; with the exception that ends it."""
+        error = error or self._failure
+        if error is not None:
+            return Ending(f"{self.name} failed: {error_line(error)}", exit_code_of(error))
+        if self.telemetry.stop_reason is not None:
+            return Ending(self.telemetry.stop_reason)
+        if self._signals and not self.arguments.supervised:
+            first = self._signals[0]
+            return Ending(f"interrupted by {first.name}", ExitCode(128 + first))
+        return Ending(f"the {self.name} is done")
 
     def close(self) -> None:
         """Send what telemetry still holds, and close the connections."""
@@ -123,6 +152,10 @@ class RoleProcess:
             ending()
         self._watchdog.stop()
         self._pulse.close()
+        try:
+            self._claim.release()
+        except (redis.RedisError, SurrealError) as error:
+            logger.debug("the claim of %s expires by itself: %s", self.name, error)
         self.replay.close()
         self.parameter_client.close()
         self.client.close()
@@ -138,14 +171,24 @@ class RoleProcess:
         if not self.arguments.supervised:
             registry.request_stop(self.client, reason)
 
-    def _maintain(self) -> None:
-        now = time.monotonic()
-        if now - self._renewed_s >= _RENEW_INTERVAL_S:
-            self._renewed_s = now
-            try:
-                registry.renew(self.client, self.config)
-            except (redis.RedisError, SurrealError) as error:
-                logger.debug("the registration was not renewed: %s", error)
+    def _stay(self) -> None:
+        """Keep the name, and compare with the run; on the telemetry's thread."""
+        if self._failure is not None:
+            return
+        try:
+            holder = self._claim.try_take()
+            registry.compare(self.client, self.config, self._registrant)
+        except (ContractError, ConfigError) as error:
+            self._fail(error)
+        except (redis.RedisError, SurrealError) as error:
+            logger.debug("the claim of %s was not renewed: %s", self.name, error)
+        else:
+            if holder:
+                self._fail(LeaseError(f"{holder} is {self.name} of run {self.client.run} by now: this one was away"))
+
+    def _fail(self, error: SurrealError) -> None:
+        self._failure = error
+        self.stop.set()
 
     def _client_at(self, address: str | None) -> RedisClient:
         if address is None:
@@ -190,20 +233,22 @@ def role_rng(seed: int, stream: RandomStream, *key: int) -> np.random.Generator:
 def run_role(
     role: Role, body: Callable[[RoleProcess], None], argv: Sequence[str] | None, description: str | None
 ) -> int:
-    """Run a role process from its arguments to its exit code."""
+    """Run a role process from its arguments to its exit code; a launcher's children that drained end with 0."""
     arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
     stop = threading.Event()
-    set_at_signals(stop, is_abortable=True)
+    signals = set_at_signals(stop, is_abortable=True)
     follow_parent()
     keep_freed_memory()
     setup_logging(arguments.log_level or "INFO", role.name)
     try:
-        process = RoleProcess(role, arguments, stop)
+        process = RoleProcess(role, arguments, stop, signals)
         _set_up_logging(process)
         try:
             process.join_run()
-            body(process)
-        except StoppedError:
+            with suppress(StoppedError):
+                body(process)
+            process.raise_failure()
+        except StoppedError:  # before it took part
             pass
         except Exception as error:
             # The traceback goes to the run's folder; the console shows one line, below.
@@ -213,19 +258,19 @@ def run_role(
             raise
         finally:
             process.close()
-    except StoppedError:
-        return EXIT_OK
+        return process.ending().exit_code
+    except StoppedError:  # before it was connected
+        return ExitCode(128 + signals[0]) if signals else ExitCode.OK
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        return ExitCode.INTERRUPTED
     except Exception as error:
         if arguments.debug:
             raise
         print_error(error)
-        return EXIT_ERROR
-    return EXIT_OK
+        return exit_code_of(error)
 
 
-def _connect(arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
+def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
     """Find the configuration, here or in Redis, and a Redis that answers."""
     config = None if arguments.config is None else load_config(arguments.config, arguments.overrides)
     configured = None if config is None else config.redis.address
@@ -235,7 +280,10 @@ def _connect(arguments: RoleArguments, stop: threading.Event) -> tuple[Config, R
     client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
     client.check_server(timeout_s=arguments.connect_timeout_s, stop=stop)
     if config is None:
-        config = registry.stored_config(client, arguments.overrides)
+        if role is LEARNER:  # which would wait for itself
+            config = registry.stored_config(client, arguments.overrides)
+        else:
+            config = registry.wait_for_config(client, arguments.overrides, stop)
     add_python_path(config.python_path)
     return config, client
 

@@ -45,6 +45,7 @@ class Role:
         drain_order: place at the end of a run, >= 0; roles with the same number drain together.
         drain_timeout_s: how long it may take to drain before it is killed, s.
         last_work: what it does while it drains, as a person is told.
+        hurried_timeout_s: the same as `drain_timeout_s`, from a second Ctrl-C on, s.
         counts_as: role under which its heartbeats and metrics appear.
         stream: of its random numbers; None if it draws none.
         normal_end: what its end means.
@@ -61,6 +62,7 @@ class Role:
     drain_timeout_s: float
     last_work: str
     counts_as: str
+    hurried_timeout_s: float = 1.0
     stream: RandomStream | None = None
     normal_end: NormalEnd = NormalEnd.NOTHING
     is_numbered: bool = False
@@ -84,6 +86,7 @@ LEARNER = Role(
     drain_order=2,
     drain_timeout_s=60.0,
     last_work="writes its checkpoint",
+    hurried_timeout_s=30.0,
     counts_as="learner",
     stream=RandomStream.LEARNER,
     normal_end=NormalEnd.ENDS_RUN,

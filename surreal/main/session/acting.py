@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -81,7 +82,7 @@ class ActingSession:
             logger.warning("env.observation_space is raw: states go to the agent as they come, nothing is recorded")
         elif not is_greedy:
             sender = build_sender(config, process.replay, pool, process.stop, index=process.index, on_full=on_full)
-            stack.callback(sender.close)
+            stack.push(partial(self._end_sender, sender))
             telemetry.add_source(sender.metrics)
             telemetry.watch(global_step=lambda: sender.global_step)
             self.sender = sender
@@ -116,6 +117,13 @@ class ActingSession:
         """Say which run this is, which parameters act, and how much is explored; from any thread."""
         exploration = self._agent.metrics().get("agent/epsilon")
         return {"run": self._process.client.run, "version": self._listener.version, "exploration": exploration}
+
+    def _end_sender(self, sender: ExpSender, _: object, error: BaseException | None, __: object) -> None:
+        """Send what is left, unless this process has turned out not to belong to the run."""
+        if isinstance(error, ContractError) or self._process.is_refused:
+            sender.discard()
+        else:
+            sender.close()
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.loop.env_steps

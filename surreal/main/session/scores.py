@@ -15,15 +15,17 @@ import logging
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from surreal.checkpoint import save_checkpoint
+from surreal.errors import FolderError
 from surreal.evaluation import EvaluationRound
 from surreal.main.session.best import BEST_NAME, is_finite, read_best
+from surreal.utils.files import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,9 @@ class ScoreBook:
     Args:
         folder: `eval` in the run's folder; made if missing.
         keep: how many of the best policies to keep, >= 1.
+
+    Attributes:
+        newest_lines: of the round that was added last, as they are in the file.
     """
 
     def __init__(self, folder: Path, *, keep: int = 1) -> None:
@@ -43,8 +48,9 @@ class ScoreBook:
         self.folder = folder
         self._keep = keep
         self._scores = folder / "scores.jsonl"
+        self.newest_lines = b""
         self.best: dict[str, Any] | None = read_best(folder)
-        rounds = _round_lines(self._scores)
+        rounds = round_lines(self._scores)
         self.rounds = 1 + max((int(line["round"]) for line in rounds), default=-1)
         self.last_version = max((int(line["version"]) for line in rounds), default=0)
         kept = {int(path.stem.removeprefix("best-")) for path in folder.glob("best-*.safetensors")}
@@ -112,14 +118,17 @@ class ScoreBook:
             }
             for score in result.scores
         ]
-        _append_lines(self._scores, [*lines, summary])
+        try:
+            self.newest_lines = append_lines(self._scores, [*lines, summary])
+        except OSError as error:
+            raise FolderError(f"{self._scores} could not be written: {error}") from error
         self.rounds = result.number + 1
         self.last_version = result.version
         content = {**metadata, "kind": "policy", "version": result.version, "score": summary}
         if is_best:
             # The policy first: best.json never names what is not there.
             save_checkpoint(self.best_policy, tensors, content, step=result.version)
-            _write_json(self.folder / BEST_NAME, summary)
+            write_whole(self.folder / BEST_NAME, json.dumps(summary, indent=2) + "\n")
             self.best = summary
         if self._keep > 1 and not problem:
             self._keep_further(result, tensors, content)
@@ -138,13 +147,25 @@ class ScoreBook:
         return self.folder / f"best-{version:010d}.safetensors"
 
 
-def _append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+def append_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> bytes:
+    """Append lines to a file of scores, all or none; returns them as written.
+
+    Raises:
+        OSError: they could not be written.
+    """
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    with path.open("ab") as file:
+    with path.open("ab", buffering=0) as file:
+        size = file.tell()
         # A line cut off by a kill must not swallow the next one.
-        if file.tell() and not _ends_with_newline(path):
-            file.write(b"\n")
-        file.write(text.encode())
+        missing = b"\n" if size and not _ends_with_newline(path) else b""
+        remaining = memoryview(missing + text.encode())
+        try:
+            while remaining:
+                remaining = remaining[file.write(remaining) :]
+        except OSError:
+            file.truncate(size)  # a full disk leaves no half of a round
+            raise
+    return text.encode()
 
 
 def _ends_with_newline(path: Path) -> bool:
@@ -153,7 +174,8 @@ def _ends_with_newline(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def _round_lines(path: Path) -> list[dict[str, Any]]:
+def round_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of whole rounds in a file of scores."""
     if not path.exists():
         return []
     found = []
@@ -171,9 +193,3 @@ def _round_lines(path: Path) -> list[dict[str, Any]]:
 def _plain(value: float) -> float | None:
     """JSON has no numbers that are not finite."""
     return value if math.isfinite(value) else None
-
-
-def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(data, indent=2) + "\n")
-    temporary.replace(path)

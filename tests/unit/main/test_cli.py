@@ -34,7 +34,7 @@ def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_one_preset_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets", "cartpole-dqn"]) == 0
     assert capsys.readouterr().out == preset_path("cartpole-dqn").read_text(encoding="utf-8")
-    assert main(["presets", "cartpol-dqn"]) == 1
+    assert main(["presets", "cartpol-dqn"]) == 2
     assert "did you mean cartpole-dqn?" in capsys.readouterr().err
 
 
@@ -100,7 +100,10 @@ def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.Captur
         (["run"], "name a preset or a file"),
         (["run", "."], ". is a folder; name a YAML file"),
         (["run", "cartpole-dqn", "--set", "lerner.x=1"], "lerner is not a setting (--set); did you mean learner?"),
-        (["run", "cartpole-dqn", "--run-dir", "/proc/none"], "/proc/none: no such file or directory"),
+        (
+            ["run", "cartpole-dqn", "--run-dir", "/proc/none"],
+            "/proc/none cannot be a run's folder: no such file or directory",
+        ),
         (["status"], "no run goes on below runs"),
         (["stop", "--run-dir", "elsewhere"], "has no redis.address"),
         (["status", "--redis", "ftp://x"], "ftp://x"),
@@ -110,10 +113,10 @@ def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.Captur
         (["redis", "--maxmemory", "lots"], "--maxmemory is 'lots'"),
     ],
 )
-def test_errors_are_one_line_and_exit_with_1(
+def test_errors_are_one_line_and_wrong_use_exits_with_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(arguments) == 1
+    assert main(arguments) == (1 if "does not exist" in message else 2)
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert error.count("\n") == 1

@@ -269,6 +269,12 @@ class ExpSender:
         self.outbox.drop_all()
         return is_all_sent
 
+    def discard(self) -> None:
+        """End without sending what is left: it is not the run's. Instead of `close`."""
+        self._singles.forget()
+        self.outbox.drop_all()
+        self.outbox.close()
+
     def metrics(self) -> dict[str, float]:
         """Counts since the start: steps, chunks and bytes acknowledged, waits, what was dropped."""
         return self.outbox.metrics()

@@ -22,6 +22,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from surreal.utils.process import die_with_parent
@@ -58,8 +59,9 @@ class _Leave:
     code = 1
 
     def __call__(self) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):  # the disk of its console's file may be full
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(self.code)
 
 

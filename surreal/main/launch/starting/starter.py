@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from surreal.main.process.lifeline import PARENT_VARIABLE
+from surreal.main.process.ending.lifeline import PARENT_VARIABLE
 
 
 class Process(Protocol):

@@ -36,7 +36,7 @@ def main(argv):
 WAIT = """
 import sys, time
 def main(argv):
-    from surreal.main.process.lifeline import follow_parent
+    from surreal.main.process.ending.lifeline import follow_parent
     follow_parent()
     print("ready", flush=True)
     time.sleep(600)

@@ -123,7 +123,7 @@ def test_stop_lets_children_drain(supervise_all: Starter, child: ChildMaker, tmp
     one, other = child(WAIT), child(WAIT, EVAL)
     supervision = supervise_all(one, other)
     wait_until_ready(tmp_path)
-    assert supervision.stop([one], should_abort=never)
+    assert supervision.stop([one], is_hurried=never) == {}
     assert not one.is_running
     assert other.is_running
 
@@ -132,15 +132,15 @@ def test_stop_kills_what_takes_too_long(supervise_all: Starter, child: ChildMake
     one = child(STUBBORN, drain_timeout_s=0.1)
     supervision = supervise_all(one)
     wait_until_ready(tmp_path)
-    assert not supervision.stop([one], should_abort=never)
+    assert supervision.stop([one], is_hurried=never) == {one.name: f"{one.name} did not end in time and was killed"}
     assert not one.is_running
 
 
-def test_abort_kills_at_once(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
-    one = child(STUBBORN, drain_timeout_s=600.0)
+def test_a_hurried_stop_waits_a_moment_only(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
+    one = child(STUBBORN, drain_timeout_s=600.0, hurried_timeout_s=0.1)
     supervision = supervise_all(one)
     wait_until_ready(tmp_path)
-    assert not supervision.stop([one], should_abort=lambda: True)
+    assert supervision.stop([one], is_hurried=lambda: True)
 
 
 def test_restart_adds_resume_where_the_role_knows_it(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
@@ -170,10 +170,18 @@ time.sleep(60)
     supervision = supervise_all(*(child(code, role) for role in ROLES))
     for role in ROLES:
         wait_until_ready(tmp_path, role.console_name(0))
-    supervision.drain(should_abort=never)
+    assert supervision.drain(is_hurried=never) is None
     first, *agents, last, very_last = (tmp_path / "ends").read_text().split()
     assert (first, last, very_last) == ("rlx_client_program", "learner_program", "eval_program")
     assert sorted(agents) == ["agent_program", "rlx_server_program"]
+
+
+def test_a_learner_that_fails_while_it_ends_is_told(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:
+    failing = WAIT.replace("sys.exit(0)", "sys.exit('error: the disk is full')")
+    supervision = supervise_all(child(failing, EVAL), child(failing, LEARNER))
+    for name in ("eval", "learner"):
+        wait_until_ready(tmp_path, name)
+    assert supervision.drain(is_hurried=never) == "learner ended in error: the disk is full"
 
 
 def test_last_error_line_without_one_is_the_last_line(tmp_path: Path) -> None:

@@ -9,21 +9,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from surreal.main.process.interrupts import set_at_signals
+from surreal.main.process.ending.interrupts import Interrupts, set_at_signals
 
 DEADLINE_S = 60.0
+NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @pytest.fixture(autouse=True)
 def _handlers() -> Iterator[None]:
     """Give the handlers back afterwards."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in NUMBERS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_signal_may_come_at_any_point_of_a_wait_for_what_it_sets(number: signal.Signals) -> None:
     stop = threading.Event()
     set_at_signals(stop)
@@ -33,12 +34,12 @@ def test_a_signal_may_come_at_any_point_of_a_wait_for_what_it_sets(number: signa
     assert stop.wait(DEADLINE_S)
 
 
-def test_only_a_second_interrupt_aborts() -> None:
+def test_only_a_third_interrupt_aborts() -> None:
     stop = threading.Event()
     set_at_signals(stop, is_abortable=True)
-    os.kill(os.getpid(), signal.SIGINT)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        os.kill(os.getpid(), number)
     assert stop.wait(DEADLINE_S)
-    os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -49,3 +50,32 @@ def test_more_signals_change_nothing_where_there_is_no_aborting() -> None:
     for _ in range(3):
         os.kill(os.getpid(), signal.SIGINT)
     assert stop.wait(DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "reason", "code"),
+    [
+        ([signal.SIGINT], "interrupted by SIGINT", 130),
+        ([signal.SIGTERM, signal.SIGINT], "interrupted by SIGTERM", 143),
+        ([signal.SIGHUP, signal.SIGHUP, signal.SIGHUP, signal.SIGINT], "interrupted by SIGHUP", 129),
+    ],
+)
+def test_the_first_reason_stays_and_hangups_do_not_hurry(numbers: list[signal.Signals], reason: str, code: int) -> None:
+    with Interrupts().installed() as interrupts:
+        assert not interrupts.is_draining
+        for number in numbers:
+            os.kill(os.getpid(), number)
+        interrupts.end("its output was closed")
+        assert interrupts.ending == (reason, code)
+        assert interrupts.is_hurried == (numbers.count(signal.SIGHUP) == 0 and len(numbers) > 1)
+
+
+def test_a_launcher_counts_to_three_and_no_further() -> None:
+    with Interrupts().installed() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert (interrupts.is_draining, interrupts.is_hurried) == (True, False)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupts.is_hurried
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)  # while it cleans up

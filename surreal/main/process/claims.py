@@ -1,0 +1,138 @@
+"""`Claim`: of several processes with one role and index, one takes part in a run; the others stand by.
+
+A claim is a key that expires unless its holder renews it, as a heartbeat grows stale. A holder on this machine whose
+process is gone is not waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+from typing import Any
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.heartbeats import ALIVE_S, live_processes
+from surreal.errors import StoppedError
+from surreal.utils.process import is_process_alive, machine_id
+from surreal.utils.wait_notice import WaitNotice
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 0.5
+
+
+class Claim:
+    """The right to be the process of a name in a run.
+
+    Args:
+        client: of the run.
+        name: of the process: `agent-0`.
+        fingerprint: of the settings that the run must share, as this process has them.
+        ttl_s: how long it lasts without `keep`, s; raising it lets a stand-by on another machine wait longer.
+    """
+
+    def __init__(self, client: RedisClient, name: str, fingerprint: str = "", *, ttl_s: float = ALIVE_S) -> None:
+        self._client = client
+        self._name = name
+        self._key = client.run_keys.claim(name)
+        self._ttl_ms = int(1000 * ttl_s)
+        self._fingerprint = fingerprint
+        self._token = json.dumps(
+            {
+                "machine": machine_id(),
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "fingerprint": fingerprint,
+                "id": secrets.token_hex(8),
+            }
+        )
+        self._is_taken = False
+
+    def try_take(self) -> str:
+        """Take or renew it; returns "", or who holds it: `process 4711 on HOST`."""
+        holder = self._call(self._ttl_ms)
+        if holder and _is_gone(holder):
+            holder = self._call(self._ttl_ms, gone=holder)
+        self._is_taken = not holder
+        return _describe(holder) if holder else ""
+
+    def take(self, stop: threading.Event) -> None:
+        """Take it, as a stand-by until whoever has it ends.
+
+        Raises:
+            StoppedError: `stop` was set meanwhile.
+        """
+        notice = WaitNotice(logger)
+        while holder := self._client.retry(self.try_take, what=f"become {self._name}", stop=stop):
+            notice.tell(
+                "standing by: %s of run %s is %s; another --index takes part at once",
+                self._name, self._client.run, holder,
+            )  # fmt: skip
+            if stop.wait(_POLL_INTERVAL_S):
+                raise StoppedError(f"stopped while standing by as {self._name}")
+
+    def wait_until_all_agree(self, stop: threading.Event) -> None:
+        """Wait for the end of processes that have other settings, which they find out by themselves.
+
+        Raises:
+            StoppedError: `stop` was set meanwhile.
+        """
+        notice = WaitNotice(logger)
+        while names := self._client.retry(self._differing, what="look for processes that differ", stop=stop):
+            notice.tell("waiting until %s, which differ from this learner, have ended", ", ".join(names))
+            if stop.wait(_POLL_INTERVAL_S):
+                raise StoppedError("stopped while waiting for processes that differ")
+
+    def _differing(self) -> list[str]:
+        names = sorted({beat.name for beat in live_processes(self._client)})
+        tokens = [self._client.redis.get(self._client.run_keys.claim(name)) for name in names]
+        return [
+            name
+            for name, token in zip(names, tokens, strict=True)
+            if token is not None and _fields(bytes(token)).get("fingerprint", "") != self._fingerprint  # type: ignore[arg-type]
+        ]
+
+    def release(self) -> None:
+        """Give it back; tried once.
+
+        Raises:
+            redis.RedisError: it expires by itself.
+        """
+        if self._is_taken:
+            self._is_taken = False
+            self._call(0)
+
+    def _call(self, length_ms: int, gone: str = "") -> str:
+        reply: Any = self._client.run_script("claim", [self._key], [self._token, length_ms, gone])
+        return bytes(reply).decode(errors="replace")
+
+
+def _parse(token: str) -> tuple[str, str, int]:
+    """Machine, host and process of a holder, as far as it says so."""
+    data = _fields(token)
+    try:
+        return str(data["machine"]), str(data["host"])[:200], int(data["pid"])
+    except (ValueError, KeyError, TypeError):
+        return "", "another machine", 0
+
+
+def _fields(token: str | bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(token)
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _is_gone(token: str) -> bool:
+    machine, _, pid = _parse(token)
+    return machine == machine_id() and pid > 0 and not is_process_alive(pid)
+
+
+def _describe(token: str) -> str:
+    _, host, pid = _parse(token)
+    return f"process {pid} on {host}"

@@ -1,0 +1,90 @@
+"""Ctrl-C and friends: the first asks for a drain, the second SIGINT or SIGTERM hurries it, the third ends it at once.
+
+Role processes only drain: whoever started them decides how long they may take. The launcher counts.
+"""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from surreal.main.process.ending.reasons import Ending, ExitCode
+
+#: What asks a process to end, all in the same way.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_KILLING_COUNT = 3
+
+
+def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequence[signal.Signals]:
+    """Set an event at SIGINT, SIGTERM and SIGHUP.
+
+    Args:
+        stop: the event.
+        is_abortable: whether the third SIGINT, and any after it, raises KeyboardInterrupt.
+
+    Returns:
+        The signals that have come, which grows with each.
+    """
+    come: list[signal.Signals] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        come.append(signal.Signals(number))
+        if is_abortable and come.count(signal.SIGINT) >= _KILLING_COUNT:
+            raise KeyboardInterrupt
+        try:
+            # What was interrupted may be a wait for this very event, and hold the lock that `set` takes.
+            _thread.start_new_thread(stop.set, ())
+        except RuntimeError:  # no more threads
+            stop.set()
+
+    for number in _SIGNALS:
+        signal.signal(number, note)
+    return come
+
+
+class Interrupts:
+    """What a launcher was told from outside: by signals, or by an output that nobody reads any more.
+
+    Attributes:
+        ending: why the run is to end, by the first of them; None while nothing was said.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.ending: Ending | None = None
+
+    @contextmanager
+    def installed(self) -> Iterator[Interrupts]:
+        """Handle the signals inside, and give them back afterwards; the third SIGINT raises KeyboardInterrupt."""
+        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def end(self, reason: str, exit_code: ExitCode = ExitCode.HANGUP) -> None:
+        """Ask for a drain; the first reason stays."""
+        if self.ending is None:
+            self.ending = Ending(reason, exit_code)
+
+    @property
+    def is_draining(self) -> bool:
+        return self.ending is not None
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the drain is to be cut short; a checkpoint is still written."""
+        return self._count >= 2
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self.end(f"interrupted by {signal.Signals(number).name}", ExitCode(128 + number))
+        if number == signal.SIGHUP:  # of which a closed terminal may send several
+            return
+        self._count += 1
+        if self._count == _KILLING_COUNT:
+            raise KeyboardInterrupt

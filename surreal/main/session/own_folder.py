@@ -1,0 +1,48 @@
+"""The run folder of a learner that no launcher started: the learner is its writer, and says how it ended."""
+
+from __future__ import annotations
+
+import time
+
+from surreal.main.process.ending.reasons import Counts, result_of
+from surreal.main.process.role import RoleProcess
+from surreal.main.process.run_folder import RunFolder
+from surreal.main.session.best import read_best
+
+
+class OwnFolder:
+    """Claims the folder of a learner: `begin` when nothing can refuse any more, `finish` at the end, then `release`.
+
+    Args:
+        process: of the learner.
+
+    Raises:
+        FolderError: another process writes there.
+    """
+
+    def __init__(self, process: RoleProcess) -> None:
+        self._process = process
+        self._started, self._started_s = time.time(), time.monotonic()
+        self._folder = RunFolder(process.run_dir)
+        self._folder.claim()
+
+    def begin(self) -> None:
+        """Write down that the run begins, or goes on."""
+        self._folder.begin(self._process.config, self._process.client.run, self._started)
+
+    def finish(self, counts: Counts, error: Exception | None = None) -> None:
+        """Write down how it ended."""
+        result = result_of(
+            self._process.config,
+            self._process.client.run,
+            self._process.ending(error),
+            started=self._started,
+            time_s=time.monotonic() - self._started_s,
+            counts=counts,
+            best=read_best(self._folder.path / "eval"),
+        )
+        self._folder.write_result(result)
+
+    def release(self) -> None:
+        """Let another writer in."""
+        self._folder.release()

@@ -1,0 +1,112 @@
+"""Files of one writer: a lock that only the living hold, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+from pathlib import Path
+
+#: What says that a disk has no room left: no space, no quota, no larger file allowed.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class FileLock:
+    """A file that at most one process holds; the kernel gives it back when that process ends, however it ends.
+
+    Args:
+        path: in a folder that exists; the file is made if missing, and says who holds it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._descriptor: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this object holds it."""
+        return self._descriptor is not None
+
+    def acquire(self) -> bool:
+        """Try to take it, without waiting; returns whether this object holds it now.
+
+        Raises:
+            OSError: the file cannot be made.
+        """
+        while self._descriptor is None:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not self._is_at_path(descriptor):  # its holder has just removed it
+                    os.close(descriptor)
+                    continue
+                with contextlib.suppress(OSError):  # a full disk: it is held all the same
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            except BlockingIOError:
+                os.close(descriptor)
+                return False
+            except BaseException:
+                os.close(descriptor)
+                raise
+            self._descriptor = descriptor
+        return True
+
+    def holder(self) -> str:
+        """Who took it last, for people: `process 4711 on HOST`."""
+        try:
+            return self.path.read_text(errors="replace").strip()[:200] or "another process"
+        except OSError:
+            return "another process"
+
+    def release(self, *, is_removed: bool = False) -> None:
+        """Give it back, and leave an empty file behind.
+
+        Args:
+            is_removed: remove the file as well.
+        """
+        if self._descriptor is None:
+            return
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            if is_removed:
+                self.path.unlink()
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def _is_at_path(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+
+def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666) -> None:
+    """Write a file so that a reader sees the old one or the new one, never a part; a failure leaves the old one.
+
+    Args:
+        path: of the file; its writer is the only one.
+        data: its content, text as UTF-8.
+        mode: permissions of the file, less the umask.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    content = data.encode() if isinstance(data, str) else data
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether an error says that there is no room left."""
+    return error.errno in _FULL

@@ -1,0 +1,77 @@
+"""Scores of an evaluation elsewhere arrive in the learner's folder: each round once, and the best policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from surreal.checkpoint import load_checkpoint
+from surreal.distributed.connection.client import RedisClient
+from surreal.errors import FolderError
+from surreal.evaluation import EpisodeScore, EvaluationRound
+from surreal.main.session import score_sharing
+from surreal.main.session.score_sharing import ScoreCollector, claim_scores, send_round
+from surreal.main.session.scores import ScoreBook
+
+
+@pytest.fixture
+def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
+    with RedisClient(redis_server.address, run=run_id) as client:
+        yield client
+        client.delete_run()
+
+
+def play(client: RedisClient, book: ScoreBook, episode_return: float) -> None:
+    """Let the evaluation of a book score a round, whose policy is its return."""
+    number = book.rounds
+    result = EvaluationRound(number, number + 1, (EpisodeScore(episode_return, 10, 1),))
+    is_best = book.add(result, {"x": torch.tensor([episode_return])}, {}, {})
+    send_round(client, book, is_best=is_best)
+
+
+def test_rounds_arrive_once_and_the_best_policy_with_them(client: RedisClient, tmp_path: Path) -> None:
+    book, mine = ScoreBook(tmp_path / "there"), tmp_path / "here"
+    for episode_return in (3.0, 7.0, 5.0):
+        play(client, book, episode_return)
+        ScoreCollector(client, mine).step()  # one that begins anew each time
+    assert (mine / "scores.jsonl").read_bytes() == (tmp_path / "there" / "scores.jsonl").read_bytes()
+    assert json.loads((mine / "best.json").read_text()) == book.best
+    assert load_checkpoint(mine / "best.safetensors").tensors["x"].item() == 7.0
+    assert {path.name for path in mine.iterdir()} == {"scores.jsonl", "best.json", "best.safetensors", "eval.lock"}
+
+
+def test_where_the_evaluation_writes_itself_nothing_is_brought(client: RedisClient, tmp_path: Path) -> None:
+    lock = claim_scores(tmp_path)
+    book = ScoreBook(tmp_path)
+    play(client, book, 3.0)
+    before = (tmp_path / "scores.jsonl").read_bytes()
+    ScoreCollector(client, tmp_path).step()
+    lock.release()
+    ScoreCollector(client, tmp_path).step()
+    assert (tmp_path / "scores.jsonl").read_bytes() == before
+
+
+def test_a_second_evaluation_in_a_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score_sharing, "_LOCK_TIMEOUT_S", 0.1)
+    lock = claim_scores(tmp_path)
+    with pytest.raises(FolderError, match="has an evaluation: process"):
+        claim_scores(tmp_path)
+    lock.release()
+    claim_scores(tmp_path).release()
+
+
+@pytest.mark.parametrize(
+    "lines", [b"", b"{", b"[1]", b'{"kind": "episode"}', b'{"kind": "round", "time": "x", "round": 1, "version": 1}']
+)
+def test_what_is_no_round_is_passed_over(client: RedisClient, tmp_path: Path, lines: bytes) -> None:
+    client.redis.xadd(client.run_keys.scores, {"lines": lines})
+    client.redis.hset(client.run_keys.best, mapping={"score": b'{"mean_return": 9}', "policy": b"no policy"})
+    collector = ScoreCollector(client, tmp_path)
+    for _ in range(2):
+        collector.step()
+    assert {path.name for path in tmp_path.iterdir()} <= {"eval.lock"}

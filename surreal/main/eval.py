@@ -26,7 +26,7 @@ from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import EVAL
 from surreal.main.session.score_sharing import claim_scores, send_round
 from surreal.main.session.scores import ScoreBook
-from surreal.utils.wait_notice import WaitNotice
+from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger("surreal.main.eval")  # __name__ is __main__ in a process of its own
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from surreal.errors import StoppedError, ThreadFailedError
-from surreal.utils.pulse import Pulse
+from surreal.utils.liveness.pulse import Pulse
 
 logger = logging.getLogger(__name__)
 

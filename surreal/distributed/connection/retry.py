@@ -18,7 +18,7 @@ from redis import exceptions
 from redis.exceptions import RedisError
 
 from surreal.errors import RedisUnavailableError, StoppedError
-from surreal.utils.wait_notice import WAITS
+from surreal.utils.liveness.wait_notice import WAITS
 
 logger = logging.getLogger(__name__)
 

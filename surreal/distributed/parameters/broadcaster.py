@@ -29,7 +29,7 @@ from surreal.distributed.parameters.encoding import decode_parameters, encode_pa
 from surreal.distributed.parameters.parts import part_names, pause, upload_parts
 from surreal.distributed.parameters.published import PublishedReader, Standing
 from surreal.errors import ContractError, LeaseError, RedisUnavailableError
-from surreal.utils.wait_notice import WaitNotice
+from surreal.utils.liveness.wait_notice import WaitNotice
 
 if TYPE_CHECKING:
     from surreal.utils.pytorch import Module

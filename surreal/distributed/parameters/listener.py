@@ -30,9 +30,9 @@ from surreal.distributed.connection.retry import is_transient
 from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
 from surreal.distributed.parameters.published import Published, PublishedReader
 from surreal.errors import CodecError, ContractError, StoppedError, SurrealError, ThreadFailedError
+from surreal.utils.liveness.wait_notice import WaitNotice
 from surreal.utils.pytorch import Module, describe_tensors
 from surreal.utils.threads import Supervisor
-from surreal.utils.wait_notice import WaitNotice
 
 if TYPE_CHECKING:
     from redis.client import PubSub

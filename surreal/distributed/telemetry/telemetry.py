@@ -22,8 +22,8 @@ from surreal.distributed.telemetry.log_shipping import LineBuffer, ShippingHandl
 from surreal.distributed.telemetry.records import encode_histogram, encode_log, encode_metrics, metric_name
 from surreal.distributed.telemetry.shipper import Shipper
 from surreal.metrics import EpisodeStatistics, MetricSource, summarize
+from surreal.utils.liveness.wait_notice import WAITS
 from surreal.utils.threads import Supervisor
-from surreal.utils.wait_notice import WAITS
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from surreal.envs.pools.env_list import EnvFactory
 from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.subproc_worker import SharedMemory, run_worker
 from surreal.errors import EnvError
-from surreal.utils.wait_notice import WaitNotice
+from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from typing import Any
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import ALIVE_S, live_processes
 from surreal.errors import StoppedError
+from surreal.utils.liveness.wait_notice import WaitNotice
 from surreal.utils.process import is_process_alive, machine_id
-from surreal.utils.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

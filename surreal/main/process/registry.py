@@ -22,7 +22,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.errors import ConfigError, ContractError, StoppedError
-from surreal.utils.wait_notice import WaitNotice
+from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from surreal.errors import OS_REMEDIES, SurrealError, ThreadFailedError, describe_os_error
-from surreal.utils.pulse import own_frames
+from surreal.utils.liveness.pulse import own_frames
 
 _PACKAGE = Path(__file__).parents[2]
 

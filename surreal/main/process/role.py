@@ -41,8 +41,8 @@ from surreal.main.process.hanging import make_watchdog
 from surreal.main.process.reports import error_line, is_expected, print_error
 from surreal.main.process.roles import LEARNER, RandomStream, Role
 from surreal.utils.allocator import keep_freed_memory
+from surreal.utils.liveness.pulse import Pulse
 from surreal.utils.logs import setup_logging
-from surreal.utils.pulse import Pulse
 
 logger = logging.getLogger(__name__)
 

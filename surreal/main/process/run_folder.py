@@ -73,16 +73,16 @@ class RunFolder:
         """Become the only writer, until `release` or the end of this process.
 
         Raises:
-            FolderError: another process is it, or there cannot be such a folder.
+            FolderError: another process is it.
+            ConfigError: there cannot be such a folder.
         """
         try:
             self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             is_ours = self._lock.acquire()
         except OSError as error:
-            raise FolderError(
-                f"{self.path} cannot be a run's folder: {(error.strerror or str(error)).lower()}"
-            ) from error
+            problem = (error.strerror or str(error)).lower()
+            raise ConfigError(f"{self.path} cannot be a run's folder: {problem}", key="--run-dir") from error
         if not is_ours:
             raise FolderError(
                 f"{self.path} belongs to a run that is alive: {self._lock.holder()} writes there; "

@@ -12,8 +12,8 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
-from surreal.utils.pulse import Pulse, innermost_call, pulses, stack_of
-from surreal.utils.wait_notice import WAITS, Waits
+from surreal.utils.liveness.pulse import Pulse, innermost_call, pulses, stack_of
+from surreal.utils.liveness.wait_notice import WAITS, Waits
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from surreal.main.build.environments import Spaces
 from surreal.main.build.saved_policy import Policy
 from surreal.main.process.role import RoleProcess
 from surreal.metrics import RateMeter
-from surreal.utils.wait_notice import WaitNotice
+from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

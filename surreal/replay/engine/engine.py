@@ -22,8 +22,8 @@ from surreal.replay.store.place import ObservationPlace
 from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.keeper import StreamKeeper
 from surreal.types import Batch, TrajectoryBatch
+from surreal.utils.liveness.wait_notice import WaitNotice
 from surreal.utils.threads import Supervisor
-from surreal.utils.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from surreal.replay.stream.credit import Credit
 from surreal.replay.stream.follower import StreamFollower
 from surreal.replay.stream.limiter import SamplesPerInsert
 from surreal.replay.stream.owner import StreamOwner
-from surreal.utils.wait_notice import WaitNotice
+from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

@@ -157,7 +157,7 @@ def test_a_sender_that_waits_says_for_what_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("surreal.utils.wait_notice.PATIENCE_S", 0.05)
+    monkeypatch.setattr("surreal.utils.liveness.wait_notice.PATIENCE_S", 0.05)
     sender = run.sender(wait_timeout_s=0.3, **options)
     with pytest.raises(ReplayFullError):
         Walker(NaiveReplay(1, 0.5)).walk(sender, 40)

@@ -102,7 +102,7 @@ def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.Captur
         (["run", "cartpole-dqn", "--set", "lerner.x=1"], "lerner is not a setting (--set); did you mean learner?"),
         (
             ["run", "cartpole-dqn", "--run-dir", "/proc/none"],
-            "/proc/none cannot be a run's folder: no such file or directory",
+            "/proc/none cannot be a run's folder: no such file",
         ),
         (["status"], "no run goes on below runs"),
         (["stop", "--run-dir", "elsewhere"], "has no redis.address"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from surreal.utils.pulse import Pulse, innermost_call, pulses, stack_of
+from surreal.utils.liveness.pulse import Pulse, innermost_call, pulses, stack_of
 from surreal.utils.threads import Supervisor
 
 

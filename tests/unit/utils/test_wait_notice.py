@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from surreal.utils.wait_notice import WaitNotice, Waits
+from surreal.utils.liveness.wait_notice import WaitNotice, Waits
 
 logger = logging.getLogger(__name__)
 

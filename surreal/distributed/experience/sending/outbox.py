@@ -25,8 +25,8 @@ from surreal.distributed.connection.retry import is_transient
 from surreal.distributed.experience.format.codec import Contract, EncodedChunk
 from surreal.distributed.experience.stream import Appended, AppendOptions, Stream
 from surreal.errors import ContractError, ReplayFullError, StoppedError
+from surreal.utils.liveness.wait_notice import WaitNotice
 from surreal.utils.memory import stream_bound_bytes
-from surreal.utils.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from surreal.main.process.watchdog import Watchdog
-from surreal.utils.pulse import Pulse
-from surreal.utils.wait_notice import Waits
+from surreal.utils.liveness.pulse import Pulse
+from surreal.utils.liveness.wait_notice import Waits
 
 
 class Watched:

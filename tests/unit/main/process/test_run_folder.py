@@ -69,7 +69,7 @@ def test_what_did_not_begin_leaves_nothing(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FolderError, match="cannot be a run's folder"):
+    with pytest.raises(ConfigError, match="cannot be a run's folder"):
         RunFolder(tmp_path / "file").claim()
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
+from surreal.errors import CheckpointError
+from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
 from surreal.main.process.ending.reasons import Counts, result_of
 from surreal.main.process.role import RoleProcess
 from surreal.main.process.run_folder import RunFolder
 from surreal.main.session.best import read_best
+
+logger = logging.getLogger(__name__)
 
 
 class OwnFolder:
@@ -18,6 +23,7 @@ class OwnFolder:
 
     Raises:
         FolderError: another process writes there.
+        CheckpointError: the run is to go on from one of its checkpoints that is not there.
     """
 
     def __init__(self, process: RoleProcess) -> None:
@@ -25,6 +31,11 @@ class OwnFolder:
         self._started, self._started_s = time.time(), time.monotonic()
         self._folder = RunFolder(process.run_dir)
         self._folder.claim()
+        try:
+            self._go_back()
+        except CheckpointError:
+            self._folder.release()
+            raise
 
     def begin(self) -> None:
         """Write down that the run begins, or goes on."""
@@ -46,3 +57,13 @@ class OwnFolder:
     def release(self) -> None:
         """Let another writer in."""
         self._folder.release()
+
+    def _go_back(self) -> None:
+        """Make the checkpoint that a resumed run is to go on from its newest one."""
+        earlier = earlier_checkpoint(self._process.config.checkpoint.restore, self._process.run_dir)
+        if earlier is None or not self._process.arguments.resume:
+            return
+        if not earlier.exists():
+            raise CheckpointError(f"{earlier} does not exist, so the run cannot go on from there")
+        aside = set_later_aside(earlier)
+        logger.info("going on from %s%s", earlier.name, f"; later checkpoints are now in {aside}" if aside else "")

@@ -38,10 +38,11 @@ __all__ = [
 ]
 
 # gymnasium's registry is how ids become environments, so it is filled on import, as gymnasium's own packages do.
-if "surreal/CartPoleDict-v0" not in gymnasium.registry:
-    gymnasium.register(
-        "surreal/CartPoleDict-v0",
-        entry_point="surreal.envs.examples:CartPoleDict",
-        max_episode_steps=500,
-        reward_threshold=475.0,
-    )
+for _name in ("CartPoleDict", "CartPoleNovel"):
+    if f"surreal/{_name}-v0" not in gymnasium.registry:
+        gymnasium.register(
+            f"surreal/{_name}-v0",
+            entry_point=f"surreal.envs.examples:{_name}",
+            max_episode_steps=500,
+            reward_threshold=475.0,
+        )

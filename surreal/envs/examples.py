@@ -32,3 +32,24 @@ class CartPoleDict(gymnasium.ObservationWrapper[dict[str, NDArray[np.float32]], 
     def observation(self, observation: Any) -> dict[str, NDArray[np.float32]]:
         """Split CartPole's four numbers."""
         return {"position": observation[::2].copy(), "velocity": observation[1::2].copy()}
+
+
+class CartPoleNovel(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
+    """CartPole without velocities, which a policy has to remember.
+
+    An observation is the cart's position in m and the pole's angle in rad: [2] float32.
+
+    Args:
+        kwargs: arguments of gymnasium's CartPoleEnv.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        env = CartPoleEnv(**kwargs)
+        super().__init__(env)
+        whole: Any = env.observation_space
+        self.observation_space = spaces.Box(whole.low[::2], whole.high[::2])
+
+    def observation(self, observation: Any) -> NDArray[np.float32]:
+        """Leave the velocities out."""
+        shown: NDArray[np.float32] = observation[::2].copy()
+        return shown

@@ -7,5 +7,6 @@ has what all learners share that step down a loss. Losses and returns are pure f
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.dqn import DQNLearner
 from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.r2d2 import R2D2Learner
 
-__all__ = ["DQNLearner", "GradientLearner", "Gradients", "Learner", "ReplayView"]
+__all__ = ["DQNLearner", "GradientLearner", "Gradients", "Learner", "R2D2Learner", "ReplayView"]

@@ -1,14 +1,20 @@
-"""Activation functions by the names that configurations use."""
+"""Activation functions by the names that configurations use, and those that have parameters of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from surreal.model.kaf import KAF, KafSettings
+
 Activation = Callable[[Tensor], Tensor]
+
+#: How a configuration names one: `relu`, `kaf`, or `{type: kaf, boundary, size, kernel, gamma}`.
+ActivationName = str | Mapping[str, Any]
 
 
 def _identity(x: Tensor) -> Tensor:
@@ -40,3 +46,36 @@ def get_activation(name: str) -> Activation:
     if name not in ACTIVATIONS:
         raise ValueError(f"activation {name!r} is unknown; use one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
+
+
+def read_activation(activation: ActivationName) -> str | KafSettings:
+    """Read how a dense layer's activation is named.
+
+    Returns:
+        A name in `ACTIVATIONS`, or the settings of kernel activation functions.
+
+    Raises:
+        ValueError: there is none of this name, or a setting of it is not possible.
+    """
+    if isinstance(activation, str):
+        name, settings = activation, dict[str, Any]()
+    else:
+        settings = dict(activation)
+        name = settings.pop("type", None)
+    if name == "kaf":
+        try:
+            return KafSettings(**settings)
+        except TypeError as error:
+            raise ValueError(f"activation is {activation!r}; kaf has boundary, size, kernel and gamma") from error
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation {name!r} is unknown; use one of {', '.join(ACTIVATIONS)}, kaf")
+    if settings:
+        raise ValueError(f"activation is {activation!r}; {name} has no settings")
+    return name
+
+
+def make_activation(activation: str | KafSettings, units: int) -> Activation | KAF | None:
+    """Make the activation of a dense layer; None for none at all."""
+    if isinstance(activation, KafSettings):
+        return KAF(units, activation)
+    return None if activation == "none" else get_activation(activation)

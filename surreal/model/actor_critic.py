@@ -9,6 +9,7 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from surreal.model.activations import ActivationName
 from surreal.model.composed import ComposedModel
 from surreal.model.distributions import Distribution
 from surreal.model.heads import ValueHead, make_policy_head
@@ -37,7 +38,7 @@ class ActorCritic(ComposedModel):
         hiddens: Sequence[int] = (64, 64),
         *,
         action_space: gymnasium.Space[Any],
-        activation: str = "tanh",
+        activation: ActivationName = "tanh",
         **options: Any,
     ) -> None:
         self.action_space = action_space

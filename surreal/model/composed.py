@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surreal.model.activations import get_activation
+from surreal.model.activations import ActivationName, read_activation
 from surreal.model.base import LazyModel, make_generator
-from surreal.model.conv import Convolution, read_convolutions
-from surreal.model.core import LSTMCore
+from surreal.model.conv import ConvStage, read_convolutions
+from surreal.model.core import Core, DilatedLSTMCore, LSTMCore
 from surreal.model.torso import Torso, check_hiddens
 from surreal.specs import ObsSpec
 from surreal.types import Obs
@@ -26,12 +26,15 @@ class ComposedModel(LazyModel):
 
     Args:
         hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
-        convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, or a list of
+        convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, `impala`, or a list of
             `{type: convolution, n_filters, filter_size, stride, border, activation}`; see `surreal.model.conv`.
             None takes images as vectors.
-        activation: after each dense layer; see `surreal.model.activations`.
+        activation: after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus; or kaf, which
+            learns its shape, with `{type: kaf, boundary, size, kernel, gamma}` as `surreal.model.kaf` says.
         use_lstm: remember earlier observations of the episode in an LSTM behind the dense layers.
         lstm_size: its units, >= 1; more remember more and compute longer.
+        lstm_type: Basic, or Dilated: several states that take turns, for what lies far back.
+        lstm_num_cores: states of a dilated one, >= 1; more remember longer.
         obs_spec: kind of the observations, if known.
         seed: of the initial parameters; None draws them from torch's global generator.
     """
@@ -40,24 +43,27 @@ class ComposedModel(LazyModel):
         self,
         hiddens: Sequence[int] = (64, 64),
         *,
-        convolutions: str | Sequence[Convolution | Mapping[str, Any]] | None = None,
-        activation: str = "relu",
+        convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
+        activation: ActivationName = "relu",
         use_lstm: bool = False,
         lstm_size: int = 64,
+        lstm_type: str = "Basic",
+        lstm_num_cores: int = 8,
         obs_spec: ObsSpec | None = None,
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        get_activation(activation)
+        read_activation(activation)
         self.hiddens = check_hiddens(hiddens)
         self._convolutions = None if convolutions is None else read_convolutions(convolutions)
         self._activation = activation
         self._lstm_size = lstm_size if use_lstm else None
+        self._lstm_num_cores = _check_lstm(lstm_type, lstm_size, lstm_num_cores)
         self._seed = seed
         if use_lstm:
-            if lstm_size < 1:
-                raise ValueError(f"lstm_size is {lstm_size}; it must be >= 1")
             self.state_shape = (2, lstm_size)
+            if self._lstm_num_cores is not None:
+                self.state_shape = (self._lstm_num_cores, *self.state_shape)
         if obs_spec is not None:
             self.materialize(obs_spec)
 
@@ -94,9 +100,12 @@ class ComposedModel(LazyModel):
             generator=generator,
         )
         num_features = self.torso.num_features
-        self.core: LSTMCore | None = None
+        self.core: Core | None = None
         if self._lstm_size is not None:
-            self.core = LSTMCore(num_features, self._lstm_size, generator)
+            if self._lstm_num_cores is None:
+                self.core = LSTMCore(num_features, self._lstm_size, generator)
+            else:
+                self.core = DilatedLSTMCore(num_features, self._lstm_size, self._lstm_num_cores, generator)
             num_features = self.core.num_features
         self._trunk = self.torso, self.core  # without the detour that torch makes to find a module by name
         self._build_heads(num_features, generator)
@@ -108,3 +117,13 @@ class ComposedModel(LazyModel):
     def extra_repr(self) -> str:
         """Describe the constructor's arguments, for `repr`."""
         return f"hiddens={list(self.hiddens)}, lstm_size={self._lstm_size}"
+
+
+def _check_lstm(kind: str, size: int, num_cores: int) -> int | None:
+    """Check an LSTM's settings; returns the number of cores of a dilated one, None of a basic one."""
+    if kind not in ("Basic", "Dilated"):
+        raise ValueError(f"lstm_type is {kind!r}; it must be Basic or Dilated")
+    for name, value in (("lstm_size", size), ("lstm_num_cores", num_cores)):
+        if value < 1:
+            raise ValueError(f"{name} is {value}; it must be >= 1")
+    return num_cores if kind == "Dilated" else None

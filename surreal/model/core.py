@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -10,49 +11,105 @@ from torch import Tensor, nn
 from surreal.model.allocate import allocate
 
 
-class LSTMCore(nn.Module):
-    """An LSTM (Hochreiter and Schmidhuber 1997) over steps or sequences, its state cleared where episodes begin.
+class Core(nn.Module, ABC):
+    """Over steps or sequences; its state is cleared where episodes begin.
 
-    The state of one environment is one tensor [2, size]: the output and the cell.
+    Attributes:
+        num_features: of its output.
+        state_shape: of the state of one environment.
 
     Args:
-        num_features: of its input.
-        size: units, >= 1; more remember more and compute longer.
-        generator: draws the initial values, U(-1/sqrt(size), 1/sqrt(size)) as torch's own; None uses the global one.
+        num_features: of its output.
+        state_shape: of the state of one environment.
     """
 
-    def __init__(self, num_features: int, size: int, generator: torch.Generator | None = None) -> None:
+    def __init__(self, num_features: int, state_shape: tuple[int, ...]) -> None:
         super().__init__()
-        if size < 1:
-            raise ValueError(f"lstm_size is {size}; it must be >= 1")
-        self.num_features = size
-        self.state_shape = (2, size)
-        self.cell = allocate(nn.LSTMCell(num_features, size, device="meta"))
-        bound = 1.0 / math.sqrt(size)
-        for parameter in self.cell.parameters():
-            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        self.num_features = num_features
+        self.state_shape = state_shape
+
+    @abstractmethod
+    def step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the output [B, num_features] and the next state from [B, inputs] and [B, *state_shape]."""
 
     def forward(self, features: Tensor, state: Tensor, is_first: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Compute one step, or all steps of sequences in order.
 
         Args:
-            features: [B, num_features] or [T, B, num_features].
-            state: [B, 2, size] before the first step.
+            features: [B, inputs] or [T, B, inputs].
+            state: [B, *state_shape] before the first step.
             is_first: [B] or [T, B] bool: steps before which the state is cleared; None clears none.
 
         Returns:
-            The outputs, [B, size] or [T, B, size], and the state after the last step, [B, 2, size].
+            The outputs, [B, num_features] or [T, B, num_features], and the state after the last step.
         """
         if features.dim() == 2:
-            return self._step(features, state, is_first)
+            return self.step(features, self._clear(state, is_first))
         outputs = []
         for t in range(len(features)):
-            output, state = self._step(features[t], state, None if is_first is None else is_first[t])
+            output, state = self.step(features[t], self._clear(state, None if is_first is None else is_first[t]))
             outputs.append(output)
         return torch.stack(outputs), state
 
-    def _step(self, features: Tensor, state: Tensor, is_first: Tensor | None) -> tuple[Tensor, Tensor]:
-        if is_first is not None:
-            state = state * ~is_first[:, None, None]
+    def _clear(self, state: Tensor, is_first: Tensor | None) -> Tensor:
+        if is_first is None:
+            return state
+        return state * ~is_first.view(-1, *(1,) * len(self.state_shape))
+
+
+class LSTMCore(Core):
+    """An LSTM (Hochreiter and Schmidhuber 1997). The state of one environment is [2, size]: the output and the cell.
+
+    Args:
+        num_features: of its input.
+        size: units, >= 1; more remember more and compute longer.
+        generator: draws the initial values, see `make_cell`; None uses torch's global one.
+    """
+
+    def __init__(self, num_features: int, size: int, generator: torch.Generator | None = None) -> None:
+        super().__init__(size, (2, size))
+        self.cell = make_cell(num_features, size, generator)
+
+    def step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         output, cell = self.cell(features, (state[:, 0], state[:, 1]))
         return output, torch.stack((output, cell), dim=1)
+
+
+class DilatedLSTMCore(Core):
+    """An LSTM with several states that take turns (Vezhnevets et al. 2017 section 3.2, arXiv:1703.01161).
+
+    A step updates one of them, so each is updated every `num_cores` steps and remembers that much longer. The output
+    is the sum of what all of them gave last. The state of one environment is [num_cores, 2, size]; the core whose turn
+    is next stands first.
+
+    Args:
+        num_features: of its input.
+        size: units of each core, >= 1.
+        num_cores: >= 1; more remember longer, and see less of what lies close together.
+        generator: draws the initial values, see `make_cell`; None uses torch's global one.
+    """
+
+    def __init__(self, num_features: int, size: int, num_cores: int, generator: torch.Generator | None = None) -> None:
+        super().__init__(size, (num_cores, 2, size))
+        self.cell = make_cell(num_features, size, generator)
+
+    def step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        output, cell = self.cell(features, (state[:, 0, 0], state[:, 0, 1]))
+        updated = torch.stack((output, cell), dim=1).unsqueeze(1)
+        state = torch.cat((state[:, 1:], updated), dim=1)
+        return state[:, :, 0].sum(1), state
+
+
+def make_cell(num_features: int, size: int, generator: torch.Generator | None) -> nn.LSTMCell:
+    """Make the cell of an LSTM; initial values from U(-1/sqrt(size), 1/sqrt(size)), as torch's own.
+
+    Raises:
+        ValueError: the size is below 1.
+    """
+    if size < 1:
+        raise ValueError(f"lstm_size is {size}; it must be >= 1")
+    cell = allocate(nn.LSTMCell(num_features, size, device="meta"))
+    bound = 1.0 / math.sqrt(size)
+    for parameter in cell.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    return cell

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from surreal.model.activations import get_activation
+from surreal.model.activations import ActivationName, make_activation, read_activation
 from surreal.model.allocate import allocate
+from surreal.model.kaf import KafSettings
 
 
 class Dense(nn.Linear):
@@ -44,7 +45,7 @@ class MLP(nn.Module):
 
     Args:
         sizes: features of the input, then units of each layer; one layer at least.
-        activation: between layers, by name, see `surreal.model.activations`.
+        activation: between layers; see `surreal.model.activations`.
         output_activation: after the last layer.
         generator: draws the initial values; None uses torch's global one.
     """
@@ -52,16 +53,20 @@ class MLP(nn.Module):
     def __init__(
         self,
         sizes: Sequence[int],
-        activation: str = "relu",
-        output_activation: str = "none",
+        activation: ActivationName = "relu",
+        output_activation: ActivationName = "none",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         if len(sizes) < 2:
             raise ValueError(f"sizes is {list(sizes)}; it must name the input and at least one layer")
-        self.layers = nn.ModuleList(Dense(before, after, generator) for before, after in pairwise(sizes))
-        names = [activation] * (len(sizes) - 2) + [output_activation]
-        activations = [None if name == "none" else get_activation(name) for name in names]
+        kinds = [read_activation(activation)] * (len(sizes) - 2) + [read_activation(output_activation)]
+        self.layers = nn.ModuleList(
+            Dense(before, after * (kind.inputs_per_unit if isinstance(kind, KafSettings) else 1), generator)
+            for (before, after), kind in zip(pairwise(sizes), kinds, strict=True)
+        )
+        activations = [make_activation(kind, units) for kind, units in zip(kinds, sizes[1:], strict=True)]
+        self.learned = nn.ModuleList(each for each in activations if isinstance(each, nn.Module))
         self._steps = tuple(zip(self.layers, activations, strict=True))
 
     def forward(self, features: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from surreal.model.composed import ComposedModel
-from surreal.model.conv import Convolution
+from surreal.model.conv import ConvStage
 from surreal.model.heads import QHead, count_actions
 from surreal.types import Obs
 
@@ -60,7 +60,7 @@ class ConvQFunction(QFunction):
 
     Args:
         hiddens: units of the dense layers (each >= 1) between the convolutions and the values; more fit more.
-        convolutions: `nature`, `a3c`, `universe`, or a list; see `ComposedModel`.
+        convolutions: `nature`, `a3c`, `universe`, `impala`, or a list; see `ComposedModel`.
         options: see `QFunction`.
     """
 
@@ -68,7 +68,7 @@ class ConvQFunction(QFunction):
         self,
         hiddens: Sequence[int] = (512,),
         *,
-        convolutions: str | Sequence[Convolution | Mapping[str, Any]] = "nature",
+        convolutions: str | Sequence[ConvStage | Mapping[str, Any]] = "nature",
         **options: Any,
     ) -> None:
         super().__init__(hiddens, convolutions=convolutions, **options)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from surreal import tree
-from surreal.model.conv import Convolution, ConvTorso, count_conv_features
+from surreal.model.activations import ActivationName
+from surreal.model.conv import ConvStage, ConvTorso, count_conv_features
 from surreal.model.mlp import MLP
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Obs
@@ -37,9 +38,9 @@ class Torso(nn.Module):
         self,
         obs_spec: ObsSpec,
         *,
-        convolutions: Sequence[Convolution] | None = None,
+        convolutions: Sequence[ConvStage] | None = None,
         hiddens: Sequence[int] = (),
-        activation: str = "relu",
+        activation: ActivationName = "relu",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from surreal.errors import ContractError
 from surreal.model import CONVOLUTIONS, ConvQFunction, ConvTorso
-from surreal.model.conv import Convolution, count_conv_features, read_convolutions
+from surreal.model.conv import count_conv_features, read_convolutions
+from surreal.model.conv_layers import Convolution, ResidualLayer, ResidualStage
 from surreal.specs import ObsSpec
 
 STACK = ObsSpec.from_obs(np.zeros((4, 84, 84), np.uint8))
@@ -178,3 +179,31 @@ def test_observations_that_are_no_images_are_refused() -> None:
         model(torch.zeros(2, 4))
     with pytest.raises(ValueError, match="20 x 20 are too small: convolution 2"):
         model(torch.zeros(2, 4, 20, 20))
+
+
+def test_residual_blocks_add_to_what_they_begin_with() -> None:
+    layer = ResidualLayer(2, ResidualStage(3, n_blocks=1, activation="relu"), torch.Generator().manual_seed(0))
+    images = torch.randn(2, 2, 7, 6)
+    begin = F.max_pool2d(F.conv2d(images, layer.first.weight, layer.first.bias, padding=1), 3, 2, 1)
+    one, two = layer.blocks[0]
+    inner = F.relu(F.conv2d(F.relu(begin), one.weight, one.bias, padding=1))
+    expected = F.relu(begin + F.conv2d(inner, two.weight, two.bias, padding=1))
+    torch.testing.assert_close(layer(images), expected)
+    assert expected.shape == (2, 3, 4, 3)
+
+
+def test_the_residual_preset_has_fifteen_convolutions() -> None:
+    torso = ConvTorso(4, "impala")
+    shapes = [list(parameter.shape) for name, parameter in torso.named_parameters() if name.endswith("weight")]
+    assert [shape[0] for shape in shapes] == [16] * 5 + [32] * 10
+    assert torso(torch.zeros(2, 4, 84, 84)).shape == (2, count_conv_features(CONVOLUTIONS["impala"], 84, 84))
+    mixed = [{"type": "residual", "n_filters": 4, "n_blocks": 1}, {"n_filters": 2, "filter_size": 3}]
+    assert ConvTorso(1, mixed)(torch.zeros(2, 1, 10, 10)).shape == (2, 2 * 3 * 3)
+
+
+@pytest.mark.parametrize(
+    "stage", [{"type": "residual"}, {"type": "residual", "n_filters": 0}, {"type": "residual", "n_filters": 1, "n": 2}]
+)
+def test_an_impossible_residual_stage_is_refused(stage: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="residual stage"):
+        read_convolutions([stage])

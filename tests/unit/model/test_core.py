@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from surreal.model import LSTMCore, QFunction
+from surreal.model import DilatedLSTMCore, LSTMCore, QFunction
 from surreal.specs import ObsSpec
 
 
@@ -54,3 +56,33 @@ def test_without_a_state_it_begins_with_a_cleared_one() -> None:
 def test_a_size_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="lstm_size is 0"):
         QFunction(action_space=2, use_lstm=True, lstm_size=0)
+
+
+def test_a_dilated_core_updates_one_state_a_step_and_adds_up_their_outputs() -> None:
+    core = DilatedLSTMCore(3, 5, num_cores=3)
+    features = torch.randn(8, 2, 3)
+    outputs, after = core(features, torch.zeros(2, 3, 2, 5))
+    states = [(torch.zeros(2, 5), torch.zeros(2, 5)) for _ in range(3)]
+    for t in range(8):
+        states[t % 3] = core.cell(features[t], states[t % 3])
+        torch.testing.assert_close(outputs[t], sum(output for output, _ in states))
+    for place in range(3):  # the one whose turn is next stands first
+        torch.testing.assert_close(after[:, place], torch.stack(states[(8 + place) % 3], dim=1))
+
+
+def test_a_dilated_core_forgets_all_of_its_states_where_an_episode_begins() -> None:
+    lstm: Any = {"use_lstm": True, "lstm_size": 4, "lstm_type": "Dilated", "lstm_num_cores": 3}
+    model = QFunction([8], action_space=2, obs_spec=ObsSpec.from_obs(np.zeros(3)), seed=0, **lstm)
+    assert model.state_shape == (3, 2, 4)
+    obs, is_first = torch.randn(6, 2, 3), torch.zeros(6, 2, dtype=torch.bool)
+    is_first[4, 1] = True
+    q, _ = model(obs, torch.randn(2, 3, 2, 4), is_first)
+    fresh, _ = model(obs[4:], torch.zeros(2, 3, 2, 4))
+    torch.testing.assert_close(q[4:, 1], fresh[:, 1])
+    assert not torch.allclose(q[4:, 0], fresh[:, 0])
+
+
+@pytest.mark.parametrize("options", [{"lstm_type": "Diluted"}, {"lstm_type": "Dilated", "lstm_num_cores": 0}])
+def test_an_impossible_core_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="lstm_"):
+        QFunction(action_space=2, use_lstm=True, **options)

@@ -1,0 +1,183 @@
+"""R2D2: recurrent Q-learning from replayed sequences, Kapturowski et al. 2019 (openreview.net/forum?id=r1lyTjAqYX).
+
+The network starts from the recurrent state that the agent recorded, brings it up to date over the first `burn_in` rows,
+and learns from the rest: double Q-learning with n-step targets of rescaled values (Pohlen et al. 2018,
+arXiv:1805.11593).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from surreal import tree
+from surreal.learner.base import ReplayView
+from surreal.learner.gradients import GradientLearner
+from surreal.learner.losses import check_rank
+from surreal.learner.target import TargetNetwork
+from surreal.types import TrajectoryBatch
+from surreal.utils.pytorch import Module
+
+_RESCALING_EPSILON = 1e-3
+#: eta of the paper: a sequence's priority is this much of its largest error, and the rest of the mean one.
+_PRIORITY_OF_MAX = 0.9
+
+
+class Estimate(NamedTuple):
+    """Of the rows behind the burn-in, [T, B] float32 each; the gradient flows through `q` only."""
+
+    q: Tensor  #: of the action taken
+    target: Tensor
+    mask: Tensor  #: 1 for a step, 0 for a row without one
+
+
+class R2D2Learner(GradientLearner):
+    """Learns a recurrent Q-function from sequences, such as those of `surreal.replay.SequenceReplay`.
+
+    Args:
+        model: recurrent; maps observations [T, B, ...] and a state to `[T, B, n_actions]` values and a state.
+        replay: gives the batches; gets priorities of sequences if it wants them.
+        n_step: rewards that are summed before the bootstrap value, >= 1. Raising it spreads news faster, and trusts
+            the past policy more.
+        rescale_values: learn values squashed by h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, for rewards of very
+            different sizes.
+        huber_delta: error from which on the loss grows linearly, > 0.
+        target_update_period: updates between two copies to the target network, >= 1.
+        target_update_tau: follow softly instead, at every update, in (0, 1]; None copies by period.
+        options: see `GradientLearner`.
+
+    Raises:
+        ValueError: the model has no recurrent state, or an option is out of range.
+    """
+
+    takes = frozenset({"sequences"})
+
+    def __init__(
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        n_step: int = 5,
+        rescale_values: bool = True,
+        huber_delta: float = 1.0,
+        target_update_period: int = 100,
+        target_update_tau: float | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, replay, **options)
+        if model.state_shape is None:
+            raise ValueError("R2D2Learner needs a model with memory: use_lstm: true")
+        if n_step < 1:
+            raise ValueError(f"n_step is {n_step}; it must be >= 1")
+        if not huber_delta > 0.0:
+            raise ValueError(f"huber_delta is {huber_delta}; it must be > 0")
+        TargetNetwork.check(target_update_period, target_update_tau)
+        self.n_step = n_step
+        self.rescale_values = rescale_values
+        self.huber_delta = huber_delta
+        self._target_rule = (target_update_period, target_update_tau)
+
+    def build(self) -> None:
+        super().build()
+        period, tau = self._target_rule
+        self.target = TargetNetwork(self.model, period=period, tau=tau)
+        self.keep("target", self.target.network)
+
+    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        q, target, mask = self.estimate(batch)
+        losses = functional.huber_loss(q, target, reduction="none", delta=self.huber_delta)
+        loss = (losses * mask).sum() / mask.sum().clamp(min=1.0)
+        self.step(loss)
+        self.target.after_update(self.updates + 1)
+        error = (target - q.detach()).abs() * mask
+        self._send_priorities(batch, error, mask)
+        if not self.is_metrics_due:
+            return {}
+        count = mask.sum().clamp(min=1.0)
+        return {
+            "loss": loss.detach(),
+            "q_mean": (q.detach() * mask).sum() / count,
+            "td_error_abs_mean": error.sum() / count,
+        }
+
+    def estimate(self, batch: TrajectoryBatch) -> Estimate:
+        """Estimate the values of the actions taken behind the burn-in, and what they should be."""
+        begin = batch.burn_in
+        q = self._unroll(self.model, batch)
+        with torch.no_grad():
+            next_q = self._unroll(self.target.network, batch)
+            value = self._bootstrap_values(q.detach(), next_q, batch)
+            reward, discount, mask = batch.reward[begin:], batch.discount[begin:], batch.mask[begin:]
+            if self.rescale_values:
+                value = unscale(value)
+            target = n_step_returns(reward, discount, mask, value, self.n_step)
+            if self.rescale_values:
+                target = rescale(target)
+        taken = q[:-1].gather(2, batch.action[begin:].long().unsqueeze(2)).squeeze(2)
+        return Estimate(taken, target, mask)
+
+    def _unroll(self, model: Module, batch: TrajectoryBatch) -> Tensor:
+        """Values [T + 1 - burn_in, B, n_actions] of the rows behind the burn-in."""
+        begin, state = batch.burn_in, batch.initial_state["state"]
+        if begin:
+            with torch.no_grad():
+                obs = tree.map_leaves(lambda leaf: leaf[:begin], batch.obs)
+                _, state = model(obs, state, batch.is_first[:begin])
+        obs = tree.map_leaves(lambda leaf: leaf[begin:], batch.obs)
+        values: Tensor = model(obs, state, batch.is_first[begin:])[0]
+        return values
+
+    def _bootstrap_values(self, q: Tensor, next_q: Tensor, batch: TrajectoryBatch) -> Tensor:
+        """Values [T + 1 - burn_in, B] of the best legal actions, chosen by the online network."""
+        legal = batch.extras.get("next_action_mask")
+        if legal is not None:
+            # What is legal after a step is so in the row behind it. Nobody bootstraps from the first row.
+            legal = torch.cat((torch.ones_like(legal[:1]), legal[batch.burn_in :]))
+            q = q.masked_fill(~legal & legal.any(2, keepdim=True), -torch.inf)
+        return next_q.gather(2, q.argmax(2, keepdim=True)).squeeze(2)
+
+    def _send_priorities(self, batch: TrajectoryBatch, error: Tensor, mask: Tensor) -> None:
+        """Give the replay eta * max + (1 - eta) * mean of |TD error| over each sequence, if it wants priorities."""
+        if self.replay is not None and self.replay.wants_priorities:
+            mean = error.sum(0) / mask.sum(0).clamp(min=1.0)
+            priority = _PRIORITY_OF_MAX * error.amax(0) + (1.0 - _PRIORITY_OF_MAX) * mean
+            self.replay.update_priorities(batch.sample_info, priority.cpu().numpy())
+
+
+def rescale(value: Tensor) -> Tensor:
+    """Squash returns: h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x (Pohlen et al. 2018 proposition A.2)."""
+    return value.sign() * ((value.abs() + 1.0).sqrt() - 1.0) + _RESCALING_EPSILON * value
+
+
+def unscale(value: Tensor) -> Tensor:
+    """Undo `rescale`."""
+    epsilon = _RESCALING_EPSILON
+    root = ((1.0 + 4.0 * epsilon * (value.abs() + 1.0 + epsilon)).sqrt() - 1.0) / (2.0 * epsilon)
+    return value.sign() * (root.square() - 1.0)
+
+
+def n_step_returns(reward: Tensor, discount: Tensor, mask: Tensor, value: Tensor, n: int) -> Tensor:
+    """Sum the next n rewards and the value of what follows; fewer at the end of a sequence and of an episode.
+
+    G0_t = value_t; Gk_t = reward_t + discount_t G(k-1)_(t+1) for a step, and value_t for a row without one, which holds
+    the final observation of an episode. After a terminal step the discount is 0.
+
+    Args:
+        reward: [T, B] float32.
+        discount: [T, B] float32, gamma * (1 - terminated).
+        mask: [T, B] float32, 1 for a step, 0 for a row without one.
+        value: [T + 1, B] float32.
+        n: >= 1.
+
+    Returns:
+        [T, B] float32; call it under `torch.no_grad()`.
+    """
+    check_rank(2, reward=reward, discount=discount, mask=mask, value=value)
+    is_step, returns = mask > 0.0, value
+    for _ in range(n):
+        returns = torch.cat((torch.where(is_step, reward + discount * returns[1:], value[:-1]), value[-1:]))
+    return returns[:-1]

@@ -1,0 +1,175 @@
+"""What a convolutional torso is made of: single convolutions, and stages of residual blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, max_pool2d, pad
+
+from surreal.model.activations import get_activation
+from surreal.model.allocate import allocate
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One convolution.
+
+    Args:
+        n_filters: channels of its output, >= 1; more fit more and compute longer.
+        filter_size: height and width of the filters, each >= 1: one number for both, or the two.
+        stride: pixels from one place of the filter to the next, >= 1; more gives a smaller output.
+        border: "valid": the filter stays inside the image; "same": zeros around it, so that the output has
+            ceil(size / stride) pixels (where the zeros are uneven, the one more is at the bottom and the right).
+        activation: afterwards; see `surreal.model.activations`.
+        type: only "convolution".
+    """
+
+    n_filters: int
+    filter_size: int | Sequence[int]
+    stride: int = 1
+    border: str = "valid"
+    activation: str = "relu"
+    type: str = "convolution"
+
+    def __post_init__(self) -> None:
+        for name in ("n_filters", "stride"):
+            if not _is_positive(value := getattr(self, name)):
+                raise ValueError(f"{name} of a convolution is {value!r}; it must be an integer >= 1")
+        if isinstance(self.filter_size, list):  # which could not be hashed
+            object.__setattr__(self, "filter_size", tuple(self.filter_size))
+        if len(self.filter_sizes) != 2 or not all(map(_is_positive, self.filter_sizes)):
+            must = "it must be an integer >= 1, or a list of two: height and width"
+            raise ValueError(f"filter_size of a convolution is {self.filter_size!r}; {must}")
+        if self.border not in ("valid", "same"):
+            raise ValueError(f"border of a convolution is {self.border!r}; it must be valid or same")
+        if self.type != "convolution":
+            raise ValueError(f"type of a convolution is {self.type!r}; it must be convolution")
+        get_activation(self.activation)
+
+    @property
+    def filter_sizes(self) -> tuple[int, ...]:
+        """Height and width of the filters."""
+        size: Any = self.filter_size
+        return size if isinstance(size, tuple) else (size, size)
+
+    def output_size(self, size: int, axis: int) -> int:
+        """Pixels of the output along axis 0 (height) or 1 (width) of `size` pixels; 0 where the filter does not fit."""
+        if self.border == "same":
+            return -(-size // self.stride)
+        return max((size - self.filter_sizes[axis]) // self.stride + 1, 0)
+
+    def make_layer(self, channels: int, generator: torch.Generator | None) -> ConvLayer:
+        """Make it, for images of so many channels."""
+        return ConvLayer(channels, self, generator)
+
+
+@dataclass(frozen=True)
+class ResidualStage:
+    """A convolution of 3 x 3, a maximum over 3 x 3 pixels at every second one, and residual blocks.
+
+    A block is relu, convolution, relu, convolution, added to what it began with (Espeholt et al. 2018 figure 3,
+    arXiv:1802.01561).
+
+    Args:
+        n_filters: channels of all of its convolutions, >= 1; more fit more and compute longer.
+        n_blocks: residual blocks, >= 0.
+        activation: after the last of them; see `surreal.model.activations`.
+        type: only "residual".
+    """
+
+    n_filters: int
+    n_blocks: int = 2
+    activation: str = "none"
+    type: str = "residual"
+
+    def __post_init__(self) -> None:
+        if not _is_positive(self.n_filters) or type(self.n_blocks) is not int or self.n_blocks < 0:
+            given = f"n_filters and n_blocks of a residual stage are {self.n_filters!r} and {self.n_blocks!r}"
+            raise ValueError(f"{given}; they must be integers >= 1 and >= 0")
+        if self.type != "residual":
+            raise ValueError(f"type of a residual stage is {self.type!r}; it must be residual")
+        get_activation(self.activation)
+
+    def output_size(self, size: int, axis: int) -> int:
+        """Pixels of the output along an axis of `size` pixels."""
+        return -(-size // 2)
+
+    def make_layer(self, channels: int, generator: torch.Generator | None) -> ResidualLayer:
+        """Make it, for images of so many channels."""
+        return ResidualLayer(channels, self, generator)
+
+
+class ConvLayer(nn.Conv2d):
+    """A convolution and its activation.
+
+    Args:
+        channels: of the images.
+        settings: of the convolution.
+        generator: draws the initial values, U(-1/sqrt(inputs), 1/sqrt(inputs)); None uses torch's global one.
+    """
+
+    def __init__(self, channels: int, settings: Convolution, generator: torch.Generator | None = None) -> None:
+        height, width = settings.filter_sizes
+        super().__init__(channels, settings.n_filters, (height, width), settings.stride, device="meta")
+        allocate(self)
+        self._settings = settings
+        self._activation = get_activation(settings.activation)
+        bound = 1.0 / math.sqrt(channels * height * width)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute [B, n_filters, height, width] from [B, channels, height, width] float32."""
+        if self._settings.border == "same":
+            images = _pad_same(images, self._settings)
+        return self._activation(conv2d(images, self.weight, self.bias, self._settings.stride))
+
+
+class ResidualLayer(nn.Module):
+    """See `ResidualStage`.
+
+    Args:
+        channels: of the images.
+        settings: of the stage.
+        generator: draws the initial values, as in `ConvLayer`.
+    """
+
+    def __init__(self, channels: int, settings: ResidualStage, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        plain = Convolution(settings.n_filters, 3, border="same", activation="none")
+        inner = Convolution(settings.n_filters, 3, border="same", activation="relu")
+        self.first = ConvLayer(channels, plain, generator)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                ConvLayer(settings.n_filters, inner, generator), ConvLayer(settings.n_filters, plain, generator)
+            )
+            for _ in range(settings.n_blocks)
+        )
+        self._activation = get_activation(settings.activation)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute [B, n_filters, ceil(height / 2), ceil(width / 2)] from [B, channels, height, width] float32."""
+        images = max_pool2d(self.first(images), 3, 2, padding=1)
+        for block in self.blocks:
+            images = images + block(torch.relu(images))
+        return self._activation(images)
+
+
+def _pad_same(images: Tensor, convolution: Convolution) -> Tensor:
+    (top, bottom), (left, right) = (_border(images.shape[2 + axis], convolution, axis) for axis in (0, 1))
+    return pad(images, (left, right, top, bottom))
+
+
+def _border(size: int, convolution: Convolution, axis: int) -> tuple[int, int]:
+    covered = (convolution.output_size(size, axis) - 1) * convolution.stride + convolution.filter_sizes[axis]
+    missing = max(covered - size, 0)
+    return missing // 2, missing - missing // 2
+
+
+def _is_positive(value: object) -> bool:
+    return type(value) is int and value >= 1

@@ -1,7 +1,8 @@
 """Networks: they compute, and know nothing of exploration, losses or Redis.
 
 A model is composed: a torso (`torso`, `conv`, `mlp`) from observations to features, perhaps a recurrent core (`core`),
-and heads (`heads`, `distributions`). `base` has what all models share. Imported by agents and learners.
+and heads (`heads`, `distributions`). `base` has what all models share, `off_policy` the models that learn off-policy.
+Imported by agents and learners.
 """
 
 from surreal.model.activations import ACTIVATIONS, get_activation
@@ -12,7 +13,10 @@ from surreal.model.conv import CONVOLUTIONS, Convolution, ConvTorso
 from surreal.model.core import LSTMCore
 from surreal.model.distributions import Categorical, Distribution, Normal
 from surreal.model.mlp import MLP
-from surreal.model.q_function import ConvQFunction, QFunction
+from surreal.model.off_policy.actor_critics import DeterministicActorCritic, OffPolicyActorCritic
+from surreal.model.off_policy.q_function import ConvQFunction, QFunction
+from surreal.model.off_policy.soft_actor_critics import DiscreteSoftActorCritic, SoftActorCritic, SoftModel
+from surreal.model.off_policy.squashed_normal import SquashedNormal
 from surreal.model.torso import Torso, flatten_obs
 
 __all__ = [
@@ -25,13 +29,19 @@ __all__ = [
     "ConvQFunction",
     "ConvTorso",
     "Convolution",
+    "DeterministicActorCritic",
+    "DiscreteSoftActorCritic",
     "Distribution",
     "LSTMCore",
     "LazyModel",
     "Model",
     "Normal",
+    "OffPolicyActorCritic",
     "PolicyValue",
     "QFunction",
+    "SoftActorCritic",
+    "SoftModel",
+    "SquashedNormal",
     "Torso",
     "flatten_obs",
     "get_activation",

@@ -4,10 +4,12 @@ The main path: `loop.AgentLoop` calls `base.Agent.act_batch`, which calls `_act`
 """
 
 from surreal.agent.base import ActContext, Acted, Agent
+from surreal.agent.deterministic_agent import DeterministicAgent
 from surreal.agent.exploration import EpsilonGreedy
 from surreal.agent.loop import AgentLoop, StepSender
 from surreal.agent.policy_agent import PolicyAgent
 from surreal.agent.q_agent import QAgent
+from surreal.agent.sampling_agent import SamplingAgent
 from surreal.agent.slots import SlotMemory
 
 __all__ = [
@@ -15,9 +17,11 @@ __all__ = [
     "Acted",
     "Agent",
     "AgentLoop",
+    "DeterministicAgent",
     "EpsilonGreedy",
     "PolicyAgent",
     "QAgent",
+    "SamplingAgent",
     "SlotMemory",
     "StepSender",
 ]

@@ -103,6 +103,11 @@ class Agent(ABC):
             Actions [N, *action_shape], an array or tensor of its own memory; or `Acted(actions, extras)`.
         """
 
+    @property
+    def env_step(self) -> int:
+        """What schedules go by: env steps of the whole run if they are known, else the agent's own."""
+        return self.steps if self.global_step is None else self.global_step
+
     def compute(self, obs: Obs, context: ActContext) -> tuple[Any, dict[str, Any]]:
         """Call the model; for `_act`. A recurrent one gets the state of the rows' slots, and its new one is kept.
 

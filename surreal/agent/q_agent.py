@@ -53,18 +53,14 @@ class QAgent(Agent):
             return Acted(greedy, extras)
         if self._chooser is None:
             self._chooser = EpsilonGreedy(values.shape[1], self.rng)
-        epsilon = self.exploration(self._step)
+        epsilon = self.exploration(self.env_step)
         if isinstance(epsilon, np.ndarray):
             # Slots beyond the last rate (a pool that grows) share the rates of the first.
             epsilon = epsilon.take(context.slots, mode="wrap")
         return Acted(self._chooser.choose(greedy, epsilon, explore, context.action_mask), extras)
 
-    @property
-    def _step(self) -> int:
-        return self.steps if self.global_step is None else self.global_step
-
     def metrics(self) -> dict[str, float]:
         """Give the exploration rate, the mean over the environments."""
         if self.exploration is None or self.mode == "eval":
             return {"agent/epsilon": 0.0}
-        return {"agent/epsilon": float(np.mean(self.exploration(self._step)))}
+        return {"agent/epsilon": float(np.mean(self.exploration(self.env_step)))}

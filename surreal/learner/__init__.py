@@ -1,12 +1,24 @@
 """Learners: they improve a model with batches from a replay.
 
-The main path: `base.Learner.optimize` calls `learn` of a subclass such as `dqn.DQNLearner`. `gradients.GradientLearner`
-has what all learners share that step down a loss. Losses and returns are pure functions.
+The main path: `base.Learner.optimize` calls `learn` of a subclass such as `off_policy.dqn.DQNLearner`.
+`gradients.GradientLearner` has what all learners share that step down a loss; `off_policy` has those that learn from a
+replay. Losses and returns are pure functions.
 """
 
 from surreal.learner.base import Learner, ReplayView
-from surreal.learner.dqn import DQNLearner
 from surreal.learner.gradients import GradientLearner, Gradients
-from surreal.learner.r2d2 import R2D2Learner
+from surreal.learner.off_policy.ddpg import DDPGLearner
+from surreal.learner.off_policy.dqn import DQNLearner
+from surreal.learner.off_policy.r2d2 import R2D2Learner
+from surreal.learner.off_policy.sac import SACLearner
 
-__all__ = ["DQNLearner", "GradientLearner", "Gradients", "Learner", "R2D2Learner", "ReplayView"]
+__all__ = [
+    "DDPGLearner",
+    "DQNLearner",
+    "GradientLearner",
+    "Gradients",
+    "Learner",
+    "R2D2Learner",
+    "ReplayView",
+    "SACLearner",
+]

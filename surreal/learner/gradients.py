@@ -12,6 +12,7 @@ parameters. What lies between them (other ranks' gradients, a parameter server) 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -92,6 +93,7 @@ class GradientLearner(Learner):
         self._schedule_by_updates = schedule_step == "update"
         self._max_norm = gradients_norm_clipping
         self._groups: dict[str, Optimizer] = {}
+        self._rate_factors: dict[str, float] = {}
         self._norms: dict[str, Tensor] = {}
         self.skipped = SkipCounter()
 
@@ -99,14 +101,20 @@ class GradientLearner(Learner):
         """Make the optimizer of all of the model's parameters."""
         self.optimize_group(MODEL, self.model.named_parameters())
 
-    def optimize_group(self, group: str, parameters: Iterable[tuple[str, Tensor]]) -> None:
+    def optimize_group(
+        self, group: str, parameters: Iterable[tuple[str, Tensor]], *, learning_rate: float | None = None
+    ) -> None:
         """Give a group of parameters an optimizer of its own, whose state checkpoints keep; for `build`.
 
         Args:
             group: its name.
             parameters: pairs of name and parameter; none may be replaced afterwards.
+            learning_rate: of its first step, > 0, annealed in proportion; None: `initial_learning_rate`.
         """
-        optimizer = self._groups[group] = Optimizer(parameters, self._settings)
+        initial = self._settings.learning_rate if learning_rate is None else learning_rate
+        optimizer = Optimizer(parameters, replace(self._settings, learning_rate=initial))
+        self._groups[group] = optimizer
+        self._rate_factors[group] = initial / self._settings.learning_rate
         name = "optimizer" if group == MODEL else f"optimizer-{group}"
         self.keep(name, optimizer, expected=optimizer.expected_tensors)
 
@@ -125,7 +133,8 @@ class GradientLearner(Learner):
         """
         optimizer = self._groups[gradients.group]
         if self._schedule is not None:
-            optimizer.learning_rate = self._schedule(self.updates if self._schedule_by_updates else self.global_step)
+            rate = self._schedule(self.updates if self._schedule_by_updates else self.global_step)
+            optimizer.learning_rate = rate * self._rate_factors[gradients.group]
         norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self.model.lock)
         self._norms[gradients.group] = norm
         self.skipped.note(norm)

@@ -1,20 +1,24 @@
 """Networks: they compute, and know nothing of exploration, losses or Redis.
 
 A model is composed: a torso (`torso`, `conv`, `mlp`) from observations to features, perhaps a recurrent core (`core`),
-and heads (`heads`, `distributions`). `base` has what all models share. Imported by agents and learners.
+and heads (`heads`, `distributions`). `base` has what all models share, `off_policy` the models that learn off-policy.
+Imported by agents and learners.
 """
 
-from surreal.model.activations import ACTIVATIONS, get_activation
 from surreal.model.actor_critic import ActorCritic, PolicyValue
 from surreal.model.base import LazyModel, Model
 from surreal.model.composed import ComposedModel
-from surreal.model.conv import CONVOLUTIONS, ConvTorso
-from surreal.model.conv_layers import Convolution, ResidualStage
-from surreal.model.core import Core, DilatedLSTMCore, LSTMCore
 from surreal.model.distributions import Categorical, Distribution, Normal
-from surreal.model.kaf import KAF, KafSettings
-from surreal.model.mlp import MLP
-from surreal.model.q_function import ConvQFunction, QFunction
+from surreal.model.layers.activations import ACTIVATIONS, get_activation
+from surreal.model.layers.conv import CONVOLUTIONS, ConvTorso
+from surreal.model.layers.conv_layers import Convolution, ResidualStage
+from surreal.model.layers.kaf import KAF, KafSettings
+from surreal.model.layers.mlp import MLP
+from surreal.model.layers.recurrent import Core, DilatedLSTMCore, LSTMCore
+from surreal.model.off_policy.actor_critics import DeterministicActorCritic, OffPolicyActorCritic
+from surreal.model.off_policy.q_function import ConvQFunction, QFunction
+from surreal.model.off_policy.soft_actor_critics import DiscreteSoftActorCritic, SoftActorCritic, SoftModel
+from surreal.model.off_policy.squashed_normal import SquashedNormal
 from surreal.model.torso import Torso, flatten_obs
 
 __all__ = [
@@ -29,16 +33,22 @@ __all__ = [
     "ConvTorso",
     "Convolution",
     "Core",
+    "DeterministicActorCritic",
     "DilatedLSTMCore",
+    "DiscreteSoftActorCritic",
     "Distribution",
     "KafSettings",
     "LSTMCore",
     "LazyModel",
     "Model",
     "Normal",
+    "OffPolicyActorCritic",
     "PolicyValue",
     "QFunction",
     "ResidualStage",
+    "SoftActorCritic",
+    "SoftModel",
+    "SquashedNormal",
     "Torso",
     "flatten_obs",
     "get_activation",

@@ -9,10 +9,10 @@ import gymnasium
 import torch
 from torch import Tensor
 
-from surreal.model.activations import ActivationName
 from surreal.model.composed import ComposedModel
 from surreal.model.distributions import Distribution
 from surreal.model.heads import ValueHead, make_policy_head
+from surreal.model.layers.activations import ActivationName
 from surreal.types import Obs
 
 
@@ -29,7 +29,7 @@ class ActorCritic(ComposedModel):
     Args:
         hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
         action_space: Discrete from 0, or Box of one axis, float32: a normal distribution, which knows no bounds.
-        activation: after each dense layer; see `surreal.model.activations`.
+        activation: after each dense layer; see `surreal.model.layers.activations`.
         options: see `ComposedModel`.
     """
 

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from surreal.model.distributions import Categorical, Distribution, Normal
-from surreal.model.mlp import Dense
+from surreal.model.layers.mlp import Dense
 
 Generator = torch.Generator | None
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from surreal import tree
-from surreal.model.activations import ActivationName
-from surreal.model.conv import ConvStage, ConvTorso, count_conv_features
-from surreal.model.mlp import MLP
+from surreal.model.layers.activations import ActivationName
+from surreal.model.layers.conv import ConvStage, ConvTorso, count_conv_features
+from surreal.model.layers.mlp import MLP
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Obs
 
@@ -24,8 +24,8 @@ class Torso(nn.Module):
 
     Args:
         obs_spec: kind of one observation. Leaves are concatenated with dict keys sorted and tuple items in place.
-        convolutions: see `surreal.model.conv`; leaves [channels, height, width], and single frames [height, width], go
-            through them, each through its own. None flattens images, too.
+        convolutions: see `surreal.model.layers.conv`; leaves [channels, height, width], and single frames
+            [height, width], go through them, each through its own. None flattens images, too.
         hiddens: units of the dense layers, each >= 1; none leaves the features as they are.
         activation: after each dense layer.
         generator: draws the initial values; None uses torch's global one.

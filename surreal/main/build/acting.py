@@ -27,7 +27,8 @@ from surreal.utils.pytorch import Module
 logger = logging.getLogger(__name__)
 
 _MODEL_OFFERED = frozenset({"action_space", "obs_spec", "seed"})
-MODEL = Recipe("model", Module, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed={"hidden_sizes": "hiddens"})
+_MODEL_RENAMED = {"hidden_sizes": "hiddens", "critic_hidden_sizes": "critic_hiddens"}
+MODEL = Recipe("model", Module, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed=_MODEL_RENAMED)
 AGENT = Recipe(
     "agent",
     Agent,

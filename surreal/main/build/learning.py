@@ -24,8 +24,8 @@ LEARNER = Recipe(
     "learner",
     Learner,
     2,
-    frozenset({"device", "max_global_step"}),
-    replaceable=frozenset({"max_global_step"}),
+    frozenset({"device", "max_global_step", "seed"}),
+    replaceable=frozenset({"max_global_step", "seed"}),
     settings=(Setting("device", "device"),),
 )
 
@@ -112,7 +112,7 @@ def _senders(config: Config) -> Senders:
 
 def build_learner(config: Config, model: Module, replay: Replay[Any] | None) -> Learner:
     """Make the learner; without a replay, one that is only looked at."""
-    offered = {"device": config.device, "max_global_step": config.run.max_env_steps}
+    offered = {"device": config.device, "max_global_step": config.run.max_env_steps, "seed": config.seed}
     return construct(config, LEARNER, (model, replay), offered)
 
 

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from surreal.errors import ContractError
 from surreal.model import CONVOLUTIONS, ConvQFunction, ConvTorso
-from surreal.model.conv import count_conv_features, read_convolutions
-from surreal.model.conv_layers import Convolution, ResidualLayer, ResidualStage
+from surreal.model.layers.conv import count_conv_features, read_convolutions
+from surreal.model.layers.conv_layers import Convolution, ResidualLayer, ResidualStage
 from surreal.specs import ObsSpec
 
 STACK = ObsSpec.from_obs(np.zeros((4, 84, 84), np.uint8))

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from surreal.model import QFunction, Torso
-from surreal.model.conv import read_convolutions
+from surreal.model.layers.conv import read_convolutions
 from surreal.specs import ObsSpec
 
 MIXED = ObsSpec.from_space(

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from surreal.model.activations import ActivationName, make_activation, read_activation
-from surreal.model.allocate import allocate
-from surreal.model.kaf import KafSettings
+from surreal.model.layers.activations import ActivationName, make_activation, read_activation
+from surreal.model.layers.allocate import allocate
+from surreal.model.layers.kaf import KafSettings
 
 
 class Dense(nn.Linear):
@@ -45,7 +45,7 @@ class MLP(nn.Module):
 
     Args:
         sizes: features of the input, then units of each layer; one layer at least.
-        activation: between layers; see `surreal.model.activations`.
+        activation: between layers; see `surreal.model.layers.activations`.
         output_activation: after the last layer.
         generator: draws the initial values; None uses torch's global one.
     """

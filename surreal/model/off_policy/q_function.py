@@ -10,8 +10,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from surreal.model.composed import ComposedModel
-from surreal.model.conv import ConvStage
 from surreal.model.heads import QHead, count_actions
+from surreal.model.layers.conv import ConvStage
 from surreal.types import Obs
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, max_pool2d, pad
 
-from surreal.model.activations import get_activation
-from surreal.model.allocate import allocate
+from surreal.model.layers.activations import get_activation
+from surreal.model.layers.allocate import allocate
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Convolution:
         stride: pixels from one place of the filter to the next, >= 1; more gives a smaller output.
         border: "valid": the filter stays inside the image; "same": zeros around it, so that the output has
             ceil(size / stride) pixels (where the zeros are uneven, the one more is at the bottom and the right).
-        activation: afterwards; see `surreal.model.activations`.
+        activation: afterwards; see `surreal.model.layers.activations`.
         type: only "convolution".
     """
 
@@ -78,7 +78,7 @@ class ResidualStage:
     Args:
         n_filters: channels of all of its convolutions, >= 1; more fit more and compute longer.
         n_blocks: residual blocks, >= 0.
-        activation: after the last of them; see `surreal.model.activations`.
+        activation: after the last of them; see `surreal.model.layers.activations`.
         type: only "residual".
     """
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from surreal.model.kaf import KAF, KafSettings
+from surreal.model.layers.kaf import KAF, KafSettings
 
 Activation = Callable[[Tensor], Tensor]
 

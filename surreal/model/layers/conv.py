@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from surreal.model.conv_layers import Convolution, ResidualStage
+from surreal.model.layers.conv_layers import Convolution, ResidualStage
 
 #: One entry of a list.
 ConvStage = Convolution | ResidualStage

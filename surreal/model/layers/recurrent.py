@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from surreal.model.allocate import allocate
+from surreal.model.layers.allocate import allocate
 
 
 class Core(nn.Module, ABC):

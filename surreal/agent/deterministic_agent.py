@@ -1,0 +1,114 @@
+"""`DeterministicAgent`: takes the action that a model's actor gives, and explores by noise on it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor
+
+from surreal.agent.base import ActContext, Acted, Agent
+from surreal.agent.exploration import Exploration
+from surreal.agent.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise
+from surreal.agent.parameter_noise import ParameterNoise
+from surreal.agent.random_start import RandomStart
+from surreal.model import DeterministicActorCritic
+from surreal.schedules import ConstantSchedule
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+from surreal.utils.pytorch import Module
+
+
+class DeterministicAgent(Agent):
+    """An agent over a model that gives actions [N, n], such as `surreal.model.DeterministicActorCritic`.
+
+    Actions with noise are cut at the bounds, and recorded as they were taken.
+
+    Args:
+        model: gives actions in the units of the environment.
+        exploration: standard deviation of the noise, for actions scaled to [-1, 1]: a number, a schedule, or any
+            function of the step that gives a number or one for each environment; more explores more. None never
+            explores.
+        action_space: Box of one axis with finite bounds.
+        noise: gaussian; ornstein_uhlenbeck, which goes in one direction for some steps; or parameter, on the actor's
+            parameters, which adapts until actions differ as much as `exploration` says. See `surreal.agent.noise` and
+            `surreal.agent.parameter_noise`.
+        noise_theta: of Ornstein-Uhlenbeck noise: its pull towards 0 in each step, in (0, 1].
+        random_steps: env steps of the run, >= 0, in which rows that explore take uniformly random actions.
+        rng: draws all of it; None seeds one from the operating system.
+        obs_spec: see `Agent`.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        exploration: float | Exploration | None = 0.1,
+        *,
+        action_space: gymnasium.Space[Any],
+        noise: str = "gaussian",
+        noise_theta: float = 0.15,
+        random_steps: int = 0,
+        rng: np.random.Generator | None = None,
+        obs_spec: ObsSpec | None = None,
+    ) -> None:
+        super().__init__(model, obs_spec=obs_spec)
+        if not isinstance(action_space, spaces.Box):
+            raise ValueError(f"actions are {action_space}; use a Box with finite bounds")
+        if exploration is not None and not callable(exploration):
+            exploration = ConstantSchedule(exploration)
+        self.exploration: Exploration | None = exploration
+        self._low, self._high = action_space.low, action_space.high
+        self._half_range = (self._high.astype(np.float64) - self._low) / 2.0
+        rng = np.random.default_rng() if rng is None else rng
+        self._rng = rng
+        self._noise: ActionNoise | ParameterNoise | None = None
+        if noise != "parameter":
+            self._noise = _make_noise(noise, len(self._low), rng, noise_theta)
+        elif not isinstance(model, DeterministicActorCritic):
+            raise ValueError(
+                f"noise is parameter, which needs a DeterministicActorCritic, not a {type(model).__name__}"
+            )
+        self._start = RandomStart(action_space, random_steps, rng)
+
+    def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
+        output, extras = self.compute(obs, context)
+        actions: NDArray[np.float32] = output.cpu().numpy().copy()
+        if self.exploration is not None and explore.any():
+            noisy = self._explored(obs, output, context, self.exploration(self.env_step))
+            np.copyto(actions, noisy, where=explore[:, None], casting="same_kind")
+            actions = self._start.replace(actions, explore, self.env_step)
+        return Acted(np.clip(actions, self._low, self._high, out=actions), extras)
+
+    def _explored(
+        self, obs: Obs, output: Tensor, context: ActContext, sigma: float | NDArray[np.float64]
+    ) -> NDArray[Any]:
+        """Give actions [N, n] with noise of a standard deviation, or of one for each slot; perhaps out of bounds."""
+        if self._noise is None:
+            self._noise = ParameterNoise(cast(DeterministicActorCritic, self.model), self._rng)
+        if isinstance(self._noise, ParameterNoise):
+            noisy = self._noise.perturb(obs, output, float(np.mean(sigma)), is_new=bool(context.is_first.any()))
+            return noisy.cpu().numpy()
+        if isinstance(sigma, np.ndarray):
+            # Slots beyond the last number (a pool that grows) share those of the first.
+            sigma = sigma.take(context.slots, mode="wrap")[:, None]
+        explored: NDArray[Any] = output.cpu().numpy() + self._half_range * self._noise.draw(
+            sigma, context.slots, context.is_first
+        )
+        return explored
+
+    def metrics(self) -> dict[str, float]:
+        """Give the standard deviation of the noise, the mean over the environments."""
+        if self.exploration is None or self.mode == "eval":
+            return {"agent/noise_sigma": 0.0}
+        return {"agent/noise_sigma": float(np.mean(self.exploration(self.env_step)))}
+
+
+def _make_noise(name: str, num_components: int, rng: np.random.Generator, theta: float) -> ActionNoise:
+    if name == "gaussian":
+        return GaussianNoise(num_components, rng)
+    if name == "ornstein_uhlenbeck":
+        return OrnsteinUhlenbeckNoise(num_components, rng, theta)
+    raise ValueError(f"noise is {name!r}; it must be gaussian or ornstein_uhlenbeck")

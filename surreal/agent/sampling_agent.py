@@ -1,0 +1,65 @@
+"""`SamplingAgent`: samples from the distribution that a model's actor gives, and records nothing beside the action."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from surreal.agent.base import ActContext, Acted, Agent
+from surreal.agent.random_start import RandomStart
+from surreal.model import Distribution
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+from surreal.utils.pytorch import Module
+
+
+class SamplingAgent(Agent):
+    """An agent over a model that gives a `Distribution`, such as `surreal.model.SoftActorCritic`.
+
+    Rows that explore take a sample, all others the distribution's mode.
+
+    Args:
+        model: gives the distribution.
+        action_space: Discrete from 0, or a Box with finite bounds.
+        random_steps: env steps of the run, >= 0, in which rows that explore take uniformly random actions.
+        rng: draws the actions; None seeds one from the operating system.
+        obs_spec: see `Agent`.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        *,
+        action_space: gymnasium.Space[Any],
+        random_steps: int = 0,
+        rng: np.random.Generator | None = None,
+        obs_spec: ObsSpec | None = None,
+    ) -> None:
+        super().__init__(model, obs_spec=obs_spec)
+        rng = np.random.default_rng() if rng is None else rng
+        self._seed = int(rng.integers(2**63))
+        self._start = RandomStart(action_space, random_steps, rng)
+        self._generator: torch.Generator | None = None
+
+    def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
+        policy, extras = self.compute(obs, context)
+        if context.action_mask is not None:
+            policy = policy.masked(torch.from_numpy(context.action_mask).to(self.model.device))
+        action = self._choose(policy, explore).cpu().numpy()
+        return Acted(self._start.replace(action, explore, self.env_step, context.action_mask), extras)
+
+    def _choose(self, policy: Distribution, explore: NDArray[np.bool_]) -> Tensor:
+        if not explore.any():
+            return policy.mode()
+        if self._generator is None:
+            self._generator = torch.Generator(self.model.device).manual_seed(self._seed)
+        action = policy.sample(self._generator)
+        if not explore.all():
+            greedy = torch.from_numpy(~explore)
+            action[greedy] = policy.mode()[greedy]
+        return action

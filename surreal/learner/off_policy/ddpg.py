@@ -1,0 +1,133 @@
+"""Deep deterministic policy gradient: Lillicrap et al. 2016 (arXiv:1509.02971), and TD3 as its options.
+
+The whole algorithm is `DDPGLearner.learn`; n and gamma are the replay's, which hands over summed rewards and discounts.
+TD3 (Fujimoto et al. 2018, arXiv:1802.09477) is two critics in the model, `policy_delay` 2 and `smoothing_sigma` 0.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from surreal.learner.base import ReplayView
+from surreal.learner.gradients import GradientLearner
+from surreal.learner.off_policy.losses import critic_loss, l2_penalty
+from surreal.learner.off_policy.noise import UpdateNoise
+from surreal.learner.target import TargetNetwork
+from surreal.model import DeterministicActorCritic
+from surreal.model.off_policy.critics import ContinuousCritics
+from surreal.types import Batch
+from surreal.utils.pytorch import Module
+
+ACTOR, CRITIC = "actor", "critic"
+
+
+class DDPGLearner(GradientLearner):
+    """Learns a deterministic policy, and the critics whose values it climbs, from transitions.
+
+    Targets take the smallest value of all critics of the target network (clipped double Q-learning), if there are
+    several; the policy climbs the value of the first.
+
+    Args:
+        model: a `DeterministicActorCritic`.
+        replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
+        critic_learning_rate: of the critics, > 0; None: `initial_learning_rate`, which is always the actor's.
+        target_update_tau: how far the target networks of actor and critics follow in each step, in (0, 1]; raising it
+            makes them follow faster.
+        policy_delay: updates of the critics for each of the actor and the targets, >= 1; raising it lets the policy
+            follow values that are better known.
+        smoothing_sigma: standard deviation of the noise on the target policy's action, for actions scaled to [-1, 1],
+            >= 0; raising it smooths the values over more actions. 0: none.
+        smoothing_clip: bound of that noise, > 0.
+        l2_coeff: weight of the sum of the critics' squared weights in their loss, >= 0; raising it keeps them smaller.
+        seed: of the noise, >= 0.
+        options: see `GradientLearner`.
+    """
+
+    takes = frozenset({"transitions"})
+
+    def __init__(
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        critic_learning_rate: float | None = None,
+        target_update_tau: float = 0.005,
+        policy_delay: int = 1,
+        smoothing_sigma: float = 0.0,
+        smoothing_clip: float = 0.5,
+        l2_coeff: float = 0.0,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, replay, **options)
+        if not isinstance(model, DeterministicActorCritic):
+            raise ValueError(f"the model is a {type(model).__name__}; it must be a DeterministicActorCritic")
+        if critic_learning_rate is not None and not critic_learning_rate > 0.0:
+            raise ValueError(f"critic_learning_rate is {critic_learning_rate}; it must be > 0")
+        if policy_delay < 1:
+            raise ValueError(f"policy_delay is {policy_delay}; it must be >= 1")
+        if smoothing_sigma < 0.0 or not smoothing_clip > 0.0:
+            raise ValueError(
+                f"smoothing_sigma is {smoothing_sigma} and smoothing_clip {smoothing_clip}; they must be >= 0 and > 0"
+            )
+        if l2_coeff < 0.0:
+            raise ValueError(f"l2_coeff is {l2_coeff}; it must be >= 0")
+        TargetNetwork.check(1, target_update_tau)
+        self._network = model
+        self._critic_learning_rate = critic_learning_rate
+        self._tau = target_update_tau
+        self.policy_delay = policy_delay
+        self.smoothing_sigma = smoothing_sigma
+        self.smoothing_clip = smoothing_clip
+        self.l2_coeff = l2_coeff
+        self._noise = UpdateNoise(seed, self.device)
+
+    def build(self) -> None:
+        model = self._network
+        self.optimize_group(ACTOR, model.actor.named_parameters())
+        self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=self._critic_learning_rate)
+        self.target = TargetNetwork(model, tau=self._tau)
+        self.keep("target", self.target.network)
+
+    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+        model = self._network
+        critic = cast(ContinuousCritics, model.critic)
+        q, target = self.estimate(batch)
+        loss = critic_loss(q, target, batch.extras.get("weight"))
+        if self.l2_coeff > 0.0:
+            loss = loss + self.l2_coeff * l2_penalty(critic.named_parameters())
+        self.step(loss, CRITIC)
+        if (self.updates + 1) % self.policy_delay == 0:
+            # Differentiated by the actor's parameters only: the critic is what it climbs, and stays as it is.
+            self.step(-critic.first(batch.obs, model.actor.forward(batch.obs)).mean(), ACTOR)
+            self.target.after_update(self.updates + 1)
+        error = (target - q.detach()).abs().mean(0)
+        self.send_priorities(batch, error)
+        if not self.is_metrics_due:
+            return {}
+        return {"loss": loss.detach(), "q_mean": q.detach().mean(), "td_error_abs_mean": error.mean()}
+
+    def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Estimate the value of the actions taken, and what it should be.
+
+        Returns:
+            `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
+        """
+        q = self._network.critic.forward(batch.obs, batch.action)
+        with torch.no_grad():
+            target = cast(DeterministicActorCritic, self.target.network)
+            action = self._smoothed(target.actor.forward(batch.next_obs))
+            next_q = target.critic.forward(batch.next_obs, action).amin(0)
+            return q, torch.addcmul(batch.reward, batch.discount, next_q)
+
+    def _smoothed(self, action: Tensor) -> Tensor:
+        """Add clipped noise to the target policy's action, the same action for all critics (TD3, section 5.3)."""
+        if self.smoothing_sigma == 0.0:
+            return action
+        noise = torch.empty_like(action).normal_(0.0, self.smoothing_sigma, generator=self._noise.of(self.updates))
+        bounds = self._network.bounds
+        return bounds.clip(action + bounds.half_range * noise.clamp(-self.smoothing_clip, self.smoothing_clip))

@@ -1,0 +1,143 @@
+"""Soft actor-critic with a learned temperature: Haarnoja et al. 2018 (arXiv:1812.05905).
+
+The whole algorithm is `SACLearner.learn`, for continuous actions and, with a `DiscreteSoftActorCritic`, for discrete
+ones (Christodoulou 2019, arXiv:1910.07207): what a policy is expected to do is the model's to say. n and gamma are the
+replay's. With n > 1, the rewards on the way carry no entropy; only the state that is bootstrapped from does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from surreal.learner.base import ReplayView
+from surreal.learner.gradients import GradientLearner
+from surreal.learner.off_policy.losses import critic_loss
+from surreal.learner.off_policy.noise import UpdateNoise
+from surreal.learner.target import TargetNetwork
+from surreal.model import SoftModel
+from surreal.model.off_policy.critics import Critics
+from surreal.types import Batch
+from surreal.utils.pytorch import Module
+
+ACTOR, CRITIC, TEMPERATURE = "actor", "critic", "temperature"
+
+
+class Temperature(Module):
+    """What a nat of entropy is worth, as a parameter: its logarithm, so that it stays positive.
+
+    Args:
+        initial: > 0.
+    """
+
+    def __init__(self, initial: float) -> None:
+        super().__init__()
+        self.log_value = nn.Parameter(torch.tensor(math.log(initial)))
+
+    @property
+    def value(self) -> Tensor:
+        """The temperature, a scalar without gradient."""
+        return self.log_value.detach().exp()
+
+
+class SACLearner(GradientLearner):
+    """Learns a policy that seeks reward and entropy, and the critics of its actions, from transitions.
+
+    Args:
+        model: a `SoftActorCritic`, or a `DiscreteSoftActorCritic`.
+        replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
+        critic_learning_rate: of the critics, > 0; None: `initial_learning_rate`, which is always the actor's.
+        temperature: what a nat of entropy is worth, in reward, > 0; raising it explores more. Where it is learned, it
+            begins with this.
+        learn_temperature: adjust it so that the policy's entropy is `target_entropy`.
+        temperature_learning_rate: > 0; None: `initial_learning_rate`.
+        target_entropy: in nats, of actions scaled to [-1, 1]; raising it keeps the policy more random. None: minus the
+            number of an action's components; 0.98 log(n) of n discrete actions, which many tasks want lower.
+        target_update_tau: how far the target critics follow in each update, in (0, 1]; raising it makes them follow
+            faster.
+        seed: of the actions drawn, >= 0.
+        options: see `GradientLearner`.
+    """
+
+    takes = frozenset({"transitions"})
+
+    def __init__(
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        critic_learning_rate: float | None = None,
+        temperature: float = 1.0,
+        learn_temperature: bool = True,
+        temperature_learning_rate: float | None = None,
+        target_entropy: float | None = None,
+        target_update_tau: float = 0.005,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, replay, **options)
+        if not isinstance(model, SoftModel):
+            raise ValueError(
+                f"the model is a {type(model).__name__}; it must be a SoftActorCritic or a DiscreteSoftActorCritic"
+            )
+        rates = {"critic_learning_rate": critic_learning_rate, "temperature_learning_rate": temperature_learning_rate}
+        for name, value in {**rates, "temperature": temperature}.items():
+            if value is not None and not value > 0.0:
+                raise ValueError(f"{name} is {value}; it must be > 0")
+        TargetNetwork.check(1, target_update_tau)
+        self._network = model
+        self._rates = rates
+        self._initial_temperature = temperature
+        self._learns_temperature = learn_temperature
+        self.target_entropy = model.target_entropy if target_entropy is None else target_entropy
+        self._tau = target_update_tau
+        self._noise = UpdateNoise(seed, self.device)
+
+    def build(self) -> None:
+        model, rates = self._network, self._rates
+        self.optimize_group(ACTOR, model.actor.named_parameters())
+        self.optimize_group(CRITIC, model.critic.named_parameters(), learning_rate=rates["critic_learning_rate"])
+        self.target = TargetNetwork(model.critic, tau=self._tau)
+        self.keep("target", self.target.network)
+        self.temperature = Temperature(self._initial_temperature).to(self.device)
+        self.keep(TEMPERATURE, self.temperature)
+        if self._learns_temperature:
+            named = self.temperature.named_parameters()
+            self.optimize_group(TEMPERATURE, named, learning_rate=rates["temperature_learning_rate"])
+
+    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+        model, generator = self._network, self._noise.of(self.updates)
+        temperature = self.temperature.value
+        q, target = self.estimate(batch, generator)
+        loss = critic_loss(q, target, batch.extras.get("weight"))
+        self.step(loss, CRITIC)
+        value, log_probability = model.expect(model.critic, batch.obs, generator, batch.extras.get("action_mask"))
+        # Differentiated by the actor's parameters only: the critic is what it climbs, and stays as it is.
+        self.step((temperature * log_probability - value).mean(), ACTOR)
+        entropy = -log_probability.detach().mean()
+        if self._learns_temperature:
+            self.step(self.temperature.log_value * (entropy - self.target_entropy), TEMPERATURE)
+        self.target.after_update(self.updates + 1)
+        error = (target - q.detach()).abs().mean(0)
+        self.send_priorities(batch, error)
+        if not self.is_metrics_due:
+            return {}
+        metrics = {"loss": loss.detach(), "q_mean": q.detach().mean(), "td_error_abs_mean": error.mean()}
+        return {**metrics, "entropy": entropy, "temperature": temperature}
+
+    def estimate(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """Estimate the value of the actions taken, and what it should be.
+
+        Returns:
+            `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
+        """
+        q = self._network.critic.forward(batch.obs, batch.action)
+        with torch.no_grad():
+            critic, legal = cast(Critics, self.target.network), batch.extras.get("next_action_mask")
+            value, log_probability = self._network.expect(critic, batch.next_obs, generator, legal)
+            soft_value = value - self.temperature.value * log_probability
+            return q, torch.addcmul(batch.reward, batch.discount, soft_value)

@@ -1,0 +1,122 @@
+"""Actors: from observations to an action, or to a distribution over actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from surreal.model.distributions import Categorical, Distribution
+from surreal.model.layers.activations import get_activation
+from surreal.model.layers.mlp import Dense
+from surreal.model.off_policy.action_range import ActionRange
+from surreal.model.off_policy.squashed_normal import SquashedNormal
+from surreal.model.torso import Torso
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+
+#: Of the logarithm of a squashed normal's standard deviation: what lies outside is cut (arXiv:1801.01290).
+MIN_LOG_SIGMA, MAX_LOG_SIGMA = -20.0, 2.0
+
+
+class ActorBody(nn.Module):
+    """From observations to the outputs of one dense layer: what all actors have.
+
+    Args:
+        obs_spec: kind of one observation.
+        num_outputs: of the last layer.
+        hiddens: units of the dense layers before it, each >= 1.
+        convolutions: see `Torso`.
+        activation: after each hidden layer.
+        layer_norm: normalise the hidden layers' outputs before the activation (Ba et al. 2016, arXiv:1607.06450).
+        generator: draws the initial values; None uses torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_spec: ObsSpec,
+        num_outputs: int,
+        *,
+        hiddens: Sequence[int],
+        convolutions: Sequence[ConvStage] | None = None,
+        activation: str = "relu",
+        layer_norm: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.torso = Torso(obs_spec, convolutions=convolutions, generator=generator)
+        self._activation = get_activation(activation)
+        sizes = (self.torso.num_features, *hiddens)
+        self.hidden = nn.ModuleList(Dense(sizes[i], sizes[i + 1], generator) for i in range(len(hiddens)))
+        self.norms = nn.ModuleList(nn.LayerNorm(units) for units in hiddens) if layer_norm else None
+        self.output = Dense(sizes[-1], num_outputs, generator)
+
+    def forward(self, obs: Obs) -> Tensor:
+        """Compute [..., num_outputs] float32 from [..., *obs_shape]."""
+        features = self.torso.forward(obs)
+        for i, layer in enumerate(self.hidden):
+            features = layer.forward(features)
+            if self.norms is not None:
+                features = self.norms[i].forward(features)
+            features = self._activation(features)
+        outputs: Tensor = self.output.forward(features)
+        return outputs
+
+
+class DeterministicActor(nn.Module):
+    """One action for each observation, within the bounds by tanh (Lillicrap et al. 2016, arXiv:1509.02971).
+
+    Args:
+        obs_spec: kind of one observation.
+        bounds: of the actions.
+        options: see `ActorBody`.
+    """
+
+    def __init__(self, obs_spec: ObsSpec, bounds: ActionRange, **options: Any) -> None:
+        super().__init__()
+        self.body = ActorBody(obs_spec, bounds.num_components, **options)
+        self.bounds = bounds
+
+    def forward(self, obs: Obs) -> Tensor:
+        """Compute actions [..., n] float32, in the units of the environment."""
+        return self.bounds.to_env(self.body.forward(obs).tanh())
+
+
+class SquashedNormalActor(nn.Module):
+    """A `SquashedNormal` whose mean and standard deviation both depend on the observation.
+
+    Args:
+        obs_spec: kind of one observation.
+        bounds: of the actions.
+        options: see `ActorBody`.
+    """
+
+    def __init__(self, obs_spec: ObsSpec, bounds: ActionRange, **options: Any) -> None:
+        super().__init__()
+        self.body = ActorBody(obs_spec, 2 * bounds.num_components, **options)
+        self.bounds = bounds
+
+    def forward(self, obs: Obs) -> SquashedNormal:
+        """Give the distribution over actions [..., n]."""
+        mean, log_sigma = self.body.forward(obs).chunk(2, dim=-1)
+        return SquashedNormal(mean, log_sigma.clamp(MIN_LOG_SIGMA, MAX_LOG_SIGMA), self.bounds)
+
+
+class CategoricalActor(nn.Module):
+    """A distribution over discrete actions.
+
+    Args:
+        obs_spec: kind of one observation.
+        num_actions: >= 1.
+        options: see `ActorBody`.
+    """
+
+    def __init__(self, obs_spec: ObsSpec, num_actions: int, **options: Any) -> None:
+        super().__init__()
+        self.body = ActorBody(obs_spec, num_actions, **options)
+
+    def forward(self, obs: Obs) -> Distribution:
+        """Give a `Categorical` over [..., num_actions]."""
+        return Categorical(self.body.forward(obs))

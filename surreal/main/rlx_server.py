@@ -58,7 +58,7 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         end_server(server, session.loop)
         # Also steps that are not recorded: those of raw states, and of sessions that exploit.
         counts = pool.metrics()
-        logger.info("acted for %d env steps and %d episodes", counts["env/steps"], counts["env/episodes"])
+        logger.info("acted for %d env steps and %d episodes", counts["env/steps_total"], counts["env/episodes_total"])
 
 
 def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *, reuses_port: bool = False) -> None:

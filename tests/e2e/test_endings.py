@@ -66,7 +66,10 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 INTO_A_PIPE = """
 import subprocess, sys
 process = subprocess.Popen([sys.executable, "-m", "surreal.cli", *sys.argv[1:]], stdout=subprocess.PIPE)
-print(process.stdout.readline())
+for line in process.stdout:
+    print(line)
+    if b"updates" in line:
+        break
 process.stdout.close()
 sys.exit(process.wait())
 """

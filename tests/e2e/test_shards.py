@@ -37,7 +37,7 @@ def test_a_run_outlives_one_of_its_shards(workplace: Workplace, start_redis: Cal
     workplace.wait_for(lambda: shards.stream(1).counts().live_steps > 500, "its use")
     assert learner_metric(workplace, "replay/shards_emptied_total") == 1
     command.interrupt()
-    assert command.wait() == 0, command.output
+    assert command.wait() == 130, command.output
     result = json.loads((run_dir / "result.json").read_text())
     assert (result["status"], result["restarts"]) == ("interrupted", 0), "no process had to be started again"
     workplace.assert_nothing_is_left()
@@ -68,7 +68,7 @@ def test_a_run_in_a_redis_cluster(workplace: Workplace, redis_cluster: Any) -> N
     code, output = workplace.run("status", run, "--redis", address)
     assert (code, "learner" in output) == (0, True), output
     command.interrupt()
-    assert command.wait() == 0, command.output
+    assert command.wait() == 130, command.output
     result = json.loads((workplace.folder / "runs" / run / "result.json").read_text())
     assert (result["status"], result["restarts"]) == ("interrupted", 0)
     code, output = workplace.run("stop", run, "--redis", address, "--delete")

@@ -87,18 +87,19 @@ def test_export_and_import_from_the_command_line(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "exit_code", "message"),
     [
-        (["info", "nobody"], "holds no replay of run 'nobody'"),
-        (["export", "nobody", "there"], "is empty"),
-        (["export", "RUN", "."], "exists already"),
-        (["export", "RUN", "there", "--format", "csv"], "use arrow or parquet"),
-        (["import", "missing", "RUN"], "missing is not a whole replay archive"),
-        (["import", "missing", "a/b"], "run id 'a/b' must be"),
+        (["info", "nobody"], 2, "holds no replay of run 'nobody'"),
+        (["export", "nobody", "there"], 1, "is empty"),
+        (["export", "RUN", "."], 2, "exists already"),
+        (["export", "RUN", "there", "--format", "csv"], 2, "use arrow or parquet"),
+        (["import", "missing", "RUN"], 1, "missing is not a whole replay archive"),
+        (["import", "missing", "a/b"], 2, "run id 'a/b' must be"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
     arguments: list[str],
+    exit_code: int,
     message: str,
     client: RedisClient,
     redis_server: Any,
@@ -108,7 +109,7 @@ def test_what_cannot_be_done_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     named = [client.run if argument == "RUN" else argument for argument in arguments]
-    assert main(["replay", *named, "--redis", redis_server.address]) == 1
+    assert main(["replay", *named, "--redis", redis_server.address]) == exit_code
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert error.count("\n") == 1

@@ -33,7 +33,7 @@ def test_a_damaged_chunk_is_counted_and_the_others_arrive(run: Any, damage: str,
         client.xadd(keys.stream, {b"something": b"else"})
     first_steps = 0 if damage == "head" else int(own_steps_of(fields[b"head"]))
     pump_until(replay, lambda: replay.metrics()["replay/inserted_steps_total"] >= STEPS - first_steps)
-    pump_until(replay, lambda: sum(replay.metrics()[f"replay/{k}_chunks"] for k in ("refused", "gone")) >= 1)
+    pump_until(replay, lambda: sum(replay.metrics()[f"replay/{k}_chunks_total"] for k in ("refused", "gone")) >= 1)
     expected = walker.naive.transitions()
     missing = sorted(expected)[:first_steps]
     assert_same(contents(replay), {name: found for name, found in expected.items() if name not in missing})

@@ -46,11 +46,11 @@ def describe_troubles(snapshot: Snapshot, *, besides: str = "") -> list[tuple[st
 
 
 def describe_drain(waiting: Sequence[tuple[str, str]]) -> str:
-    """What the end of a run waits for: the names of processes, and what each still does."""
+    """What the end of a run waits for: the names of processes, and the last work of each."""
     works: dict[str, list[str]] = {}
     for name, work in waiting:
         works.setdefault(work, []).append(name)
-    return "draining: " + "; ".join(f"{_names(names)} {work}" for work, names in works.items())
+    return "draining: " + "; ".join(f"{_names(names)}: {work}" for work, names in works.items())
 
 
 def _names(names: list[str]) -> str:

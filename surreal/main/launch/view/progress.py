@@ -79,7 +79,9 @@ class Progress:
         if now - self._line_s >= _LINE_INTERVAL_S:
             self._line_s = now
             facts = describe_numbers(snapshot, self._elapsed_s) + describe_troubles(snapshot)
-            self._line("  ".join(f"{name} {value}" for name, value in facts if value != "-"))
+            known = [f"{name} {value}" for name, value in facts if value != "-"]
+            if len(known) > 1:  # more than the time
+                self._line("  ".join(known))
 
     def finish(self, snapshot: Snapshot) -> None:
         """Leave the last state on the console."""

@@ -111,7 +111,7 @@ def test_what_is_no_number_is_an_error_that_names_the_environment(make: Pool, fa
 def test_subnormal_numbers_are_numbers(fault: str) -> None:
     with local(fault) as pool:
         drive(pool, 24)
-        assert pool.metrics()["env/lost_episodes"] == 0
+        assert pool.metrics()["env/lost_episodes_total"] == 0
 
 
 @pytest.mark.parametrize("fault", ["nan", "raise"])

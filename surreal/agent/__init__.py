@@ -8,6 +8,7 @@ from surreal.agent.exploration import EpsilonGreedy
 from surreal.agent.loop import AgentLoop, StepSender
 from surreal.agent.policy_agent import PolicyAgent
 from surreal.agent.q_agent import QAgent
+from surreal.agent.rounds import Rounds
 from surreal.agent.slots import SlotMemory
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "EpsilonGreedy",
     "PolicyAgent",
     "QAgent",
+    "Rounds",
     "SlotMemory",
     "StepSender",
 ]

@@ -29,7 +29,9 @@ ROOMS: dict[str, list[set[str]]] = {
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"experience", "parameters", "telemetry", "server"}],
     "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
+    "learner": [{"."}, {"on_policy"}],
     "main": [{"process"}, {"build"}, {"session"}, {"."}, {"launch"}, {"commands"}],
+    "model": [{"."}, {"policy"}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }

@@ -210,6 +210,12 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
         if env.frame_stack > 1:
             yield "env.pool", "is vector, which stacks frames of ALE's games only; use local or subproc"
+    if config.agent.round_steps is not None and config.broadcast.interval_updates > 1:
+        yield (
+            "broadcast.interval_updates",
+            f"is {config.broadcast.interval_updates}, but agents with agent.round_steps wait for a version after each"
+            " round; set it to 1, or leave round_steps out",
+        )
     if config.rlx.clients and not config.rlx.servers:
         yield "rlx.clients", f"is {config.rlx.clients}, but rlx.servers is 0: nobody would answer them; set it to 1"
     if not config.eval.enabled and config.run.stop_at_return is not None:

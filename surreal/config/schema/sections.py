@@ -29,6 +29,14 @@ class AgentConfig(ClassSection):
     exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None
     """Exploration rate: a number, or a schedule over the env steps of the whole run. Unset: up to the agent."""
 
+    round_steps: int | None = Field(None, ge=1)
+    """Env steps that each environment takes with the same parameters: the agent sends them, and waits for newer ones.
+    On-policy algorithms learn from fewer env steps that way; `trajectory_steps` of the replay is the right number.
+    Raising it waits less often. Unset: agents never wait."""
+
+    round_timeout_s: float = Field(30.0, gt=0)
+    """How long in s an agent waits at the end of a round before it goes on without newer parameters."""
+
     show_ui: bool = False
     """Whether to show each agent's first environment in a window; this slows the agent to a watchable speed."""
 

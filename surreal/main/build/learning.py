@@ -23,7 +23,11 @@ from surreal.replay.stream.limiter import Senders, default_tolerance
 from surreal.utils.pytorch import Module
 
 LEARNER = Recipe(
-    "learner", Learner, 2, frozenset({"device", "max_global_step"}), replaceable=frozenset({"max_global_step"})
+    "learner",
+    Learner,
+    2,
+    frozenset({"device", "max_global_step", "seed"}),
+    replaceable=frozenset({"max_global_step", "seed"}),
 )
 
 #: What a run can give to a replay: argument of the constructor, key of the setting, and what its loss would do.
@@ -132,7 +136,7 @@ def _refused(config: Config, key: str, problem: str) -> ConfigError:
 
 def build_learner(config: Config, model: Module, replay: Replay[Any]) -> Learner:
     """Make the learner."""
-    offered = {"device": config.device, "max_global_step": config.run.max_env_steps}
+    offered = {"device": config.device, "max_global_step": config.run.max_env_steps, "seed": config.seed}
     return construct(config, LEARNER, (model, replay), offered)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surreal.agent import ActContext, Agent, AgentLoop
+from surreal.agent import ActContext, Agent, AgentLoop, Rounds
 from surreal.errors import ContractError
 from surreal.types import Action, StepBatch, StepKind
 from surreal.utils.pytorch import Module
@@ -75,6 +75,9 @@ class FakeSender:
     def flush_due(self) -> None:
         self.events.append("flush")
 
+    def flush(self) -> None:
+        self.events.append("flush all")
+
 
 class FakeAgent(Agent):
     """Its action is ten times the observation, which is the environment's id."""
@@ -126,6 +129,48 @@ def test_a_batch_of_last_rows_only_is_recorded_without_actions() -> None:
     assert {name: column.shape for name, column in action.extras.items()} == {"value": (0,)}
     assert pool.events == ["recv", ("send", [20.0], [2]), "record", "recv", "record"]
     assert len(agent.calls) == 1
+
+
+def test_a_round_ends_with_all_its_steps_sent_and_the_next_acts_with_newer_parameters() -> None:
+    versions: list[int] = []
+    batches = [make_batch([MID, MID], [0, 1]) for _ in range(7)]
+    rounds = Rounds(2, 2, timeout_s=DEADLINE_S, should_stop=lambda: publish() and False)
+    loop, pool, agent, sender = make_loop(*batches, rounds=rounds)
+
+    def publish() -> bool:
+        versions.append(len(sender.sent))
+        agent.model.version += 1
+        return True
+
+    for _ in range(7):
+        loop.step()
+    # The last step of a round is complete with the action after it: three actions at first, then two each.
+    assert versions == [3, 5, 7]
+    assert [event for event in pool.events if isinstance(event, str) and event != "recv"] == [
+        *["record"] * 3, "flush all", *["record"] * 2, "flush all", *["record"] * 2, "flush all",
+    ]  # fmt: skip
+    assert [action.version for _, action in sender.sent] == [0, 0, 0, 1, 1, 2, 2]
+    assert loop.metrics()["agent/round_timeouts"] == 0.0
+
+
+def test_a_round_whose_parameters_do_not_come_is_given_up() -> None:
+    batches = [make_batch([MID], [0]) for _ in range(4)]
+    loop, _, agent, sender = make_loop(*batches, rounds=Rounds(1, 1, timeout_s=0.01, should_stop=lambda: False))
+    for _ in range(4):
+        loop.step()
+    assert len(sender.sent) == 4
+    assert loop.metrics()["agent/round_timeouts"] == 3.0
+    assert agent.model.version == 0
+
+
+def test_a_waiting_agent_hears_that_it_is_to_stop_and_that_parameters_will_never_come() -> None:
+    rounds = Rounds(1, 1, timeout_s=DEADLINE_S, should_stop=lambda: True)
+    assert not rounds.wait(Module(), 0)
+    rounds = Rounds(1, 1, timeout_s=DEADLINE_S, should_stop=lambda: False)
+    model = Module()
+    model.fail(ContractError("another model"))
+    assert not rounds.wait(model, 0)
+    assert rounds.timeouts == 0
 
 
 def test_an_empty_batch_lets_the_sender_flush() -> None:

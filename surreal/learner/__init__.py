@@ -11,6 +11,7 @@ from surreal.learner.gradients import GradientLearner, Gradients
 from surreal.learner.on_policy.a2c import A2CLearner
 from surreal.learner.on_policy.policy_gradient import PolicyGradientLearner
 from surreal.learner.on_policy.ppo import PPOLearner
+from surreal.learner.on_policy.trpo import TRPOLearner
 from surreal.learner.on_policy.vtrace import VTraceLearner
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "PPOLearner",
     "PolicyGradientLearner",
     "ReplayView",
+    "TRPOLearner",
     "VTraceLearner",
 ]

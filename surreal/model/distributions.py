@@ -40,9 +40,9 @@ class Distribution(ABC):
         """
         raise ValueError(f"the KL divergence of a {type(self).__name__} is not known")
 
-    def detach(self) -> Self:
-        """Give the same distribution without gradient."""
-        raise ValueError(f"a {type(self).__name__} cannot be detached")
+    def frozen(self) -> Self:
+        """Give a copy without gradient, which stays as it is when parameters change."""
+        raise ValueError(f"a {type(self).__name__} cannot be frozen")
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Self:
@@ -88,8 +88,8 @@ class Categorical(Distribution):
     def kl(self, other: Self) -> Tensor:
         return (self.logits.exp() * (self._finite() - other._finite())).sum(-1)
 
-    def detach(self) -> Self:
-        return type(self)(self.logits.detach())
+    def frozen(self) -> Self:
+        return type(self)(self.logits.detach().clone())
 
     def __getitem__(self, index: Any) -> Self:
         return type(self)(self.logits[index])
@@ -132,8 +132,8 @@ class Normal(Distribution):
         ratio = (variance + error.square()) * (-2.0 * other.log_sigma).exp()
         return (other.log_sigma - self.log_sigma + 0.5 * (ratio - 1.0)).sum(-1)
 
-    def detach(self) -> Self:
-        return type(self)(self.mean.detach(), self.log_sigma.detach())
+    def frozen(self) -> Self:
+        return type(self)(self.mean.detach().clone(), self.log_sigma.detach().clone())
 
     def __getitem__(self, index: Any) -> Self:
         return type(self)(self.mean[index], self.log_sigma[index])

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from surreal import tree
+from surreal.learner.on_policy.advantages import generalised_advantages
+from surreal.learner.on_policy.policy_losses import normalise
 from surreal.model import Distribution, PolicyValue
 from surreal.types import Obs, TrajectoryBatch
 from surreal.utils.pytorch import Module
@@ -26,6 +28,27 @@ def evaluate(model: Module, batch: TrajectoryBatch) -> Evaluated:
     policy, value = compute(model, batch.obs, batch.initial_state.get("state"), batch.is_first)
     policy = legal(policy[:-1], batch.extras.get("action_mask"))
     return Evaluated(policy, policy.log_probability(batch.action), value)
+
+
+class Targets(NamedTuple):
+    """What several steps over one batch learn towards, [T, B]."""
+
+    policy: Distribution  #: before the update
+    log_probability: Tensor  #: of the actions, under the policy that acted
+    value: Tensor  #: before the update
+    advantage: Tensor
+    returns: Tensor
+
+
+@torch.no_grad()
+def make_targets(model: Module, batch: TrajectoryBatch, *, gae_lambda: float, normalize_advantage: bool) -> Targets:
+    """Compute advantages and returns by the value before the update, once for all steps over a batch."""
+    policy, _, value = evaluate(model, batch)
+    advantage = generalised_advantages(batch.reward, batch.discount, batch.mask, value, gae_lambda)
+    returns = advantage + value[:-1]
+    if normalize_advantage:
+        advantage = normalise(advantage, batch.mask)
+    return Targets(policy.frozen(), behaviour_log_probability(batch), value[:-1], advantage, returns)
 
 
 def compute(model: Module, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> PolicyValue:

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.evaluating import (
-    behaviour_log_probability,
+    Targets,
     count_observations,
-    evaluate,
+    make_targets,
     scale_rewards,
 )
 from surreal.learner.on_policy.kl_penalty import AdaptiveKL
@@ -30,23 +29,11 @@ from surreal.learner.on_policy.policy_losses import (
     explained_variance,
     importance_policy_loss,
     mean_of_steps,
-    normalise,
     value_loss,
 )
-from surreal.model import Distribution
 from surreal.schedules import LinearSchedule
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
-
-
-class Targets(NamedTuple):
-    """What the epochs of one update learn towards, [T, B]."""
-
-    policy: Distribution  #: before the update
-    log_probability: Tensor  #: of the actions, under the policy that acted
-    value: Tensor  #: before the update
-    advantage: Tensor
-    returns: Tensor
 
 
 class Losses(NamedTuple):
@@ -164,7 +151,9 @@ class PPOLearner(GradientLearner):
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         batch = scale_rewards(self.model, batch)
-        targets = self.targets(batch)
+        targets = make_targets(
+            self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
+        )
         if self._clip_schedule is not None:
             self.clip_range = self._clip_schedule(self.global_step)
         rng = np.random.default_rng((self._seed, self.updates))
@@ -189,16 +178,6 @@ class PPOLearner(GradientLearner):
             self.kl_penalty.after_update(float(means.kl))
         count_observations(self.model, batch)
         return self._metrics(means, targets, batch, epochs) if self.is_metrics_due else {}
-
-    @torch.no_grad()
-    def targets(self, batch: TrajectoryBatch) -> Targets:
-        """Compute advantages and returns by the value before the update."""
-        policy, _, value = evaluate(self.model, batch)
-        advantage = generalised_advantages(batch.reward, batch.discount, batch.mask, value, self.gae_lambda)
-        returns = advantage + value[:-1]
-        if self.normalize_advantage:
-            advantage = normalise(advantage, batch.mask)
-        return Targets(policy, behaviour_log_probability(batch), value[:-1], advantage, returns)
 
     def losses(self, part: Minibatch, targets: Targets) -> Losses:
         """Compute the losses of one minibatch."""

@@ -42,8 +42,8 @@ class MultiCategorical(Distribution):
     def kl(self, other: Self) -> Tensor:
         return torch.stack([mine.kl(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True)]).sum(0)
 
-    def detach(self) -> Self:
-        return type(self)([part.detach() for part in self.parts])
+    def frozen(self) -> Self:
+        return type(self)([part.frozen() for part in self.parts])
 
     def __getitem__(self, index: Any) -> Self:
         return type(self)([part[index] for part in self.parts])
@@ -84,8 +84,8 @@ class Bernoulli(Distribution):
         off = functional.logsigmoid(-self.logits) - functional.logsigmoid(-other.logits)
         return (p * on + (1.0 - p) * off).sum(-1)
 
-    def detach(self) -> Self:
-        return type(self)(self.logits.detach())
+    def frozen(self) -> Self:
+        return type(self)(self.logits.detach().clone())
 
     def __getitem__(self, index: Any) -> Self:
         return type(self)(self.logits[index])

@@ -10,7 +10,14 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from surreal.learner import A2CLearner, GradientLearner, PolicyGradientLearner, PPOLearner, VTraceLearner
+from surreal.learner import (
+    A2CLearner,
+    GradientLearner,
+    PolicyGradientLearner,
+    PPOLearner,
+    TRPOLearner,
+    VTraceLearner,
+)
 from surreal.types import TrajectoryBatch
 
 if TYPE_CHECKING:
@@ -22,6 +29,7 @@ LEARNERS: dict[str, Make] = {
     "a2c": A2CLearner,
     "vtrace": VTraceLearner,
     "ppo": PPOLearner,
+    "trpo": lambda model, entropy_beta=0.0, **options: TRPOLearner(model, **options),
 }
 SPACES: dict[str, spaces.Space[Any]] = {
     "discrete": spaces.Discrete(3),
@@ -31,6 +39,11 @@ SPACES: dict[str, spaces.Space[Any]] = {
 }
 
 
+def needs(name: str) -> dict[str, Any]:
+    """What an algorithm wants of its model."""
+    return {"value_hiddens": [16]} if name == "trpo" else {}
+
+
 def mean_reward(batch: TrajectoryBatch) -> float:
     return float(batch.reward.sum() / batch.mask.sum())
 
@@ -38,10 +51,10 @@ def mean_reward(batch: TrajectoryBatch) -> float:
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_learns_what_is_right(name: str, space: str, make_model: MakeModel, play: Play) -> None:
-    model = make_model(space=SPACES[space], log_sigma=-1.0)
+    model = make_model(space=SPACES[space], log_sigma=-1.0, **needs(name))
     learner = LEARNERS[name](model, initial_learning_rate=0.01, entropy_beta=0.0)
     before = mean_reward(play(model, seed=1000))
-    for i in range(60 if name != "ppo" else 12):
+    for i in range(12 if name == "ppo" else 60):
         learner.optimize(i, play(model, seed=i, columns=16))
     after = mean_reward(play(model, seed=1000))
     # From guessing towards 1 (or 2, or 0) a step; half of the way is far more than chance gives.
@@ -52,10 +65,10 @@ def test_learns_what_is_right(name: str, space: str, make_model: MakeModel, play
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_learns_with_a_memory(name: str, apart: bool, make_model: MakeModel, play: Play) -> None:
-    model = make_model(use_lstm=True, lstm_size=16, value_hiddens=[8] if apart else None)
+    model = make_model(use_lstm=True, lstm_size=16, value_hiddens=[8] if apart or name == "trpo" else None)
     learner = LEARNERS[name](model, initial_learning_rate=0.01, entropy_beta=0.0)
     before = mean_reward(play(model, seed=1000))
-    for i in range(60 if name != "ppo" else 8):
+    for i in range({"ppo": 8, "trpo": 6}.get(name, 60)):
         learner.optimize(i, play(model, seed=i))
     assert 1.0 - mean_reward(play(model, seed=1000)) < 0.7 * (1.0 - before)
 
@@ -64,7 +77,7 @@ def test_learns_with_a_memory(name: str, apart: bool, make_model: MakeModel, pla
 def test_what_stands_in_rows_without_a_step_does_not_matter(name: str, make_model: MakeModel, play: Play) -> None:
     parameters = []
     for scale in (1.0, 50.0):
-        model = make_model(normalize_obs=True, normalize_rewards=True)
+        model = make_model(normalize_obs=True, normalize_rewards=True, **needs(name))
         learner = LEARNERS[name](model)
         batch = play(model)
         rows = batch.mask == 0.0
@@ -79,7 +92,7 @@ def test_what_stands_in_rows_without_a_step_does_not_matter(name: str, make_mode
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_each_step_counts_once_into_the_filters(name: str, make_model: MakeModel, play: Play) -> None:
-    model = make_model(normalize_obs=True, normalize_rewards=True)
+    model = make_model(normalize_obs=True, normalize_rewards=True, **needs(name))
     learner = LEARNERS[name](model)
     seen = []
     for i in range(3):
@@ -95,16 +108,16 @@ def test_each_step_counts_once_into_the_filters(name: str, make_model: MakeModel
     assert model.return_filter.moments.count == len(steps)
 
 
-@pytest.mark.parametrize("name", ["vtrace", "ppo"])
+@pytest.mark.parametrize("name", ["vtrace", "ppo", "trpo"])
 def test_experience_without_log_probabilities_is_refused(name: str, make_model: MakeModel, play: Play) -> None:
-    batch = play(make_model())
+    model = make_model(**needs(name))
     with pytest.raises(ValueError, match="PolicyAgent records it"):
-        LEARNERS[name](make_model()).optimize(0, batch._replace(extras={}))
+        LEARNERS[name](model).optimize(0, play(model)._replace(extras={}))
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_illegal_actions_get_no_probability_while_learning(name: str, make_model: MakeModel, play: Play) -> None:
-    model = make_model()
+    model = make_model(**needs(name))
     batch = play(model)
     mask = torch.zeros(*batch.mask.shape, 3, dtype=torch.bool)
     mask.scatter_(-1, batch.action[..., None], True)  # what was done was all that could be done
@@ -124,6 +137,7 @@ def test_illegal_actions_get_no_probability_while_learning(name: str, make_model
         ("a2c", {"gae_lambda": 1.5}, r"gae_lambda is 1.5; it must be in \[0, 1\]"),
         ("a2c", {"policy_clip": 0.0}, "policy_clip is 0.0; it must be > 0"),
         ("vtrace", {"c_bar": 2.0}, "c_bar is 2.0; it must be <= rho_bar"),
+        ("trpo", {"max_kl": 0.0}, "max_kl is 0.0"),
         ("ppo", {"policy_iterations": 0}, "policy_iterations is 0"),
         ("ppo", {"clip_range": None}, "both null"),
         ("ppo", {"clip_range": None, "kl_target": 0.01, "vf_clipped_loss": True}, "vf_clipped_loss need it"),
@@ -135,19 +149,19 @@ def test_settings_out_of_range_are_refused(
     name: str, options: dict[str, Any], message: str, make_model: MakeModel
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        LEARNERS[name](make_model(), **options)
+        LEARNERS[name](make_model(**needs(name)), **options)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_an_option_that_a_learner_does_not_have_is_refused(name: str, make_model: MakeModel) -> None:
     with pytest.raises(TypeError, match="n_steps"):
-        LEARNERS[name](make_model(), n_steps=5)
+        LEARNERS[name](make_model(**needs(name)), n_steps=5)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_restored_learner_goes_on_bit_for_bit(name: str, make_model: MakeModel, play: Play) -> None:
     options: dict[str, Any] = {"kl_target": 0.01} if name == "ppo" else {}
-    one, two = make_model(normalize_obs=True), make_model(normalize_obs=True)
+    one, two = (make_model(normalize_obs=True, **needs(name)) for _ in range(2))
     first, second = LEARNERS[name](one, **options), LEARNERS[name](two, **options)
     batches = [play(one, seed=seed) for seed in range(3)]
     first.optimize(0, batches[0])

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from surreal.learner import PPOLearner
+from surreal.learner.on_policy.evaluating import make_targets
 from surreal.learner.on_policy.kl_penalty import AdaptiveKL
 from surreal.learner.on_policy.minibatches import minibatches
 
@@ -52,7 +54,7 @@ def test_the_first_losses_of_an_update_are_those_of_the_policy_that_acted(make_m
     learner = PPOLearner(model)
     for i in range(2):
         batch = play(model, seed=i)
-        targets = learner.targets(batch)
+        targets = make_targets(model, batch, gae_lambda=0.95, normalize_advantage=True)
         (part,) = minibatches(batch, None, whole=False, rng=np.random.default_rng(0))
         with torch.no_grad():
             losses = learner.losses(part, targets)
@@ -60,6 +62,15 @@ def test_the_first_losses_of_an_update_are_those_of_the_policy_that_acted(make_m
         assert float(losses.policy) == pytest.approx(0.0, abs=1e-5)  # ratios are 1, and advantages have mean 0
         assert losses.clip_fraction == 0.0
         learner.optimize(i, batch)
+
+
+def test_the_policy_before_an_update_stays_as_it_was(make_model: MakeModel, play: Play) -> None:
+    """A free deviation is a parameter, of which the distribution has a view."""
+    model = make_model(space=spaces.Box(-1, 1, (2,)))
+    targets = make_targets(model, play(model), gae_lambda=0.95, normalize_advantage=True)
+    with torch.no_grad():
+        model.policy.log_sigma += 1.0
+    assert not targets.policy.log_sigma.any()
 
 
 def test_an_update_ends_when_the_policy_went_too_far(make_model: MakeModel, play: Play) -> None:

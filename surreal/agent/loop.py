@@ -62,7 +62,7 @@ class AgentLoop:
         agent: chooses the actions; `agent.global_step` follows the sender's.
         sender: takes the experience; None acts without recording.
         on_episode: called on the loop's thread for each episode that ends.
-        rounds: has the agent wait for parameters after so many env steps; None never waits.
+        rounds: has the agent wait until parameters learned from what it sent; None never waits.
 
     Attributes:
         env_steps: actions taken in rows that are recorded.
@@ -107,6 +107,8 @@ class AgentLoop:
         sender = self._sender
         if num_last:
             self._report(batch)
+        if self._rounds is not None:
+            self._rounds.count(batch)
         if num_rows == num_last:
             if sender is not None:
                 if num_rows or len(batch.closed_ids):
@@ -130,7 +132,7 @@ class AgentLoop:
         if sender is not None:
             sender.send_batch(batch, action)
         self.env_steps += int(np.count_nonzero(record))
-        if sender is not None and self._rounds is not None and self._rounds.is_over(self.env_steps):
+        if sender is not None and self._rounds is not None and self._rounds.is_over:
             sender.flush()
             self._rounds.wait(agent.model, action.version)
         return num_rows - num_last

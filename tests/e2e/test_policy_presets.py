@@ -17,5 +17,5 @@ def test_ppo_learns_cartpole_from_few_env_steps(workplace: Workplace) -> None:
     result = json.loads((workplace.run_dir() / "result.json").read_text())
     assert "stop_at_return" in result["reason"], result
     metrics = [json.loads(line) for line in (workplace.run_dir() / "metrics.jsonl").read_text().splitlines()]
-    lags = [line["metrics"]["replay/policy_lag"] for line in metrics if "replay/policy_lag" in line["metrics"]]
-    assert max(lags, default=0.0) <= 1.0, "agents wait for each version"
+    lag = "learner/policy_lag_versions"
+    assert max(line["metrics"].get(lag, 0.0) for line in metrics) <= 1.0, "agents wait for each version"

@@ -149,6 +149,7 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     yield from _experience_conflicts(config)
     yield from _memory_conflicts(config)
     yield from _process_conflicts(config)
+    yield from _round_conflicts(config)
 
 
 def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -210,15 +211,34 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
         if env.frame_stack > 1:
             yield "env.pool", "is vector, which stacks frames of ALE's games only; use local or subproc"
-    if config.agent.round_steps is not None and config.broadcast.interval_updates > 1:
-        yield (
-            "broadcast.interval_updates",
-            f"is {config.broadcast.interval_updates}, but agents with agent.round_steps wait for a version after each"
-            " round; set it to 1, or leave round_steps out",
-        )
     if config.rlx.clients and not config.rlx.servers:
         yield "rlx.clients", f"is {config.rlx.clients}, but rlx.servers is 0: nobody would answer them; set it to 1"
     if not config.eval.enabled and config.run.stop_at_return is not None:
         yield "run.stop_at_return", "is set, but eval.enabled is false: nothing would measure the return"
     if not config.eval.enabled and config.eval.record_video_every:
         yield "eval.record_video_every", "is set, but eval.enabled is false: nothing would record"
+
+
+def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what would let agents with `agent.round_steps` wait for parameters that cannot come."""
+    steps, trajectories = config.agent.round_steps, config.env.num_envs * config.agent.count
+    if steps is None:
+        return
+    if config.broadcast.interval_updates > 1:
+        yield (
+            "broadcast.interval_updates",
+            f"is {config.broadcast.interval_updates}, but agents with agent.round_steps wait for a version after each "
+            "round; set it to 1, or leave round_steps out",
+        )
+    if config.agent.count and config.learner.batch_size > trajectories:
+        yield (
+            "learner.batch_size",
+            f"is {config.learner.batch_size}, but agents with agent.round_steps wait when they have sent "
+            f"{trajectories} trajectories, one for each environment; lower it to that, or leave round_steps out",
+        )
+    if config.replay.args.get("trajectory_steps", steps) != steps:
+        yield (
+            "agent.round_steps",
+            f"is {steps}, but replay.args.trajectory_steps is {config.replay.args['trajectory_steps']}; make them the "
+            "same, or leave round_steps out",
+        )

@@ -167,13 +167,13 @@ class PPOLearner(GradientLearner):
             for part in minibatches(batch, self.mini_batch, whole=is_recurrent, rng=rng):
                 losses = self.losses(part, targets)
                 if moves_policy:
-                    last.append(losses)
-                    moves_policy = self.max_kl is None or float(losses.kl.detach()) <= self.max_kl
+                    last.append(Losses(*(loss.detach() for loss in losses)))
+                    moves_policy = self.max_kl is None or float(last[-1].kl) <= self.max_kl
                 moves_value = epoch < self.value_iterations and (moves_policy or self._has_own_value)
                 if not (moves_policy or moves_value):
                     break
                 self.step(self._total(losses, moves_policy=moves_policy, moves_value=moves_value))
-        means = Losses(*(torch.stack(column).mean().detach() for column in zip(*last, strict=True)))
+        means = Losses(*(torch.stack(column).mean() for column in zip(*last, strict=True)))
         if self.kl_penalty is not None:
             self.kl_penalty.after_update(float(means.kl))
         count_observations(self.model, batch)

@@ -5,10 +5,11 @@ The main path: `loop.AgentLoop` calls `base.Agent.act_batch`, which calls `_act`
 
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.deterministic_agent import DeterministicAgent
-from surreal.agent.exploration import EpsilonGreedy
+from surreal.agent.exploring.exploration import EpsilonGreedy
 from surreal.agent.loop import AgentLoop, StepSender
 from surreal.agent.policy_agent import PolicyAgent
 from surreal.agent.q_agent import QAgent
+from surreal.agent.rounds import Rounds
 from surreal.agent.sampling_agent import SamplingAgent
 from surreal.agent.slots import SlotMemory
 
@@ -21,6 +22,7 @@ __all__ = [
     "EpsilonGreedy",
     "PolicyAgent",
     "QAgent",
+    "Rounds",
     "SamplingAgent",
     "SlotMemory",
     "StepSender",

@@ -66,7 +66,7 @@ def check_policy(method: Any, space: gymnasium.Space[Any], policy: Distribution)
 
 def _out_of_range(space: gymnasium.Space[Any], actions: NDArray[Any]) -> str:
     if isinstance(space, spaces.Box):
-        # Its bounds are not looked at: samples of a policy leave them, and wrappers clip.
+        # Its bounds are not looked at: samples of a policy leave them, and the environment gets them clipped.
         is_good = np.isfinite(actions)
     elif isinstance(space, spaces.MultiBinary):
         is_good = (actions == 0) | (actions == 1)

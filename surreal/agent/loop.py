@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from surreal import tree
 from surreal.agent.base import Agent
+from surreal.agent.rounds import Rounds
 from surreal.types import Action, StepBatch, StepKind
 
 #: Called with return, length and environment id of an episode that ended.
@@ -46,6 +47,9 @@ class StepSender(Protocol):
     def flush_due(self) -> None:
         """Send what has waited for too long; called while no environment is ready."""
 
+    def flush(self) -> None:
+        """Send all steps that are complete."""
+
 
 class AgentLoop:
     """Receives rows, acts, sends the actions back and the experience on.
@@ -58,6 +62,7 @@ class AgentLoop:
         agent: chooses the actions; `agent.global_step` follows the sender's.
         sender: takes the experience; None acts without recording.
         on_episode: called on the loop's thread for each episode that ends.
+        rounds: has the agent wait until parameters learned from what it sent; None never waits.
 
     Attributes:
         env_steps: actions taken in rows that are recorded.
@@ -65,7 +70,13 @@ class AgentLoop:
     """
 
     def __init__(
-        self, pool: StepPool, agent: Agent, sender: StepSender | None, *, on_episode: EpisodeCallback | None = None
+        self,
+        pool: StepPool,
+        agent: Agent,
+        sender: StepSender | None,
+        *,
+        on_episode: EpisodeCallback | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         self.env_steps = 0
         self.episodes = 0
@@ -73,6 +84,7 @@ class AgentLoop:
         self._agent = agent
         self._sender = sender
         self._on_episode = on_episode
+        self._rounds = rounds
         self._last_action = Action(np.zeros(0, dtype=np.int64), {}, 0)
 
     def run(self, stop: threading.Event, max_env_steps: int | None = None) -> None:
@@ -95,6 +107,8 @@ class AgentLoop:
         sender = self._sender
         if num_last:
             self._report(batch)
+        if self._rounds is not None:
+            self._rounds.count(batch)
         if num_rows == num_last:
             if sender is not None:
                 if num_rows or len(batch.closed_ids):
@@ -118,6 +132,9 @@ class AgentLoop:
         if sender is not None:
             sender.send_batch(batch, action)
         self.env_steps += int(np.count_nonzero(record))
+        if sender is not None and self._rounds is not None and self._rounds.is_over:
+            sender.flush()
+            self._rounds.wait(agent.model, action.version)
         return num_rows - num_last
 
     def metrics(self) -> dict[str, float]:
@@ -127,6 +144,7 @@ class AgentLoop:
             "agent/episodes_total": float(self.episodes),
             "agent/version": float(self._agent.model.version),
             **self._agent.metrics(),
+            **(self._rounds.metrics() if self._rounds is not None else {}),
         }
 
     def _report(self, batch: StepBatch) -> None:

@@ -38,8 +38,9 @@ __all__ = [
 ]
 
 # gymnasium's registry is how ids become environments, so it is filled on import, as gymnasium's own packages do.
-for _name in ("CartPoleDict", "CartPoleNovel"):
-    if f"surreal/{_name}-v0" not in gymnasium.registry:
+if "surreal/Bandit-v0" not in gymnasium.registry:
+    gymnasium.register("surreal/Bandit-v0", entry_point="surreal.envs.examples:Bandit", reward_threshold=0.75)
+    for _name in ("CartPoleDict", "CartPoleNovel"):
         gymnasium.register(
             f"surreal/{_name}-v0",
             entry_point=f"surreal.envs.examples:{_name}",

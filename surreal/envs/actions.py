@@ -22,6 +22,9 @@ from surreal.tree import map_leaves, take
 class ActionAdapter:
     """Flattens an action space for the agent, and unflattens its actions for the environment.
 
+    Samples of a policy may leave the bounds of a `Box`: the environment gets them cut to its own, while the experience
+    keeps what was sampled, whose probability is known.
+
     A nested space becomes a `MultiDiscrete` if all its leaves are discrete, else gymnasium's flat `Box`, in which a
     discrete leaf of n values is n scores, the largest of which is meant.
 
@@ -70,7 +73,7 @@ class ActionAdapter:
             return map_leaves(lambda _: next(decoded), self._tree)
         if self._is_shifted:
             return actions + self.env_space.start  # type: ignore[attr-defined]
-        return actions
+        return _clipped(self.env_space, actions) if isinstance(self.env_space, spaces.Box) else actions
 
     def _flat_space(self) -> gymnasium.Space[Any]:
         space = self.env_space
@@ -100,7 +103,7 @@ class ActionAdapter:
             return np.asarray(values.reshape(count, *leaf.shape) + leaf.start, leaf.dtype)
         if isinstance(leaf, spaces.MultiBinary):
             return np.asarray(values.reshape(count, *leaf.shape) > 0.5, leaf.dtype)
-        return np.asarray(values.reshape(count, *leaf.shape), leaf.dtype)
+        return _clipped(leaf, np.asarray(values.reshape(count, *leaf.shape), leaf.dtype))
 
 
 _DISCRETE = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -135,6 +138,11 @@ def _leaves(space: gymnasium.Space[Any]) -> list[Any]:
     if not all(isinstance(leaf, (*_DISCRETE, spaces.Box)) for leaf in found):
         raise EnvError(f"action space {space} is not supported; use Discrete, Multi*, Box, or Dict and Tuple of them")
     return found
+
+
+def _clipped(space: spaces.Box, actions: NDArray[Any]) -> NDArray[Any]:
+    clipped: NDArray[Any] = np.clip(actions, space.low, space.high)
+    return clipped
 
 
 def _choices(leaf: Any) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import gymnasium
@@ -53,3 +54,32 @@ class CartPoleNovel(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any])
         """Leave the velocities out."""
         shown: NDArray[np.float32] = observation[::2].copy()
         return shown
+
+
+class Bandit(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """A bandit with several arms: an episode is one pull, which pays 1 with the arm's probability, else 0.
+
+    The observation is always [1.0], float32.
+
+    Args:
+        probabilities: of each arm, in [0, 1].
+    """
+
+    def __init__(self, probabilities: Sequence[float] = (0.2, 0.4, 0.6, 0.8)) -> None:
+        if not probabilities or not all(0.0 <= p <= 1.0 for p in probabilities):
+            raise ValueError(f"probabilities is {list(probabilities)}; each arm needs one in [0, 1]")
+        self.probabilities = tuple(probabilities)
+        self.observation_space = spaces.Box(0.0, 1.0, (1,))
+        self.action_space = spaces.Discrete(len(self.probabilities))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        return np.ones(1, np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Pull an arm, which ends the episode."""
+        reward = float(self.np_random.random() < self.probabilities[action])
+        return np.ones(1, np.float32), reward, True, False, {}

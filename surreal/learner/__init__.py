@@ -1,8 +1,8 @@
 """Learners: they improve a model with batches from a replay.
 
 The main path: `base.Learner.optimize` calls `learn` of a subclass such as `off_policy.dqn.DQNLearner`.
-`gradients.GradientLearner` has what all learners share that step down a loss; `off_policy` has those that learn from a
-replay. Losses and returns are pure functions.
+`gradients.GradientLearner` has what all learners share that step down a loss. `off_policy` has the learners from a
+replay, `on_policy` those of policies from fresh trajectories. Losses and returns are pure functions.
 """
 
 from surreal.learner.base import Learner, ReplayView
@@ -11,14 +11,24 @@ from surreal.learner.off_policy.ddpg import DDPGLearner
 from surreal.learner.off_policy.dqn import DQNLearner
 from surreal.learner.off_policy.r2d2 import R2D2Learner
 from surreal.learner.off_policy.sac import SACLearner
+from surreal.learner.on_policy.a2c import A2CLearner
+from surreal.learner.on_policy.policy_gradient import PolicyGradientLearner
+from surreal.learner.on_policy.ppo import PPOLearner
+from surreal.learner.on_policy.trpo import TRPOLearner
+from surreal.learner.on_policy.vtrace import VTraceLearner
 
 __all__ = [
+    "A2CLearner",
     "DDPGLearner",
     "DQNLearner",
     "GradientLearner",
     "Gradients",
     "Learner",
+    "PPOLearner",
+    "PolicyGradientLearner",
     "R2D2Learner",
     "ReplayView",
     "SACLearner",
+    "TRPOLearner",
+    "VTraceLearner",
 ]

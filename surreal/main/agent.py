@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from surreal.main.build.acting import build_rounds
 from surreal.main.build.environments import Spaces, build_pool
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import AGENT
@@ -25,7 +26,8 @@ def body(process: RoleProcess) -> None:
     with ExitStack() as stack:
         pool = build_pool(process.config, index=process.index)
         stack.callback(pool.close)
-        session = ActingSession(process, stack, pool, Spaces(pool.obs_spec, pool.action_space))
+        spaces = Spaces(pool.obs_spec, pool.action_space)
+        session = ActingSession(process, stack, pool, spaces, rounds=build_rounds(process.config, process.should_stop))
         session.run()
         logger.info("acted for %d env steps and %d episodes", session.loop.env_steps, session.loop.episodes)
 

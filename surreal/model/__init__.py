@@ -1,11 +1,11 @@
 """Networks: they compute, and know nothing of exploration, losses or Redis.
 
 A model is composed: a torso (`torso`, `conv`, `mlp`) from observations to features, perhaps a recurrent core (`core`),
-and heads (`heads`, `distributions`). `base` has what all models share, `off_policy` the models that learn off-policy.
-Imported by agents and learners.
+A model is composed: a torso (`torso`) from observations to features, perhaps a recurrent core, and heads (`heads`,
+`distributions`), all of `layers`. `base` has what all models share, `off_policy` the models that learn off-policy,
+`policy` the actor-critic. Imported by agents and learners.
 """
 
-from surreal.model.actor_critic import ActorCritic, PolicyValue
 from surreal.model.base import LazyModel, Model
 from surreal.model.composed import ComposedModel
 from surreal.model.distributions import Categorical, Distribution, Normal
@@ -19,6 +19,8 @@ from surreal.model.off_policy.actor_critics import DeterministicActorCritic, Off
 from surreal.model.off_policy.q_function import ConvQFunction, QFunction
 from surreal.model.off_policy.soft_actor_critics import DiscreteSoftActorCritic, SoftActorCritic, SoftModel
 from surreal.model.off_policy.squashed_normal import SquashedNormal
+from surreal.model.policy.actor_critic import ActorCritic, PolicyValue
+from surreal.model.policy.multi_discrete import Bernoulli, MultiCategorical
 from surreal.model.torso import Torso, flatten_obs
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "KAF",
     "MLP",
     "ActorCritic",
+    "Bernoulli",
     "Categorical",
     "ComposedModel",
     "ConvQFunction",
@@ -41,6 +44,7 @@ __all__ = [
     "LSTMCore",
     "LazyModel",
     "Model",
+    "MultiCategorical",
     "Normal",
     "OffPolicyActorCritic",
     "PolicyValue",

@@ -32,6 +32,18 @@ class Distribution(ABC):
     def entropy(self) -> Tensor:
         """Give the entropy of each step, in nats, [...] float32."""
 
+    def kl(self, other: Self) -> Tensor:
+        """Give the divergence KL(self || other) of each step from another of its kind, in nats, [...] float32.
+
+        Raises:
+            ValueError: there is no formula for it.
+        """
+        raise ValueError(f"the KL divergence of a {type(self).__name__} is not known")
+
+    def frozen(self) -> Self:
+        """Give a copy without gradient, which stays as it is when parameters change."""
+        raise ValueError(f"a {type(self).__name__} cannot be frozen")
+
     @abstractmethod
     def __getitem__(self, index: Any) -> Self:
         """Give the distribution of some of the steps, as `policy[:-1]` of sequences [T + 1, B]."""
@@ -71,13 +83,22 @@ class Categorical(Distribution):
 
     def entropy(self) -> Tensor:
         # A forbidden action has p = 0 and log p = -inf, and adds nothing.
-        return -(self.logits.exp() * self.logits.clamp(min=torch.finfo(self.logits.dtype).min)).sum(-1)
+        return -(self.logits.exp() * self._finite()).sum(-1)
+
+    def kl(self, other: Self) -> Tensor:
+        return (self.logits.exp() * (self._finite() - other._finite())).sum(-1)
+
+    def frozen(self) -> Self:
+        return type(self)(self.logits.detach().clone())
 
     def __getitem__(self, index: Any) -> Self:
         return type(self)(self.logits[index])
 
-    def masked(self, action_mask: Tensor) -> Categorical:
-        return Categorical(self.logits.masked_fill(~action_mask, -torch.inf))
+    def masked(self, action_mask: Tensor) -> Self:
+        return type(self)(self.logits.masked_fill(~action_mask, -torch.inf))
+
+    def _finite(self) -> Tensor:
+        return self.logits.clamp(min=torch.finfo(self.logits.dtype).min)
 
 
 class Normal(Distribution):
@@ -105,6 +126,14 @@ class Normal(Distribution):
 
     def entropy(self) -> Tensor:
         return (self.log_sigma + 0.5 * (1.0 + math.log(2 * math.pi))).sum(-1)
+
+    def kl(self, other: Self) -> Tensor:
+        variance, error = (2.0 * self.log_sigma).exp(), self.mean - other.mean
+        ratio = (variance + error.square()) * (-2.0 * other.log_sigma).exp()
+        return (other.log_sigma - self.log_sigma + 0.5 * (ratio - 1.0)).sum(-1)
+
+    def frozen(self) -> Self:
+        return type(self)(self.mean.detach().clone(), self.log_sigma.detach().clone())
 
     def __getitem__(self, index: Any) -> Self:
         return type(self)(self.mean[index], self.log_sigma[index])

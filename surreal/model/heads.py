@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
-import gymnasium
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -84,29 +81,19 @@ class NormalHead(nn.Module):
         num_features: of its input.
         num_components: of an action, >= 1.
         generator: draws the initial values; None uses torch's global one.
+        log_sigma: logarithm of the standard deviations at first.
     """
 
-    def __init__(self, num_features: int, num_components: int, generator: Generator = None) -> None:
+    def __init__(
+        self, num_features: int, num_components: int, generator: Generator = None, *, log_sigma: float = 0.0
+    ) -> None:
         super().__init__()
         self.output = Dense(num_features, num_components, generator)
-        self.log_sigma = nn.Parameter(torch.zeros(num_components))
+        self.log_sigma = nn.Parameter(torch.full((num_components,), log_sigma))
 
     def forward(self, features: Tensor) -> Distribution:
         """Give a `Normal` over [..., num_components]."""
         return Normal(self.output.forward(features), self.log_sigma)
-
-
-def make_policy_head(num_features: int, action_space: gymnasium.Space[Any], generator: Generator = None) -> nn.Module:
-    """Make the head for a space of actions.
-
-    Raises:
-        ValueError: there is none for such a space.
-    """
-    if isinstance(action_space, spaces.Discrete):
-        return CategoricalHead(num_features, count_actions(action_space), generator)
-    if isinstance(action_space, spaces.Box) and len(action_space.shape) == 1 and action_space.dtype == np.float32:
-        return NormalHead(num_features, action_space.shape[0], generator)
-    raise ValueError(f"there is no policy for action space {action_space}; use Discrete, or a vector Box of float32")
 
 
 def combine_dueling(output: Tensor) -> Tensor:

@@ -29,9 +29,9 @@ ROOMS: dict[str, list[set[str]]] = {
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"experience", "parameters", "telemetry", "server"}],
     "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
-    "learner": [{"."}, {"off_policy"}],
+    "learner": [{"."}, {"off_policy", "on_policy"}],
     "main": [{"process"}, {"build"}, {"session"}, {"."}, {"launch"}, {"commands"}],
-    "model": [{"layers"}, {"."}, {"off_policy"}],
+    "model": [{"layers"}, {"."}, {"off_policy", "policy"}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }

@@ -149,6 +149,7 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     yield from _experience_conflicts(config)
     yield from _memory_conflicts(config)
     yield from _process_conflicts(config)
+    yield from _round_conflicts(config)
 
 
 def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -230,3 +231,28 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
         yield "eval.confirm_episodes", f"is {confirm}, but run.stop_at_return is not set: nothing is to be confirmed"
     if not config.eval.enabled and config.eval.record_video_every:
         yield "eval.record_video_every", "is set, but eval.enabled is false: nothing would record"
+
+
+def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what would let agents with `agent.round_steps` wait for parameters that cannot come."""
+    steps, trajectories = config.agent.round_steps, config.env.num_envs * config.agent.count
+    if steps is None:
+        return
+    if config.broadcast.interval_updates > 1:
+        yield (
+            "broadcast.interval_updates",
+            f"is {config.broadcast.interval_updates}, but agents with agent.round_steps wait for a version after each "
+            "round; set it to 1, or leave round_steps out",
+        )
+    if config.agent.count and config.learner.batch_size > trajectories:
+        yield (
+            "learner.batch_size",
+            f"is {config.learner.batch_size}, but agents with agent.round_steps wait when they have sent "
+            f"{trajectories} trajectories, one for each environment; lower it to that, or leave round_steps out",
+        )
+    if config.replay.args.get("trajectory_steps", steps) != steps:
+        yield (
+            "agent.round_steps",
+            f"is {steps}, but replay.args.trajectory_steps is {config.replay.args['trajectory_steps']}; make them the "
+            "same, or leave round_steps out",
+        )

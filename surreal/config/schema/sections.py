@@ -29,6 +29,14 @@ class AgentConfig(ClassSection):
     exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None
     """Exploration rate: a number, or a schedule over the env steps of the whole run. Unset: up to the agent."""
 
+    round_steps: int | None = Field(None, ge=1)
+    """Rows of a trajectory, the `trajectory_steps` of a `FIFOReplay`: when the agent has sent one for each environment,
+    it waits for parameters that learned from them. On-policy algorithms need fewer env steps that way. It needs a
+    `learner.batch_size` of one trajectory for each environment of all agents. Unset: agents never wait."""
+
+    round_timeout_s: float = Field(30.0, gt=0)
+    """How long in s an agent waits at the end of a round before it goes on without newer parameters."""
+
     show_ui: bool = False
     """Whether to show each agent's first environment in a window; this slows the agent to a watchable speed."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 
-from surreal.agent import Agent
+from surreal.agent import Agent, Rounds
 from surreal.checkpoint import load_checkpoint
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
@@ -27,7 +28,7 @@ from surreal.utils.pytorch import Module
 logger = logging.getLogger(__name__)
 
 _MODEL_OFFERED = frozenset({"action_space", "obs_spec", "seed"})
-_MODEL_RENAMED = {"hidden_sizes": "hiddens", "critic_hidden_sizes": "critic_hiddens"}
+_MODEL_RENAMED = {f"{which}hidden_sizes": f"{which}hiddens" for which in ("", "critic_", "value_")}
 MODEL = Recipe("model", Module, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed=_MODEL_RENAMED)
 AGENT = Recipe(
     "agent",
@@ -121,6 +122,15 @@ def build_sender(
         frame_stack=config.env.frame_stack,
         shard=index % len(shards),
         stop=stop,
+    )
+
+
+def build_rounds(config: Config, should_stop: Callable[[], bool]) -> Rounds | None:
+    """Make what lets agents wait for parameters, if `agent.round_steps` wants it."""
+    if config.agent.round_steps is None:
+        return None
+    return Rounds(
+        config.agent.round_steps, config.env.num_envs, timeout_s=config.agent.round_timeout_s, should_stop=should_stop
     )
 
 

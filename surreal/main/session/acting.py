@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from surreal.agent import Agent, AgentLoop
+from surreal.agent import Agent, AgentLoop, Rounds
 from surreal.config import Config
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.envs import EnvPool
@@ -48,6 +48,7 @@ class ActingSession:
         spaces: of the environments, as the agent sees them.
         is_greedy: act as well as the agent can, and record nothing.
         on_full: what to do with experience that a full replay does not take; None: as `sender.on_full` says.
+        rounds: after how many env steps to wait for parameters; None never waits.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class ActingSession:
         *,
         is_greedy: bool = False,
         on_full: Literal["wait", "drop"] | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         config, telemetry = process.config, process.telemetry
         self._process = process
@@ -87,7 +89,11 @@ class ActingSession:
             telemetry.watch(global_step=lambda: sender.global_step)
             self.sender = sender
         self.loop = AgentLoop(
-            pool, agent, self.sender, on_episode=lambda score, length, _: telemetry.episode(score, length)
+            pool,
+            agent,
+            self.sender,
+            on_episode=lambda score, length, _: telemetry.episode(score, length),
+            rounds=rounds,
         )
         self._rate = RateMeter("agent/env_steps_per_s")
         for source in (self.loop.metrics, self._metrics, pool.metrics, listener.metrics):

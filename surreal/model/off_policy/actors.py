@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from surreal.model.distributions import Categorical, Distribution
 from surreal.model.layers.activations import get_activation
+from surreal.model.layers.conv import ConvStage
 from surreal.model.layers.mlp import Dense
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.squashed_normal import SquashedNormal

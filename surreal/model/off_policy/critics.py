@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surreal.model.layers.conv import ConvStage
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.ensemble import EnsembleMLP
 from surreal.model.torso import Torso

@@ -56,6 +56,13 @@ def test_discrete_actions_count_from_zero() -> None:
     assert list(adapter.rows(np.array([0, 2]))) == [5, 7]
 
 
+def test_samples_beyond_the_bounds_reach_the_environment_cut_to_them() -> None:
+    adapter = ActionAdapter(spaces.Box(-1.0, np.array([2.0, np.inf], np.float32), (2,)))
+    actions = np.array([[3.0, 9.0], [-3.0, 0.5]], np.float32)
+    assert [row.tolist() for row in adapter.rows(actions)] == [[2.0, 9.0], [-1.0, 0.5]]
+    assert actions[0, 0] == 3.0, "what is recorded stays as it was sampled"
+
+
 def test_masks_are_flat_booleans() -> None:
     assert mask_width(spaces.Discrete(4)) == 4
     assert mask_width(spaces.MultiDiscrete([2, 3])) == 5

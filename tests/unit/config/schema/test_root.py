@@ -44,6 +44,16 @@ SECTIONS = {
             "only auto asks for it",
         ),
         (["run.stop_at_return=null", "eval.confirm_episodes=7"], "eval.confirm_episodes", "nothing is to be confirmed"),
+        (["agent.round_steps=5", "broadcast.interval_updates=20"], "broadcast.interval_updates", "set it to 1"),
+        (["agent.round_steps=5", "broadcast.interval_updates=1"], "learner.batch_size", "have sent 16 trajectories"),
+        (
+            [
+                *["agent.round_steps=5", "broadcast.interval_updates=1", "learner.batch_size=16"],
+                "replay.args={trajectory_steps: 9}",
+            ],
+            "agent.round_steps",
+            "make them the same",
+        ),
         (["env.wrappers=[{name: a, class: b.C}]"], "env.wrappers.0", "either a name or a class"),
         (["env.wrappers=[{}]"], "env.wrappers.0", "either a name or a class"),
     ],

@@ -1,0 +1,1 @@
+"""How agents explore: random actions, noise on actions, noise on parameters, and a random start."""

@@ -1,0 +1,6 @@
+"""Learners of policies from trajectories that the policy itself, or nearly so, has just made.
+
+Each algorithm is one file whose `learn` reads like its paper: `policy_gradient`, `a2c`, `vtrace`, `ppo`, `trpo`. What
+they share: `evaluating` calls the model, `advantages` and `policy_losses` are pure functions, `minibatches` splits
+batches. It knows the files of `learner`, which do not know it.
+"""

@@ -1,0 +1,111 @@
+"""What a policy and its value say of trajectories: the one place where on-policy learners call their model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from surreal import tree
+from surreal.learner.on_policy.advantages import generalised_advantages
+from surreal.learner.on_policy.policy_losses import normalise
+from surreal.model import Distribution, PolicyValue
+from surreal.types import Obs, TrajectoryBatch
+from surreal.utils.pytorch import Module
+
+
+class Evaluated(NamedTuple):
+    """Of trajectories [T, B]."""
+
+    policy: Distribution  #: [T, B] over the legal actions
+    log_probability: Tensor  #: [T, B] float32 of the actions taken
+    value: Tensor  #: [T + 1, B] float32 of all observations, the last one and final ones included
+
+
+def evaluate(model: Module, batch: TrajectoryBatch) -> Evaluated:
+    """Compute a whole batch; a recurrent model begins with the state that the agent recorded."""
+    policy, value = compute(model, batch.obs, batch.initial_state.get("state"), batch.is_first)
+    policy = legal(policy[:-1], batch.extras.get("action_mask"))
+    return Evaluated(policy, policy.log_probability(batch.action), value)
+
+
+class Targets(NamedTuple):
+    """What several steps over one batch learn towards, [T, B]."""
+
+    policy: Distribution  #: before the update
+    log_probability: Tensor  #: of the actions, under the policy that acted
+    value: Tensor  #: before the update
+    advantage: Tensor
+    returns: Tensor
+
+
+@torch.no_grad()
+def make_targets(model: Module, batch: TrajectoryBatch, *, gae_lambda: float, normalize_advantage: bool) -> Targets:
+    """Compute advantages and returns by the value before the update, once for all steps over a batch."""
+    policy, _, value = evaluate(model, batch)
+    advantage = generalised_advantages(batch.reward, batch.discount, batch.mask, value, gae_lambda)
+    returns = advantage + value[:-1]
+    if normalize_advantage:
+        advantage = normalise(advantage, batch.mask)
+    return Targets(policy.frozen(), behaviour_log_probability(batch), value[:-1], advantage, returns)
+
+
+def compute(model: Module, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> PolicyValue:
+    """Call a model that gives a `PolicyValue`.
+
+    Args:
+        model: recurrent or not.
+        obs: [T, B, *obs_shape], or [N, *obs_shape] of a model without a memory.
+        state: [B, *state_shape] of a recurrent one before the first row.
+        is_first: [T, B] bool: rows before which it is cleared.
+
+    Raises:
+        ValueError: the model is recurrent, and the agent recorded no state.
+    """
+    if model.state_shape is None:
+        return PolicyValue(*model(obs))
+    if state is None:
+        raise ValueError("the model is recurrent, but experience has no state; agents record it with Agent.compute")
+    output, _ = model(obs, state, is_first)
+    return PolicyValue(*output)
+
+
+def legal(policy: Distribution, action_mask: Tensor | None) -> Distribution:
+    """Forbid the actions that were illegal, as the agent did; `action_mask` [..., n] bool, None: all are legal."""
+    return policy if action_mask is None else policy.masked(action_mask.to(torch.bool))
+
+
+def scale_rewards(model: Module, batch: TrajectoryBatch) -> TrajectoryBatch:
+    """Count the returns of a batch into the model's filter of rewards, if it has one, and give its rewards scaled."""
+    return_filter = getattr(model, "return_filter", None)
+    if return_filter is None:
+        return batch
+    with model.lock:
+        return_filter.update(batch.reward, batch.discount, batch.mask > 0.0)
+    return batch._replace(reward=return_filter(batch.reward))
+
+
+def count_observations(model: Module, batch: TrajectoryBatch) -> None:
+    """Count the observations of a batch into the model's filter, if it has one; call it at the end of an update.
+
+    Before that, the model must see observations as those agents did who had its version.
+    """
+    obs_filter = getattr(model, "obs_filter", None)
+    if obs_filter is not None:
+        with model.lock:
+            obs_filter.update(tree.map_leaves(lambda leaf: leaf[:-1], batch.obs), batch.mask > 0.0)
+
+
+def behaviour_log_probability(batch: TrajectoryBatch) -> Tensor:
+    """Give log p(action) [T, B] under the policy that acted, as agents recorded it.
+
+    Raises:
+        ValueError: they did not.
+    """
+    if "log_probability" not in batch.extras:
+        raise ValueError(
+            "experience has no log_probability, which this learner needs; surreal.agent.PolicyAgent records it"
+        )
+    recorded: Tensor = batch.extras["log_probability"]
+    return recorded

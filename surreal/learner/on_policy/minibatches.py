@@ -1,0 +1,76 @@
+"""Minibatches of trajectories: single steps in any order, or whole sequences where a memory needs their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surreal import tree
+from surreal.learner.on_policy.evaluating import compute, legal
+from surreal.model import PolicyValue
+from surreal.types import Obs, TrajectoryBatch
+from surreal.utils.pytorch import Module
+
+
+class Minibatch(NamedTuple):
+    """Some of the steps of a batch: [N] single ones, or [T, b] of whole sequences."""
+
+    obs: Obs
+    action: Tensor
+    mask: Tensor  #: 1 for a step, 0 for a row of a sequence without one
+    index: Any  #: of these steps in any [T, B, ...]: `advantages[minibatch.index]`
+    action_mask: Tensor | None
+    state: Tensor | None  #: [b, *state_shape] of sequences
+    is_first: Tensor | None  #: [T, b] of sequences
+
+    def compute(self, model: Module) -> PolicyValue:
+        """Policy over the legal actions, and value, of these steps."""
+        policy, value = compute(model, self.obs, self.state, self.is_first)
+        return PolicyValue(legal(policy, self.action_mask), value)
+
+
+def minibatches(
+    batch: TrajectoryBatch, size: int | None, *, whole: bool, rng: np.random.Generator
+) -> Iterator[Minibatch]:
+    """Go through all steps of a batch once, in random order.
+
+    Args:
+        batch: [T, B].
+        size: steps of a minibatch, >= 1; all have almost the same, so none is tiny. None: one minibatch of all.
+        whole: split between trajectories only; then each minibatch has as many as come nearest to `size` steps.
+        rng: draws the order.
+    """
+    device = batch.mask.device
+    length, columns = batch.mask.shape
+    if whole:
+        parts = _split(torch.arange(columns), None if size is None else max(1, size // length), rng)
+        for chosen in parts:
+            yield _pick(batch, (slice(None), chosen.to(device)), chosen.to(device))
+        return
+    steps = batch.mask.cpu().flatten().nonzero().squeeze(1)
+    for chosen in _split(steps, size, rng):
+        yield _pick(batch, (chosen.to(device) // columns, chosen.to(device) % columns), None)
+
+
+def _split(items: Tensor, size: int | None, rng: np.random.Generator) -> tuple[Tensor, ...]:
+    order = items[torch.from_numpy(rng.permutation(len(items)))]
+    count = 1 if size is None else max(1, round(len(items) / size))
+    return torch.tensor_split(order, count)
+
+
+def _pick(batch: TrajectoryBatch, index: Any, columns: Tensor | None) -> Minibatch:
+    action_mask = batch.extras.get("action_mask")
+    state = None if columns is None else batch.initial_state.get("state")
+    return Minibatch(
+        obs=tree.map_leaves(lambda leaf: leaf[:-1][index], batch.obs),
+        action=batch.action[index],
+        mask=batch.mask[index],
+        index=index,
+        action_mask=None if action_mask is None else action_mask[index],
+        state=None if state is None else state[columns],
+        is_first=None if columns is None else batch.is_first[:-1][index],
+    )

@@ -1,0 +1,36 @@
+"""Checks of options that learners of policies have in common."""
+
+from __future__ import annotations
+
+
+def check_shares(**options: float) -> None:
+    """Refuse numbers outside of [0, 1].
+
+    Raises:
+        ValueError: names the first, and its range.
+    """
+    for name, value in options.items():
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name} is {value}; it must be in [0, 1]")
+
+
+def check_not_negative(**options: float) -> None:
+    """Refuse numbers below 0.
+
+    Raises:
+        ValueError: names the first, and its range.
+    """
+    for name, value in options.items():
+        if not value >= 0.0:
+            raise ValueError(f"{name} is {value}; it must be >= 0")
+
+
+def check_positive(**options: float | None) -> None:
+    """Refuse numbers that are not above 0; None passes.
+
+    Raises:
+        ValueError: names the first, and its range.
+    """
+    for name, value in options.items():
+        if value is not None and not value > 0.0:
+            raise ValueError(f"{name} is {value}; it must be > 0")

@@ -1,0 +1,234 @@
+"""Proximal policy optimisation: Schulman et al. 2017, arXiv:1707.06347, by clipping or by an adaptive KL penalty.
+
+The whole algorithm is `PPOLearner.learn`, and what one minibatch does is `PPOLearner.losses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surreal.learner.base import ReplayView
+from surreal.learner.gradients import GradientLearner
+from surreal.learner.on_policy.evaluating import (
+    Targets,
+    count_observations,
+    make_targets,
+    scale_rewards,
+)
+from surreal.learner.on_policy.kl_penalty import AdaptiveKL
+from surreal.learner.on_policy.minibatches import Minibatch, minibatches
+from surreal.learner.on_policy.option_checks import check_not_negative, check_positive, check_shares
+from surreal.learner.on_policy.policy_losses import (
+    clipped_policy_loss,
+    clipped_value_loss,
+    explained_variance,
+    importance_policy_loss,
+    mean_of_steps,
+    value_loss,
+)
+from surreal.schedules import LinearSchedule
+from surreal.types import TrajectoryBatch
+from surreal.utils.pytorch import Module
+
+
+class Losses(NamedTuple):
+    """Of one minibatch, scalars."""
+
+    policy: Tensor
+    value: Tensor
+    entropy: Tensor
+    kl: Tensor  #: from the policy before the update
+    clip_fraction: Tensor  #: of the steps, those whose ratio left the clip range
+
+
+class PPOLearner(GradientLearner):
+    """Learns a policy and its value by several epochs over each batch, and keeps the policy near the one that acted.
+
+    Args:
+        model: gives a `PolicyValue`, see `surreal.model.ActorCritic`.
+        replay: gives trajectories, with the log-probabilities that `surreal.agent.PolicyAgent` records.
+        policy_iterations: epochs over a batch, >= 1; raising it learns more from each env step, and goes further.
+        value_func_iterations: epochs of the value, >= 1, if the model has a network of its own for it
+            (`value_hidden_sizes`). None: as many as of the policy.
+        mini_batch: steps of a minibatch, >= 1. Raising it gives fewer and less noisy steps. A recurrent model gets as
+            many whole trajectories as come nearest. None: the whole batch at once.
+        clip_range: ratios further than this from 1 stop moving, > 0; raising it allows larger steps. None: only the
+            penalty of `kl_target` holds the policy.
+        clip_range_end: where the clip range ends, after `max_global_step` env steps, >= 0; None: it stays.
+        kl_target: add a penalty on the divergence from the policy before the update, whose weight is adapted so that
+            updates come to this divergence, in nats, > 0. None: none.
+        max_kl: end an update's epochs of the policy when the divergence of a minibatch is above this, in nats, > 0.
+            None: never.
+        vf_clipped_loss: clip the value's loss too, by the same range.
+        gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
+        normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
+        entropy_beta: weight of the policy's entropy, >= 0; raising it keeps the policy random for longer.
+        critic_scale: weight of the value's loss, >= 0; raising it fits the value faster.
+        l2_coeff: weight of the squares of the value's own parameters, >= 0; raising it keeps values smoother.
+        max_global_step: env steps that the learning rate (with `use_linear_schedule`) and the clip range are annealed
+            over; they stay at their ends afterwards.
+        seed: of the order of minibatches.
+        options: see `GradientLearner`.
+    """
+
+    takes = frozenset({"trajectories"})
+
+    def __init__(
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        policy_iterations: int = 10,
+        value_func_iterations: int | None = None,
+        mini_batch: int | None = 64,
+        clip_range: float | None = 0.2,
+        clip_range_end: float | None = None,
+        kl_target: float | None = None,
+        max_kl: float | None = None,
+        vf_clipped_loss: bool = False,
+        gae_lambda: float = 0.95,
+        normalize_advantage: bool = True,
+        entropy_beta: float = 0.0,
+        critic_scale: float = 0.5,
+        l2_coeff: float = 0.0,
+        max_global_step: int | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, replay, max_global_step=max_global_step, **options)
+        check_positive(
+            policy_iterations=policy_iterations,
+            value_func_iterations=value_func_iterations,
+            mini_batch=mini_batch,
+            clip_range=clip_range,
+            kl_target=kl_target,
+            max_kl=max_kl,
+        )
+        check_shares(gae_lambda=gae_lambda)
+        check_not_negative(entropy_beta=entropy_beta, critic_scale=critic_scale, l2_coeff=l2_coeff)
+        if clip_range is None and kl_target is None:
+            raise ValueError("clip_range and kl_target are both null; one of them must hold the policy")
+        if clip_range is None and (clip_range_end is not None or vf_clipped_loss):
+            raise ValueError("clip_range is null; clip_range_end and vf_clipped_loss need it")
+        if clip_range_end is not None and max_global_step is None:
+            raise ValueError("max_global_step is null; clip_range_end needs it")
+        self._has_own_value = getattr(model, "value_hiddens", None) is not None
+        if value_func_iterations not in (None, policy_iterations) and not self._has_own_value:
+            raise ValueError(
+                f"value_func_iterations is {value_func_iterations} and policy_iterations {policy_iterations}, but the"
+                " model has no network of its own for the value (value_hidden_sizes)"
+            )
+        self.policy_iterations = policy_iterations
+        self.value_iterations = policy_iterations if value_func_iterations is None else value_func_iterations
+        self.mini_batch = mini_batch
+        self.clip_range = clip_range
+        self._clip_schedule = None
+        if clip_range is not None and clip_range_end is not None and max_global_step is not None:
+            self._clip_schedule = LinearSchedule(clip_range, clip_range_end, max_global_step)
+        self._kl_target = kl_target
+        self.max_kl = max_kl
+        self.vf_clipped_loss = vf_clipped_loss
+        self.gae_lambda = gae_lambda
+        self.normalize_advantage = normalize_advantage
+        self.entropy_beta = entropy_beta
+        self.critic_scale = critic_scale
+        self.l2_coeff = l2_coeff
+        self._seed = seed
+
+    def build(self) -> None:
+        super().build()
+        self.kl_penalty = None if self._kl_target is None else AdaptiveKL(self._kl_target)
+        if self.kl_penalty is not None:
+            self.keep("kl_penalty", self.kl_penalty)
+        self._value_parameters = [
+            parameter for name, parameter in self.model.named_parameters() if name.startswith("value")
+        ]
+
+    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        batch = scale_rewards(self.model, batch)
+        targets = make_targets(
+            self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
+        )
+        if self._clip_schedule is not None:
+            self.clip_range = self._clip_schedule(self.global_step)
+        rng = np.random.default_rng((self._seed, self.updates))
+        is_recurrent = self.model.state_shape is not None
+        last: list[Losses] = []
+        moves_policy, epochs = True, 0
+        for epoch in range(max(self.policy_iterations, self.value_iterations)):
+            moves_policy = moves_policy and epoch < self.policy_iterations
+            if moves_policy:
+                last, epochs = [], epoch + 1
+            for part in minibatches(batch, self.mini_batch, whole=is_recurrent, rng=rng):
+                losses = self.losses(part, targets)
+                if moves_policy:
+                    last.append(Losses(*(loss.detach() for loss in losses)))
+                    moves_policy = self.max_kl is None or float(last[-1].kl) <= self.max_kl
+                moves_value = epoch < self.value_iterations and (moves_policy or self._has_own_value)
+                if not (moves_policy or moves_value):
+                    break
+                self.step(self._total(losses, moves_policy=moves_policy, moves_value=moves_value))
+        means = Losses(*(torch.stack(column).mean() for column in zip(*last, strict=True)))
+        if self.kl_penalty is not None:
+            self.kl_penalty.after_update(float(means.kl))
+        count_observations(self.model, batch)
+        return self._metrics(means, targets, batch, epochs) if self.is_metrics_due else {}
+
+    def losses(self, part: Minibatch, targets: Targets) -> Losses:
+        """Compute the losses of one minibatch."""
+        policy, value = part.compute(self.model)
+        log_ratio = policy.log_probability(part.action) - targets.log_probability[part.index]
+        advantage, returns = targets.advantage[part.index], targets.returns[part.index]
+        clipped = torch.zeros_like(log_ratio)
+        if self.clip_range is None:
+            policy_loss = importance_policy_loss(log_ratio, advantage, part.mask)
+        else:
+            policy_loss = clipped_policy_loss(log_ratio, advantage, part.mask, self.clip_range)
+            clipped = ((log_ratio.detach().exp() - 1.0).abs() > self.clip_range).to(log_ratio.dtype)
+        if self.vf_clipped_loss and self.clip_range is not None:
+            old_value = targets.value[part.index]
+            critic_loss = clipped_value_loss(value, old_value, returns, part.mask, self.clip_range)
+        else:
+            critic_loss = value_loss(value, returns, part.mask)
+        return Losses(
+            policy_loss,
+            critic_loss,
+            mean_of_steps(policy.entropy(), part.mask),
+            mean_of_steps(targets.policy[part.index].kl(policy), part.mask),
+            mean_of_steps(clipped, part.mask),
+        )
+
+    def _total(self, losses: Losses, *, moves_policy: bool, moves_value: bool) -> Tensor:
+        total = torch.zeros_like(losses.policy)
+        if moves_policy:
+            total = total + losses.policy - self.entropy_beta * losses.entropy
+            if self.kl_penalty is not None:
+                total = total + self.kl_penalty.coefficient * losses.kl
+        if moves_value:
+            total = total + self.critic_scale * losses.value
+            if self.l2_coeff > 0.0:
+                total = total + self.l2_coeff * sum(parameter.square().sum() for parameter in self._value_parameters)
+        return total
+
+    def _metrics(
+        self, means: Losses, targets: Targets, batch: TrajectoryBatch, epochs: int
+    ) -> Mapping[str, Tensor | float]:
+        found: dict[str, Tensor | float] = {
+            "policy_loss": means.policy,
+            "value_loss": means.value,
+            "entropy": means.entropy,
+            "kl": means.kl,
+            "clip_fraction": means.clip_fraction,
+            "explained_variance": explained_variance(targets.value, targets.returns, batch.mask),
+            "policy_epochs": float(epochs),
+        }
+        if self.clip_range is not None:
+            found["clip_range"] = self.clip_range
+        if self.kl_penalty is not None:
+            found["kl_coefficient"] = self.kl_penalty.coefficient
+        return found

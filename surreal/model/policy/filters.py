@@ -1,0 +1,128 @@
+"""Running mean and deviation of observations and of returns: they travel with the parameters, as buffers.
+
+Only a learner changes them, from the batches that it consumed: each env step counts once, whichever agent took it.
+Agents apply what they are sent, so a recorded action was computed with the statistics of its version.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from surreal import tree
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+
+#: Normalised values further from 0 than this are cut.
+_LIMIT = 10.0
+
+
+class RunningMoments(nn.Module):
+    """Count, mean and sum of squared deviations of all vectors seen, in float64.
+
+    Args:
+        shape: of one.
+    """
+
+    count: Tensor
+    mean: Tensor
+    squares: Tensor
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("squares", torch.zeros(shape, dtype=torch.float64))
+
+    @torch.no_grad()
+    def update(self, values: Tensor) -> None:
+        """Count further vectors [N, *shape] in; none is fine.
+
+        Chan, Golub and LeVeque 1979, eq. 2.1: merging two sets is exact, in whatever portions they come.
+        """
+        if len(values) == 0:
+            return
+        values = values.to(torch.float64)
+        mean = values.mean(0)
+        squares, shift = (values - mean).square().sum(0), mean - self.mean
+        share = len(values) / (self.count + len(values))
+        self.squares += squares + shift.square() * self.count * share
+        self.mean += shift * share
+        self.count += len(values)
+
+    def deviation(self) -> Tensor:
+        """Standard deviation [*shape] float64 of all of them; 1 before there are two."""
+        variance = self.squares / self.count.clamp(min=1.0)
+        return torch.where(self.count > 1.0, variance, torch.ones_like(variance)).add(1e-8).sqrt()
+
+
+class ObsFilter(nn.Module):
+    """Shifts and scales the real parts of observations to mean 0 and deviation 1; others pass as they are.
+
+    Args:
+        obs_spec: kind of one observation.
+    """
+
+    def __init__(self, obs_spec: ObsSpec) -> None:
+        super().__init__()
+        self._spec = obs_spec
+        # A leaf of integers or booleans (an image, a choice) is in a range that networks can read.
+        self._is_real = [leaf.dtype.kind == "f" for leaf in obs_spec.leaves]
+        self.moments = nn.ModuleList(RunningMoments(leaf.shape) for leaf in obs_spec.leaves if leaf.dtype.kind == "f")
+
+    def forward(self, obs: Obs) -> Obs:
+        """Give observations [..., *obs_shape] normalised, float32 where they were real."""
+        moments = iter(self.moments)
+        leaves = zip(tree.leaves(obs), self._is_real, strict=True)
+        return self._spec.unflatten([_normalise(leaf, next(moments)) if is_real else leaf for leaf, is_real in leaves])
+
+    def update(self, obs: Obs, is_step: Tensor) -> None:
+        """Count the observations of steps in.
+
+        Args:
+            obs: [T, B, *obs_shape], or nested dicts and tuples of them.
+            is_step: [T, B] bool; observations of other rows are not counted.
+        """
+        real = [leaf for leaf, is_real in zip(tree.leaves(obs), self._is_real, strict=True) if is_real]
+        for moments, leaf in zip(self.moments, real, strict=True):
+            cast(RunningMoments, moments).update(leaf[is_step])
+
+
+class ReturnFilter(nn.Module):
+    """Scales rewards by the running deviation of discounted returns, so that values are of the order of 1.
+
+    The return of a step sums the rewards before it, as gymnasium's `NormalizeReward` does, but begins anew where a
+    trajectory begins: short trajectories scale a little less. Rewards are not shifted, for that changes what is best.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments = RunningMoments()
+
+    def forward(self, reward: Tensor) -> Tensor:
+        """Scale rewards [T, B] float32."""
+        return (reward / self.moments.deviation().to(reward.dtype)).clamp(-_LIMIT, _LIMIT)
+
+    @torch.no_grad()
+    def update(self, reward: Tensor, discount: Tensor, is_step: Tensor) -> None:
+        """Count the discounted returns of steps in.
+
+        Args:
+            reward: [T, B] float32.
+            discount: [T, B] float32, 0 in rows without a step: a return does not go on in the next episode.
+            is_step: [T, B] bool.
+        """
+        total, carried, returns = torch.zeros_like(reward[0]), torch.zeros_like(reward[0]), []
+        for t in range(len(reward)):
+            total = carried * total + reward[t]
+            carried = discount[t]
+            returns.append(total)
+        self.moments.update(torch.stack(returns)[is_step])
+
+
+def _normalise(values: Tensor, moments: nn.Module) -> Tensor:
+    running = cast(RunningMoments, moments)
+    mean, deviation = running.mean.to(torch.float32), running.deviation().to(torch.float32)
+    return ((values.to(torch.float32) - mean) / deviation).clamp(-_LIMIT, _LIMIT)

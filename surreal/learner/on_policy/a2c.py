@@ -16,9 +16,9 @@ from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.evaluating import (
-    behaviour_log_probability,
     count_observations,
     evaluate,
+    recorded,
     scale_rewards,
 )
 from surreal.learner.on_policy.option_checks import check_not_negative, check_positive, check_shares
@@ -90,12 +90,12 @@ class A2CLearner(GradientLearner):
         if self.policy_clip is None:
             policy_loss = policy_gradient_loss(log_probability, advantage, mask)
         else:
-            log_ratio = log_probability - behaviour_log_probability(batch)
+            log_ratio = log_probability - recorded(batch, "log_probability")
             policy_loss = clipped_policy_loss(log_ratio, advantage, mask, self.policy_clip)
         if self.critic_clip is None:
             critic_loss = value_loss(value[:-1], returns, mask)
         else:
-            critic_loss = clipped_value_loss(value[:-1], batch.extras["value"], returns, mask, self.critic_clip)
+            critic_loss = clipped_value_loss(value[:-1], recorded(batch, "value"), returns, mask, self.critic_clip)
         entropy = mean_of_steps(policy.entropy(), mask)
         self.step(policy_loss + self.critic_scale * critic_loss - self.entropy_beta * entropy)
         count_observations(self.model, batch)

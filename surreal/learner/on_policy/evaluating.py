@@ -48,7 +48,7 @@ def make_targets(model: Module, batch: TrajectoryBatch, *, gae_lambda: float, no
     returns = advantage + value[:-1]
     if normalize_advantage:
         advantage = normalise(advantage, batch.mask)
-    return Targets(policy.frozen(), behaviour_log_probability(batch), value[:-1], advantage, returns)
+    return Targets(policy.frozen(), recorded(batch, "log_probability"), value[:-1], advantage, returns)
 
 
 def compute(model: Module, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> PolicyValue:
@@ -97,15 +97,13 @@ def count_observations(model: Module, batch: TrajectoryBatch) -> None:
             obs_filter.update(tree.map_leaves(lambda leaf: leaf[:-1], batch.obs), batch.mask > 0.0)
 
 
-def behaviour_log_probability(batch: TrajectoryBatch) -> Tensor:
-    """Give log p(action) [T, B] under the policy that acted, as agents recorded it.
+def recorded(batch: TrajectoryBatch, name: str) -> Tensor:
+    """Give a column [T, B] that the agent recorded: `log_probability` of the action under its policy, or `value`.
 
     Raises:
-        ValueError: they did not.
+        ValueError: it did not.
     """
-    if "log_probability" not in batch.extras:
-        raise ValueError(
-            "experience has no log_probability, which this learner needs; surreal.agent.PolicyAgent records it"
-        )
-    recorded: Tensor = batch.extras["log_probability"]
-    return recorded
+    if name not in batch.extras:
+        raise ValueError(f"experience has no {name}, which this learner needs; surreal.agent.PolicyAgent records it")
+    column: Tensor = batch.extras[name]
+    return column

@@ -15,9 +15,9 @@ from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.advantages import vtrace
 from surreal.learner.on_policy.evaluating import (
-    behaviour_log_probability,
     count_observations,
     evaluate,
+    recorded,
     scale_rewards,
 )
 from surreal.learner.on_policy.option_checks import check_not_negative, check_positive, check_shares
@@ -80,7 +80,7 @@ class VTraceLearner(GradientLearner):
         batch = scale_rewards(self.model, batch)
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)
-        log_ratio = log_probability - behaviour_log_probability(batch)
+        log_ratio = log_probability - recorded(batch, "log_probability")
         with torch.no_grad():
             target, advantage = vtrace(
                 log_ratio,

@@ -115,6 +115,19 @@ def test_experience_without_log_probabilities_is_refused(name: str, make_model: 
         LEARNERS[name](model).optimize(0, play(model)._replace(extras={}))
 
 
+def test_clipped_losses_of_a2c_keep_policy_and_value_near_those_of_the_agent(make_model: MakeModel, play: Play) -> None:
+    model = make_model()
+    batch = play(model)
+    far = {"log_probability": batch.extras["log_probability"] - 9.0, "value": batch.extras["value"] - 9.0}
+    gradients = {}
+    for name, extras in (("near", batch.extras), ("far", far)):
+        learner = A2CLearner(make_model(), policy_clip=0.2, critic_clip=0.5, entropy_beta=0.0, metrics_interval=1)
+        gradients[name] = learner.optimize(0, batch._replace(extras=extras))["gradient_norm"]
+    assert gradients["far"] != gradients["near"]
+    with pytest.raises(ValueError, match="no value, which this learner needs"):
+        A2CLearner(make_model(), critic_clip=0.5).optimize(0, batch._replace(extras={}))
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_illegal_actions_get_no_probability_while_learning(name: str, make_model: MakeModel, play: Play) -> None:
     model = make_model(**needs(name))

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surreal.agent.base import ActContext, Acted, Agent
-from surreal.agent.exploration import Exploration
-from surreal.agent.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise
-from surreal.agent.parameter_noise import ParameterNoise
-from surreal.agent.random_start import RandomStart
+from surreal.agent.exploring.epsilon_greedy import Exploration
+from surreal.agent.exploring.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise
+from surreal.agent.exploring.parameter_noise import ParameterNoise
+from surreal.agent.exploring.random_start import RandomStart
 from surreal.model import DeterministicActorCritic
 from surreal.schedules import ConstantSchedule
 from surreal.specs import ObsSpec
@@ -34,8 +34,8 @@ class DeterministicAgent(Agent):
             explores.
         action_space: Box of one axis with finite bounds.
         noise: gaussian; ornstein_uhlenbeck, which goes in one direction for some steps; or parameter, on the actor's
-            parameters, which adapts until actions differ as much as `exploration` says. See `surreal.agent.noise` and
-            `surreal.agent.parameter_noise`.
+            parameters, which adapts until actions differ as much as `exploration` says. See
+            `surreal.agent.exploring`.
         noise_theta: of Ornstein-Uhlenbeck noise: its pull towards 0 in each step, in (0, 1].
         random_steps: env steps of the run, >= 0, in which rows that explore take uniformly random actions.
         rng: draws all of it; None seeds one from the operating system.

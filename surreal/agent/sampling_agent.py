@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surreal.agent.base import ActContext, Acted, Agent
-from surreal.agent.random_start import RandomStart
+from surreal.agent.exploring.random_start import RandomStart
 from surreal.model import Distribution
 from surreal.specs import ObsSpec
 from surreal.types import Obs

@@ -9,6 +9,16 @@ from surreal.learner.base import Learner, ReplayView
 from surreal.learner.gradients import GradientLearner, Gradients
 from surreal.learner.off_policy.ddpg import DDPGLearner
 from surreal.learner.off_policy.dqn import DQNLearner
+from surreal.learner.off_policy.quantile_dqn import QuantileDQNLearner
 from surreal.learner.off_policy.sac import SACLearner
 
-__all__ = ["DDPGLearner", "DQNLearner", "GradientLearner", "Gradients", "Learner", "ReplayView", "SACLearner"]
+__all__ = [
+    "DDPGLearner",
+    "DQNLearner",
+    "GradientLearner",
+    "Gradients",
+    "Learner",
+    "QuantileDQNLearner",
+    "ReplayView",
+    "SACLearner",
+]

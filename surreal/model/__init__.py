@@ -14,7 +14,9 @@ from surreal.model.core import LSTMCore
 from surreal.model.distributions import Categorical, Distribution, Normal
 from surreal.model.mlp import MLP
 from surreal.model.off_policy.actor_critics import DeterministicActorCritic, OffPolicyActorCritic
+from surreal.model.off_policy.noisy import NoisyQFunction
 from surreal.model.off_policy.q_function import ConvQFunction, QFunction
+from surreal.model.off_policy.quantiles import QuantileQFunction
 from surreal.model.off_policy.soft_actor_critics import DiscreteSoftActorCritic, SoftActorCritic, SoftModel
 from surreal.model.off_policy.squashed_normal import SquashedNormal
 from surreal.model.torso import Torso, flatten_obs
@@ -35,10 +37,12 @@ __all__ = [
     "LSTMCore",
     "LazyModel",
     "Model",
+    "NoisyQFunction",
     "Normal",
     "OffPolicyActorCritic",
     "PolicyValue",
     "QFunction",
+    "QuantileQFunction",
     "SoftActorCritic",
     "SoftModel",
     "SquashedNormal",

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from surreal.agent import DeterministicAgent
-from surreal.agent.parameter_noise import ParameterNoise
+from surreal.agent.exploring.parameter_noise import ParameterNoise
 from surreal.model import DeterministicActorCritic, QFunction
 from surreal.specs import ObsSpec
 

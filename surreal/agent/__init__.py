@@ -5,8 +5,9 @@ The main path: `loop.AgentLoop` calls `base.Agent.act_batch`, which calls `_act`
 
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.deterministic_agent import DeterministicAgent
-from surreal.agent.exploring.exploration import EpsilonGreedy
+from surreal.agent.exploring.epsilon_greedy import EpsilonGreedy
 from surreal.agent.loop import AgentLoop, StepSender
+from surreal.agent.noisy_q_agent import NoisyQAgent
 from surreal.agent.policy_agent import PolicyAgent
 from surreal.agent.q_agent import QAgent
 from surreal.agent.rounds import Rounds
@@ -20,6 +21,7 @@ __all__ = [
     "AgentLoop",
     "DeterministicAgent",
     "EpsilonGreedy",
+    "NoisyQAgent",
     "PolicyAgent",
     "QAgent",
     "Rounds",

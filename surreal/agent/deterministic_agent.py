@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surreal.agent.base import ActContext, Acted, Agent
-from surreal.agent.exploring.exploration import Exploration
+from surreal.agent.exploring.epsilon_greedy import Exploration
 from surreal.agent.exploring.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise
 from surreal.agent.exploring.parameter_noise import ParameterNoise
 from surreal.agent.exploring.random_start import RandomStart
@@ -34,8 +34,8 @@ class DeterministicAgent(Agent):
             explores.
         action_space: Box of one axis with finite bounds.
         noise: gaussian; ornstein_uhlenbeck, which goes in one direction for some steps; or parameter, on the actor's
-            parameters, which adapts until actions differ as much as `exploration` says. See `noise` and
-            `parameter_noise` in `surreal.agent.exploring`.
+            parameters, which adapts until actions differ as much as `exploration` says. See
+            `surreal.agent.exploring`.
         noise_theta: of Ornstein-Uhlenbeck noise: its pull towards 0 in each step, in (0, 1].
         random_steps: env steps of the run, >= 0, in which rows that explore take uniformly random actions.
         rng: draws all of it; None seeds one from the operating system.
@@ -62,8 +62,8 @@ class DeterministicAgent(Agent):
         self.exploration: Exploration | None = exploration
         self._low, self._high = action_space.low, action_space.high
         self._half_range = (self._high.astype(np.float64) - self._low) / 2.0
-        rng = np.random.default_rng() if rng is None else rng
-        self._rng = rng
+        self._rng = rng = np.random.default_rng() if rng is None else rng
+        #: None: of parameters, which there may be none of yet.
         self._noise: ActionNoise | ParameterNoise | None = None
         if noise != "parameter":
             self._noise = _make_noise(noise, len(self._low), rng, noise_theta)
@@ -94,10 +94,8 @@ class DeterministicAgent(Agent):
         if isinstance(sigma, np.ndarray):
             # Slots beyond the last number (a pool that grows) share those of the first.
             sigma = sigma.take(context.slots, mode="wrap")[:, None]
-        explored: NDArray[Any] = output.cpu().numpy() + self._half_range * self._noise.draw(
-            sigma, context.slots, context.is_first
-        )
-        return explored
+        noise = self._half_range * self._noise.draw(sigma, context.slots, context.is_first)
+        return np.asarray(output.cpu().numpy() + noise)
 
     def metrics(self) -> dict[str, float]:
         """Give the standard deviation of the noise, the mean over the environments."""
@@ -111,4 +109,4 @@ def _make_noise(name: str, num_components: int, rng: np.random.Generator, theta:
         return GaussianNoise(num_components, rng)
     if name == "ornstein_uhlenbeck":
         return OrnsteinUhlenbeckNoise(num_components, rng, theta)
-    raise ValueError(f"noise is {name!r}; it must be gaussian or ornstein_uhlenbeck")
+    raise ValueError(f"noise is {name!r}; it must be gaussian, ornstein_uhlenbeck or parameter")

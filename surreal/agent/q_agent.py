@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
-from surreal.agent.exploring.exploration import EpsilonGreedy, Exploration
+from surreal.agent.exploring.epsilon_greedy import EpsilonGreedy, Exploration
 from surreal.agent.fitting import check_values
 from surreal.schedules import ConstantSchedule
 from surreal.specs import ObsSpec

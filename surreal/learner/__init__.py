@@ -9,6 +9,7 @@ from surreal.learner.base import Learner, ReplayView
 from surreal.learner.gradients import GradientLearner, Gradients
 from surreal.learner.off_policy.ddpg import DDPGLearner
 from surreal.learner.off_policy.dqn import DQNLearner
+from surreal.learner.off_policy.quantile_dqn import QuantileDQNLearner
 from surreal.learner.off_policy.r2d2 import R2D2Learner
 from surreal.learner.off_policy.sac import SACLearner
 from surreal.learner.on_policy.a2c import A2CLearner
@@ -26,6 +27,7 @@ __all__ = [
     "Learner",
     "PPOLearner",
     "PolicyGradientLearner",
+    "QuantileDQNLearner",
     "R2D2Learner",
     "ReplayView",
     "SACLearner",

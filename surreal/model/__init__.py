@@ -1,6 +1,5 @@
 """Networks: they compute, and know nothing of exploration, losses or Redis.
 
-A model is composed: a torso (`torso`, `conv`, `mlp`) from observations to features, perhaps a recurrent core (`core`),
 A model is composed: a torso (`torso`) from observations to features, perhaps a recurrent core, and heads (`heads`,
 `distributions`), all of `layers`. `base` has what all models share, `off_policy` the models that learn off-policy,
 `policy` the actor-critic. Imported by agents and learners.
@@ -16,7 +15,9 @@ from surreal.model.layers.kaf import KAF, KafSettings
 from surreal.model.layers.mlp import MLP
 from surreal.model.layers.recurrent import Core, DilatedLSTMCore, LSTMCore
 from surreal.model.off_policy.actor_critics import DeterministicActorCritic, OffPolicyActorCritic
+from surreal.model.off_policy.noisy import NoisyQFunction
 from surreal.model.off_policy.q_function import ConvQFunction, QFunction
+from surreal.model.off_policy.quantiles import QuantileQFunction
 from surreal.model.off_policy.soft_actor_critics import DiscreteSoftActorCritic, SoftActorCritic, SoftModel
 from surreal.model.off_policy.squashed_normal import SquashedNormal
 from surreal.model.policy.actor_critic import ActorCritic, PolicyValue
@@ -45,10 +46,12 @@ __all__ = [
     "LazyModel",
     "Model",
     "MultiCategorical",
+    "NoisyQFunction",
     "Normal",
     "OffPolicyActorCritic",
     "PolicyValue",
     "QFunction",
+    "QuantileQFunction",
     "ResidualStage",
     "SoftActorCritic",
     "SoftModel",

@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
 ]
 #: The rooms of a part, from the bottom to the top; "." are the files beside the rooms. A room imports those below it.
 ROOMS: dict[str, list[set[str]]] = {
+    "agent": [{"slots"}, {"exploring"}, {"."}],
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"experience", "parameters", "telemetry", "server"}],
     "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],

@@ -1,1 +1,1 @@
-"""How agents explore: random actions, noise on actions, noise on parameters, and a random start."""
+"""Ways to explore: what is done to an agent's best action. Knows `agent/slots.py`; agents use it."""

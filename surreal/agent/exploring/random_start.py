@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal.agent.exploring.exploration import EpsilonGreedy
+from surreal.agent.exploring.epsilon_greedy import EpsilonGreedy
 
 
 class RandomStart:

@@ -27,7 +27,8 @@ class AgentConfig(ClassSection):
     """Agent processes that `surreal run` starts on this machine. More can join from other machines at any time."""
 
     exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None
-    """Exploration rate: a number, or a schedule over the env steps of the whole run. Unset: up to the agent."""
+    """Exploration rate (of `DeterministicAgent`: standard deviation of its noise): a number, or a schedule over the env
+    steps of the whole run. Unset: up to the agent."""
 
     round_steps: int | None = Field(None, ge=1)
     """Rows of a trajectory, the `trajectory_steps` of a `FIFOReplay`: when the agent has sent one for each environment,

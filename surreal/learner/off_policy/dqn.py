@@ -14,8 +14,10 @@ from torch import Tensor
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import chosen_q, huber_loss
+from surreal.learner.off_policy.noise import UpdateNoise
 from surreal.learner.returns import q_target
 from surreal.learner.target import TargetNetwork
+from surreal.model import NoisyQFunction
 from surreal.types import Batch
 from surreal.utils.pytorch import Module
 
@@ -30,6 +32,7 @@ class DQNLearner(GradientLearner):
         huber_delta: error from which on the loss grows linearly, > 0; raising it lets large errors weigh more.
         target_update_period: updates between two copies to the target network, >= 1.
         target_update_tau: follow softly instead, at every update, in (0, 1]; None copies by period.
+        seed: of the noise of a `NoisyQFunction`, >= 0.
         options: see `GradientLearner`.
     """
 
@@ -44,6 +47,7 @@ class DQNLearner(GradientLearner):
         huber_delta: float = 1.0,
         target_update_period: int = 100,
         target_update_tau: float | None = None,
+        seed: int = 0,
         **options: Any,
     ) -> None:
         super().__init__(model, replay, **options)
@@ -52,6 +56,7 @@ class DQNLearner(GradientLearner):
         TargetNetwork.check(target_update_period, target_update_tau)
         self.double = double
         self.huber_delta = huber_delta
+        self._noise = UpdateNoise(seed, self.device)
         self._target_rule = (target_update_period, target_update_tau)
 
     def build(self) -> None:
@@ -60,7 +65,16 @@ class DQNLearner(GradientLearner):
         self.target = TargetNetwork(self.model, period=period, tau=tau)
         self.keep("target", self.target.network)
 
+    def renew_noise(self) -> None:
+        """Give each noisy network noise of its own; for the beginning of `learn`."""
+        generator = None
+        for network in (self.model, self.target.network):
+            if isinstance(network, NoisyQFunction):
+                generator = generator or self._noise.of(self.updates)
+                network.draw_noise(generator)
+
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+        self.renew_noise()
         q, target = self.estimate(batch)
         loss = huber_loss(q, target, self.huber_delta, batch.extras.get("weight"))
         self.step(loss)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
-from torch import Tensor
+from torch import Tensor, nn
 
 from surreal.model.composed import ComposedModel
 from surreal.model.heads import QHead, count_actions
@@ -37,6 +37,8 @@ class QFunction(ComposedModel):
         self.num_actions = count_actions(action_space)
         self.dueling = dueling
         super().__init__(hiddens, **options)
+
+    q: nn.Module  #: from features to what the head's layer gives
 
     def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
         """Compute Q values, [..., num_actions] float32; with `use_lstm`, these and the state afterwards."""

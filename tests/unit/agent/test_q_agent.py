@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from surreal.agent import EpsilonGreedy, QAgent
-from surreal.agent.exploring.exploration import Exploration
+from surreal.agent.exploring.epsilon_greedy import Exploration
 from surreal.model import QFunction
 from surreal.schedules import LinearSchedule, PerEnvSchedule
 from surreal.utils.pytorch import Module

@@ -79,6 +79,23 @@ def test_groups_have_optimizers_of_their_own(make_batch: MakeBatch) -> None:
     assert parts == {"model", "optimizer-actor", "optimizer-critic"}
 
 
+class TwoRates(TwoGroups):
+    def build(self) -> None:
+        self.critic = MLP((4, 1))
+        self.optimize_group("actor", self.model.named_parameters())
+        self.optimize_group("critic", self.critic.named_parameters(), learning_rate=4.0)
+
+
+def test_groups_with_learning_rates_of_their_own_are_annealed_in_proportion(make_batch: MakeBatch) -> None:
+    schedule = {"use_linear_schedule": True, "max_global_step": 4, "learning_rate_end": 0.5, "schedule_step": "update"}
+    learner = made(TwoRates, initial_learning_rate=1.0, metrics_interval=1, **schedule)
+    found = []
+    for i in range(6):
+        metrics = learner.optimize(i, make_batch())
+        found.append((metrics["learning_rate_actor"], metrics["learning_rate_critic"]))
+    assert found == [(1.0, 4.0), (0.875, 3.5), (0.75, 3.0), (0.625, 2.5), (0.5, 2.0), (0.5, 2.0)]
+
+
 def test_a_parameter_that_the_loss_does_not_know_stays(make_batch: MakeBatch) -> None:
     learner = made()
     learner.optimize(0, make_batch())

@@ -14,8 +14,9 @@ from torch import Tensor
 from surreal.checkpoint import CheckpointStore
 from surreal.errors import CheckpointError
 from surreal.learner import DQNLearner, ReplayView
-from surreal.model import QFunction
+from surreal.model import NoisyQFunction, QFunction
 from surreal.types import Batch
+from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit
 
 MakeBatch = Callable[..., Batch]
 
@@ -270,3 +271,22 @@ def test_an_illegal_action_is_never_bootstrapped_from(make_batch: MakeBatch, dou
     )
     _, target = learner.estimate(batch)
     torch.testing.assert_close(target - batch.reward, torch.tensor([100.0, 1.0]))
+
+
+def noisy(**args: Any) -> DQNLearner:
+    return DQNLearner(NoisyQFunction(hiddens=(8,), action_space=2, seed=0), **args)
+
+
+def test_both_networks_have_noise_of_their_own_in_each_update(make_batch: MakeBatch) -> None:
+    learner, batch = noisy(), make_batch()
+    learner.optimize(0, batch)
+    seen = []
+    for _ in range(2):
+        learner.renew_noise()
+        seen += [learner.model(batch.obs).detach(), learner.target(batch.obs)]
+        learner.updates += 1
+    assert not any(torch.equal(one, other) for i, one in enumerate(seen) for other in seen[:i])
+
+
+def test_a_restored_noisy_learner_goes_on_bit_for_bit(make_batch: MakeBatch, tmp_path: Path) -> None:
+    assert_goes_on_bit_for_bit(noisy, [make_batch(seed) for seed in range(10)], tmp_path)

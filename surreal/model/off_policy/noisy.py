@@ -1,0 +1,161 @@
+"""Noisy networks: exploring by noise on parameters whose size is learned (Fortunato et al. 2018, arXiv:1706.10295).
+
+A network has no noise of its own accord: who explores or learns has it drawn, and so nobody else acts by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from surreal.model.heads import combine_dueling
+from surreal.model.layers.activations import get_activation
+from surreal.model.off_policy.q_function import QFunction
+
+
+class NoisyDense(nn.Module):
+    """A dense layer with factorised Gaussian noise: y = (mu_w + sigma_w * e_w) x + mu_b + sigma_b * e_b (eqs. 9 to 11).
+
+    Args:
+        num_inputs: of its last axis.
+        num_outputs: of its last axis.
+        sigma: initial size of the noise, > 0, divided by the root of `num_inputs`.
+        generator: draws the initial values; None uses torch's global one.
+    """
+
+    def __init__(
+        self, num_inputs: int, num_outputs: int, *, sigma: float = 0.5, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        bound = 1.0 / math.sqrt(num_inputs)
+        self.weight = nn.Parameter(torch.empty(num_outputs, num_inputs))
+        self.bias = nn.Parameter(torch.empty(num_outputs))
+        for parameter in (self.weight, self.bias):
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        self.weight_sigma = nn.Parameter(torch.full((num_outputs, num_inputs), sigma * bound))
+        self.bias_sigma = nn.Parameter(torch.full((num_outputs,), sigma * bound))
+        self._noise: tuple[Tensor, Tensor] | None = None
+
+    def draw_noise(self, generator: torch.Generator) -> None:
+        """Have noise from now on."""
+        inputs, outputs = (
+            _scaled(torch.empty(size, device=self.weight.device).normal_(generator=generator))
+            for size in reversed(self.weight.shape)
+        )
+        self._noise = torch.outer(outputs, inputs), outputs
+
+    def clear_noise(self) -> None:
+        """Have none from now on."""
+        self._noise = None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute [..., num_outputs] from [..., num_inputs] float32."""
+        if self._noise is None:
+            return linear(features, self.weight, self.bias)
+        weight_noise, bias_noise = self._noise
+        weight = torch.addcmul(self.weight, self.weight_sigma, weight_noise)
+        return linear(features, weight, torch.addcmul(self.bias, self.bias_sigma, bias_noise))
+
+
+class NoisyQHead(nn.Module):
+    """Noisy dense layers from features to the values of all discrete actions.
+
+    Args:
+        sizes: features of the input, then units of each hidden layer.
+        num_actions: >= 1.
+        dueling: see `QFunction`.
+        sigma: see `NoisyDense`.
+        activation: after each hidden layer.
+        generator: draws the initial values; None uses torch's global one.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        num_actions: int,
+        *,
+        dueling: bool,
+        sigma: float,
+        activation: str,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self._dueling = dueling
+        self._activation = get_activation(activation)
+        pairs = pairwise((*sizes, num_actions + dueling))
+        self.layers = nn.ModuleList(NoisyDense(*pair, sigma=sigma, generator=generator) for pair in pairs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute [..., num_actions] float32."""
+        for layer in self.layers[:-1]:
+            features = self._activation(layer.forward(features))
+        output: Tensor = self.layers[-1].forward(features)
+        return combine_dueling(output) if self._dueling else output
+
+
+class NoisyQFunction(QFunction):
+    """A `QFunction` whose dense layers are noisy.
+
+    `QAgent` draws the noise of each turn in which somebody explores, `DQNLearner` that of each network in each update;
+    an epsilon is not needed beside it.
+
+    Args:
+        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
+        noise_sigma: initial size of the noise, > 0; raising it explores more, until learning has found what it is
+            good for.
+        options: see `QFunction`.
+    """
+
+    def __init__(
+        self,
+        hiddens: Sequence[int] = (64, 64),
+        *,
+        action_space: int | spaces.Discrete,
+        noise_sigma: float = 0.5,
+        activation: str = "relu",
+        **options: Any,
+    ) -> None:
+        if not noise_sigma > 0.0:
+            raise ValueError(f"noise_sigma is {noise_sigma}; it must be > 0")
+        get_activation(activation)
+        self._head_activation = activation
+        self._noise_sigma = noise_sigma
+        self._noisy_hiddens = tuple(hiddens)
+        # The torso's own dense layers are none: all of them come after it, in the head.
+        super().__init__((), action_space=action_space, activation=activation, **options)
+
+    def draw_noise(self, generator: torch.Generator) -> None:
+        """Compute with noise from now on."""
+        for layer in self._noisy_layers:
+            layer.draw_noise(generator)
+
+    def clear_noise(self) -> None:
+        """Compute without noise from now on."""
+        for layer in self._noisy_layers:
+            layer.clear_noise()
+
+    @property
+    def _noisy_layers(self) -> list[NoisyDense]:
+        return [layer for layer in self.modules() if isinstance(layer, NoisyDense)]
+
+    def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
+        self.q = NoisyQHead(
+            (num_features, *self._noisy_hiddens),
+            self.num_actions,
+            dueling=self.dueling,
+            sigma=self._noise_sigma,
+            activation=self._head_activation,
+            generator=generator,
+        )
+
+
+def _scaled(noise: Tensor) -> Tensor:
+    """f(x) = sgn(x) sqrt(|x|), so that a product of two has the variance of one (section 3)."""
+    return noise.sign() * noise.abs().sqrt()

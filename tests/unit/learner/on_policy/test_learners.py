@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from tests.unit.learner.on_policy.conftest import MakeModel, Play
 
 Make = Callable[..., GradientLearner]
+LARGE_STEPS = {"max_kl": 0.1, "damping": 0.01, "cg_iterations": 6, "value_func_iterations": 3}
 LEARNERS: dict[str, Make] = {
     "pg": PolicyGradientLearner,
     "a2c": A2CLearner,
     "vtrace": VTraceLearner,
     "ppo": PPOLearner,
-    "trpo": lambda model, entropy_beta=0.0, **options: TRPOLearner(model, **options),
+    "trpo": lambda model, entropy_beta=0.0, **options: TRPOLearner(model, **{**LARGE_STEPS, **options}),
 }
 SPACES: dict[str, spaces.Space[Any]] = {
     "discrete": spaces.Discrete(3),
@@ -54,7 +55,7 @@ def test_learns_what_is_right(name: str, space: str, make_model: MakeModel, play
     model = make_model(space=SPACES[space], log_sigma=-1.0, **needs(name))
     learner = LEARNERS[name](model, initial_learning_rate=0.01, entropy_beta=0.0)
     before = mean_reward(play(model, seed=1000))
-    for i in range(12 if name == "ppo" else 60):
+    for i in range({"ppo": 12, "trpo": 12}.get(name, 60)):
         learner.optimize(i, play(model, seed=i, columns=16))
     after = mean_reward(play(model, seed=1000))
     # From guessing towards 1 (or 2, or 0) a step; half of the way is far more than chance gives.
@@ -68,7 +69,7 @@ def test_learns_with_a_memory(name: str, apart: bool, make_model: MakeModel, pla
     model = make_model(use_lstm=True, lstm_size=16, value_hiddens=[8] if apart or name == "trpo" else None)
     learner = LEARNERS[name](model, initial_learning_rate=0.01, entropy_beta=0.0)
     before = mean_reward(play(model, seed=1000))
-    for i in range({"ppo": 8, "trpo": 6}.get(name, 60)):
+    for i in range({"ppo": 8, "trpo": 8}.get(name, 60)):
         learner.optimize(i, play(model, seed=i))
     assert 1.0 - mean_reward(play(model, seed=1000)) < 0.7 * (1.0 - before)
 

@@ -95,7 +95,7 @@ class Rounds:
 
     def metrics(self) -> dict[str, float]:
         """Give numbers for the run's telemetry; from any thread."""
-        return {"agent/round_wait_s": self.waited_s, "agent/round_timeouts": float(self.timeouts)}
+        return {"agent/round_wait_s_total": self.waited_s, "agent/round_timeouts_total": float(self.timeouts)}
 
     def _add_rows(self, env_ids: NDArray[np.int64]) -> None:
         """Add a row to the open trajectories of these environments, each named once."""

@@ -149,7 +149,7 @@ def test_a_round_ends_with_all_its_steps_sent_and_the_next_acts_with_newer_param
         *["record"] * 3, "flush all", *["record"] * 2, "flush all", *["record"] * 2, "flush all",
     ]  # fmt: skip
     assert [action.version for _, action in sender.sent] == [0, 0, 0, 1, 1, 2, 2]
-    assert loop.metrics()["agent/round_timeouts"] == 0.0
+    assert loop.metrics()["agent/round_timeouts_total"] == 0.0
 
 
 def test_ends_of_episodes_count_as_rows_and_a_batch_that_they_fill_is_waited_for() -> None:
@@ -192,7 +192,7 @@ def test_a_round_whose_parameters_do_not_come_is_given_up_and_not_waited_for_aga
     for _ in range(3):
         loop.step()
     assert len(sender.sent) == 3
-    assert loop.metrics()["agent/round_timeouts"] == 3.0
+    assert loop.metrics()["agent/round_timeouts_total"] == 3.0
     rounds = waiting(1, 1, timeout_s=0.01)
     rounds.count(batch := make_batch([MID], [0]))
     assert not rounds.wait(agent.model, 0)

@@ -2,7 +2,7 @@
 #
 #   make demo [SEED=n]   train CartPole with two agents, a learner and an evaluation process, then prove the result
 #   make test            all tests                        make check   lint, format, types, layers
-#   make quick           the unit tests, generated ones with a fifth of their examples, and one whole run of CartPole
+#   make quick           most unit tests (a fifth of the generated examples), and one whole run of CartPole
 #   make bench           every performance claim          make learn   the demo with several seeds: 4 of 5 must solve it
 #   make bench-reverb    the one against Reverb, which needs Python <= 3.11 and TensorFlow
 #   make docs            write the pages that come from the code
@@ -42,7 +42,7 @@ test: $(STAMP)
 
 quick: $(STAMP)
 	@mkdir -p .cache
-	SURREAL_TEST_EXAMPLES=0.2 $(PYTEST) tests/e2e/test_run.py::test_run_trains_keeps_score_and_leaves_nothing_behind tests/unit $(PYTEST_ARGS)
+	SURREAL_TEST_EXAMPLES=0.2 $(PYTEST) -m 'not slow' tests/e2e/test_run.py::test_run_trains_keeps_score_and_leaves_nothing_behind tests/unit $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 SPEC = importlib.util.spec_from_file_location("fuzz_rlx", Path(__file__).parents[2] / "fuzz_rlx.py")
 assert SPEC is not None
 assert SPEC.loader is not None
@@ -12,6 +14,7 @@ fuzz_rlx = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(fuzz_rlx)
 
 
+@pytest.mark.slow
 def test_mutated_frames_raise_nothing_but_typed_errors() -> None:
     assert fuzz_rlx.run(10_000) > 250
 

@@ -39,6 +39,7 @@ def test_noise_stays_for_an_episode_and_is_drawn_anew_with_the_next() -> None:
     assert (act(agent, first=True) != second).any()
 
 
+@pytest.mark.slow
 def test_noise_adapts_until_actions_differ_as_much_as_they_should() -> None:
     agent = made(exploration=0.2)
     greedy = act(agent, explore=False)

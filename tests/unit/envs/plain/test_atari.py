@@ -74,6 +74,7 @@ def test_a_step_shows_the_larger_of_the_last_two_frames_and_adds_up_rewards() ->
     raw.close()
 
 
+@pytest.mark.slow
 def test_no_ops_vary_the_start_and_repeat_with_the_seed() -> None:
     env = make_env("ALE/Pong-v5", wrappers=(WrapperSpec("atari", {"noop_max": 30}),))
     seeds = [*range(8), *range(8)]
@@ -161,6 +162,7 @@ def test_a_seed_begins_a_new_game_after_a_lost_life_too() -> None:
     assert (game.resets, game.count) == (2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("wrappers", [EXACT, FIRING])
 def test_vector_environment_does_what_single_games_do(wrappers: Any, training: bool) -> None:
@@ -206,6 +208,7 @@ def play(pool: EnvPool, num_batches: int) -> list[tuple[StepBatch, NDArray[Any]]
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vector", "local"])
 def test_pool_rows_have_whole_stacks_and_raw_scores(kind: str) -> None:
     if kind == "vector":

@@ -195,6 +195,7 @@ def test_checkpoints_have_both_critics_the_targets_and_the_optimizers(make_conti
     assert {name.split("/")[0] for name in tensors} == {"model", "target", "optimizer-actor", "optimizer-critic"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"critic_learning_rate": 1e-2}, {"critics": 2, **TD3, "critic_learning_rate": 1e-2}]
 )

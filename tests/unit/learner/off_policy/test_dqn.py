@@ -82,6 +82,7 @@ def test_double_lets_the_online_network_choose(make_batch: MakeBatch) -> None:
     assert not torch.equal(value, learner.target(batch.next_obs).amax(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [{}, {"target_update_tau": 0.01}, {"optimizer": "RMSProp"}])
 def test_learns_the_value_of_a_terminal_state(make_batch: MakeBatch, args: dict[str, Any]) -> None:
     batch = make_batch(rows=64)._replace(reward=torch.ones(64), discount=torch.zeros(64))

@@ -151,6 +151,7 @@ def test_updates_draw_different_noise_and_a_seed_repeats_it() -> None:
     assert not torch.equal(first, torch.rand(3, generator=learner._noise.of(1)))
 
 
+@pytest.mark.slow
 def test_solves_a_one_step_task_with_the_entropy_it_aims_at() -> None:
     """Reward -|a - a*|^2, where a* depends on the observation: the policy centres there."""
     generator = torch.Generator().manual_seed(0)

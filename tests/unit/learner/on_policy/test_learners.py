@@ -49,6 +49,7 @@ def mean_reward(batch: TrajectoryBatch) -> float:
     return float(batch.reward.sum() / batch.mask.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_learns_what_is_right(name: str, space: str, make_model: MakeModel, play: Play) -> None:
@@ -63,6 +64,7 @@ def test_learns_what_is_right(name: str, space: str, make_model: MakeModel, play
     assert best - after < 0.6 * (best - before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_learns_with_a_memory(name: str, apart: bool, make_model: MakeModel, play: Play) -> None:

@@ -59,7 +59,8 @@ class MixedReplay(Replay[Batch]):
         max_version_lag: int = 1,
         **options: Any,
     ) -> None:
-        _check_fraction(on_policy_fraction)
+        if not 0.0 <= on_policy_fraction <= 1.0:
+            raise ValueError(f"on_policy_fraction is {on_policy_fraction}; it must be 0 .. 1")
         if on_policy_window < 1 or max_version_lag < 0:
             raise ValueError("on_policy_window must be >= 1, and max_version_lag >= 0")
         super().__init__(client, **options)
@@ -108,19 +109,20 @@ class MixedReplay(Replay[Batch]):
 class MixedTrajectoryReplay(TrajectoryReplay):
     """Hands out fresh trajectories, each once, beside ones that were sampled uniformly from all steps.
 
-    A batch waits for its on-policy part, which sets the pace of learning: its first round(on_policy_fraction *
-    batch_size) trajectories are the oldest that are complete and were not handed out. Nothing is lost with them, for
-    they stay among those that the rest is sampled from. So there is no limiter: agents that must not run ahead wait
-    for parameters (`agent.round_steps`).
+    A batch waits for its on-policy part, which sets the pace of learning: its first `batch_size` trajectories are the
+    oldest that are complete and were not handed out. They stay among those that the rest is sampled from. There is no
+    limiter: agents that must not run ahead wait for parameters (`agent.round_steps`).
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
+        batch_size: fresh trajectories of a batch, >= 1.
         trajectory_steps: T, rows of a trajectory, >= 1: its steps, and a row for each end of an episode inside it.
-        on_policy_fraction: share of the on-policy trajectories, 0 .. 1, of which there must be one at least. Lowering
-            it replays more for each fresh one.
+        replay_ratio: replayed trajectories for each fresh one, >= 0; raising it learns more off-policy from each step.
         max_version_lag: a trajectory is not on-policy any more (and counted) when the newest parameter version is ahead
             of one that acted in it by more than this, >= 0; None: never.
-        options: as in `Replay`, without `n_step` and `samples_per_insert`. `batch_size` counts trajectories.
+        start_size: transitions that must be there before the first batch, >= 1.
+        prefetch: batches gathered ahead, >= 1; raising it replays older ones, and hands out fresh ones later.
+        options: as in `Replay`, without `n_step` and `samples_per_insert`.
 
     Raises:
         ValueError: an argument is out of range.
@@ -132,27 +134,31 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         self,
         client: RedisClient | ReplayShards,
         *,
+        batch_size: int = 16,
         trajectory_steps: int = 16,
-        on_policy_fraction: float = 0.5,
+        replay_ratio: float = 1.0,
         max_version_lag: int | None = 4,
+        start_size: int = 1,
         prefetch: int | None = 1,
         **options: Any,
     ) -> None:
-        _check_fraction(on_policy_fraction)
-        if trajectory_steps < 1:
-            raise ValueError(f"trajectory_steps is {trajectory_steps}; it must be >= 1")
+        if trajectory_steps < 1 or not replay_ratio >= 0.0:
+            raise ValueError(
+                f"trajectory_steps is {trajectory_steps} and replay_ratio {replay_ratio}; they must be >= 1 and >= 0"
+            )
         if max_version_lag is not None and max_version_lag < 0:
             raise ValueError(f"max_version_lag is {max_version_lag}; it must be >= 0, or None")
         for name, value, reason in _refused(options):
             raise ValueError(f"{name} is {value}, but {reason}")
-        super().__init__(client, prefetch=prefetch, **options)
-        self.trajectory_steps = trajectory_steps
-        self.on_policy_columns = round(on_policy_fraction * self.batch_size)
-        if not self.on_policy_columns or self.on_policy_columns * trajectory_steps > self.capacity:
+        self.fresh_columns = batch_size
+        columns = batch_size + round(replay_ratio * batch_size)
+        super().__init__(client, batch_size=columns, start_size=start_size, prefetch=prefetch, **options)
+        if batch_size * trajectory_steps > self.capacity:
             raise ValueError(
-                f"{self.on_policy_columns} of {self.batch_size} trajectories are on-policy; it must be one at least, "
-                f"and {trajectory_steps} steps of each must fit into capacity, {self.capacity}"
+                f"batch_size is {batch_size}, but {trajectory_steps} steps of each fresh trajectory must fit into "
+                f"capacity, {self.capacity}; lower it or raise capacity"
             )
+        self.trajectory_steps = trajectory_steps
         self.starts: StartIndex | None = None
         self._cutter = Cutter(trajectory_steps)
         self._fresh: deque[Cut] = deque()
@@ -177,7 +183,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         if not super().start_sample_condition() or self.starts is None:
             return False
         self._drop_stale()
-        return len(self._fresh) >= self.on_policy_columns and self.starts.count > 0
+        return len(self._fresh) >= self.fresh_columns and self.starts.count > 0
 
     def _insert(self, table: Chunk) -> range:
         _check_columns(table)
@@ -205,7 +211,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         """First steps [B] of trajectories; those that are on-policy first, which are not offered again."""
         if self.starts is None:
             raise ValueError("nothing was inserted yet")
-        fresh = [self._fresh.popleft().start for _ in range(self.on_policy_columns)]
+        fresh = [self._fresh.popleft().start for _ in range(self.fresh_columns)]
         replayed = self.starts.sample(batch_size - len(fresh), self.rng)
         probability = np.ones(batch_size)
         probability[len(fresh) :] = 1.0 / self.starts.count
@@ -213,7 +219,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
 
     def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
         is_on_policy = np.zeros(gathered.is_step.shape, np.bool_)
-        is_on_policy[:, : self.on_policy_columns] = True
+        is_on_policy[:, : self.fresh_columns] = True
         gathered.extras[ON_POLICY_COLUMN] = is_on_policy
         return super().aggregate_batch(gathered)
 
@@ -233,11 +239,6 @@ class MixedTrajectoryReplay(TrajectoryReplay):
             if cut.start >= self.alive.start and (cut.oldest_version < 0 or cut.oldest_version >= oldest)
         )
         self._stale += count - len(self._fresh)
-
-
-def _check_fraction(on_policy_fraction: float) -> None:
-    if not 0.0 <= on_policy_fraction <= 1.0:
-        raise ValueError(f"on_policy_fraction is {on_policy_fraction}; it must be 0 .. 1")
 
 
 def _check_columns(table: Chunk) -> None:

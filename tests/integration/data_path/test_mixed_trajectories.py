@@ -1,4 +1,4 @@
-"""MixedTrajectoryReplay on a real Redis: fresh trajectories once and in order, others beside them from all that lives."""
+"""MixedTrajectoryReplay on a real Redis: fresh trajectories once and in order, others beside them from all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Make = Callable[..., MixedTrajectoryReplay]
 @pytest.fixture
 def make_mixed(run: Any) -> Make:
     def make(**options: Any) -> MixedTrajectoryReplay:
-        defaults = {"batch_size": 5, "trajectory_steps": ROWS, "on_policy_fraction": 0.4, "max_version_lag": None}
+        defaults = {"batch_size": 2, "trajectory_steps": ROWS, "replay_ratio": 1.5, "max_version_lag": None}
         options = defaults | {"start_size": 20, "capacity": 10_000, "gamma": 0.5, "seed": 0} | options
         run.replays.append(MixedTrajectoryReplay(run.client, **options))
         made: MixedTrajectoryReplay = run.replays[-1]
@@ -84,7 +84,7 @@ def test_each_step_is_on_policy_once_and_in_order(run: Any, make_mixed: Make) ->
 
 
 def test_the_other_part_is_of_all_steps_and_follows_its_lane(run: Any, make_mixed: Make) -> None:
-    replay, pool = make_mixed(batch_size=20, on_policy_fraction=0.05), Pool(2, 1, 0.5, is_dict=False)
+    replay, pool = make_mixed(batch_size=1, replay_ratio=19.0), Pool(2, 1, 0.5, is_dict=False)
     batches = []
     for _ in range(4):
         feed(run, replay, pool, 40)
@@ -127,8 +127,8 @@ def test_trajectories_that_were_evicted_before_their_turn_are_dropped(run: Any, 
     [
         ({"samples_per_insert": 1.0}, "samples_per_insert is 1.0, but a batch waits for fresh trajectories"),
         ({"n_step": 3}, "n_step is 3"),
-        ({"on_policy_fraction": 0.0}, "0 of 5 trajectories are on-policy"),
-        ({"on_policy_fraction": 1.5}, "on_policy_fraction is 1.5"),
+        ({"replay_ratio": -1.0}, "replay_ratio -1.0"),
+        ({"batch_size": 0}, "batch_size, prefetch and n_step must be >= 1"),
         ({"capacity": 20, "trajectory_steps": 16}, "must fit into capacity, 20"),
         ({"max_version_lag": -1}, "max_version_lag is -1"),
     ],
@@ -136,3 +136,11 @@ def test_trajectories_that_were_evicted_before_their_turn_are_dropped(run: Any, 
 def test_settings_that_cannot_work_are_refused(make_mixed: Make, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_mixed(**options)
+
+
+def test_without_replayed_ones_a_batch_is_fresh_alone(run: Any, make_mixed: Make) -> None:
+    replay, pool = make_mixed(replay_ratio=0.0), Pool(3, 1, 0.5, is_dict=False)
+    feed(run, replay, pool, 60)
+    first, *_ = drain(replay)
+    assert first.mask.shape == (ROWS, 2)
+    assert first.extras["is_on_policy"].all()

@@ -39,7 +39,7 @@ class QuantileDQNLearner(DQNLearner):
         self.step(loss)
         self.target.after_update(self.updates + 1)
         self.send_priorities(batch, losses)
-        return {"loss": loss.detach(), "q_mean": quantiles.detach().mean()} if self.is_metrics_due else {}
+        return {"loss": loss, "q_mean": quantiles.mean()} if self.is_metrics_due else {}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the quantiles of the actions taken, and a sample of what they should be those of.

@@ -130,7 +130,7 @@ class TRPOLearner(GradientLearner):
             return {}
         return {
             "policy_loss": moved.loss,
-            "value_loss": critic_loss.detach(),
+            "value_loss": critic_loss,
             "entropy": mean_of_steps(targets.policy.entropy(), batch.mask),
             "kl": moved.kl,
             "step_fraction": moved.fraction,

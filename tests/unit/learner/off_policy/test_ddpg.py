@@ -224,7 +224,7 @@ def _transitions(obs: Tensor, action: Tensor, reward: Tensor) -> Batch:
     [
         ({"policy_delay": 0}, "policy_delay is 0"),
         ({"smoothing_sigma": -0.1}, "smoothing_sigma is -0.1"),
-        ({"smoothing_clip": 0.0}, "smoothing_clip 0.0"),
+        ({"smoothing_clip": 0.0}, "smoothing_clip is 0.0"),
         ({"l2_coeff": -1.0}, "l2_coeff is -1.0"),
         ({"target_update_tau": 0.0}, "target_update_tau is 0.0"),
         ({"critic_learning_rate": 0.0}, "critic_learning_rate is 0.0"),

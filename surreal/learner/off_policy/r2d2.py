@@ -19,6 +19,7 @@ from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import check_rank
 from surreal.learner.option_checks import check_positive
+from surreal.learner.returns import among_legal
 from surreal.learner.target import TargetNetwork
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
@@ -137,8 +138,7 @@ class R2D2Learner(GradientLearner):
         if legal is not None:
             # What is legal after a step is so in the row behind it. Nobody bootstraps from the first row.
             legal = torch.cat((torch.ones_like(legal[:1]), legal[batch.burn_in :]))
-            q = q.masked_fill(~legal & legal.any(2, keepdim=True), -torch.inf)
-        return next_q.gather(2, q.argmax(2, keepdim=True)).squeeze(2)
+        return next_q.gather(2, among_legal(q, legal).argmax(2, keepdim=True)).squeeze(2)
 
     def _send_priorities(self, batch: TrajectoryBatch, error: Tensor, mask: Tensor) -> None:
         """Give the replay eta * max + (1 - eta) * mean of |TD error| over each sequence, if it wants priorities."""

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from surreal.learner.base import Learner, ReplayView
-from surreal.learner.optimizers import Optimizer, OptimizerSettings, check_max_norm
-from surreal.learner.skipping import SkipCounter
+from surreal.learner.stepping.optimizers import Optimizer, OptimizerSettings, check_max_norm
+from surreal.learner.stepping.skipping import SkipCounter
 from surreal.schedules import LinearSchedule
 from surreal.utils.pytorch import Module
 

@@ -16,16 +16,16 @@ from torch import Tensor
 
 from surreal import tree
 from surreal.learner.base import ReplayView
-from surreal.learner.gradients import GradientLearner
 from surreal.learner.interpolated.losses import interpolated_loss
 from surreal.learner.interpolated.policy_critics import PolicyCritics, make_policy_critics
 from surreal.learner.off_policy.losses import critic_loss
 from surreal.learner.off_policy.noise import UpdateNoise
 from surreal.learner.on_policy.advantages import generalised_advantages
+from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import compute, count_observations, legal, scale_rewards
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
-from surreal.learner.on_policy.option_checks import check_not_negative, check_positive, check_shares
 from surreal.learner.on_policy.policy_losses import explained_variance, mean_of_steps, value_loss
+from surreal.learner.option_checks import check_positive, check_shares
 from surreal.learner.target import TargetNetwork
 from surreal.model import ActorCritic, Distribution
 from surreal.model.base import make_generator
@@ -50,7 +50,7 @@ class Steps(NamedTuple):
     is_sampled: Tensor  #: float32, whose observations the critics are asked about: the replayed ones, if there are any
 
 
-class IPGLearner(GradientLearner):
+class IPGLearner(ActorCriticLearner):
     """Learns a policy from fresh trajectories and from critics that learn off-policy, in one update.
 
     Args:
@@ -61,8 +61,6 @@ class IPGLearner(GradientLearner):
         control_variate: subtract from advantages what the critics think of them, and give the critics' gradient its
             full weight in return; less variance where they are right.
         gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
-        entropy_beta: weight of the policy's entropy, >= 0; raising it keeps the policy random for longer.
-        critic_scale: weight of the value's loss, >= 0; raising it fits the value faster.
         normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1, and scale the critics'
             values by as much.
         critics: how many networks learn Q, >= 1; the smallest value counts.
@@ -73,7 +71,7 @@ class IPGLearner(GradientLearner):
         mini_batch: steps of a minibatch of the critics, >= 1; None: the whole batch.
         target_update_tau: how far the target critics follow after each minibatch, in (0, 1].
         seed: of the critics' initial parameters, the order of minibatches and the actions drawn, >= 0.
-        options: see `GradientLearner`.
+        options: see `ActorCriticLearner`.
     """
 
     takes = frozenset({"mixed", "trajectories"})
@@ -86,8 +84,6 @@ class IPGLearner(GradientLearner):
         interpolation_weight: float = 0.2,
         control_variate: bool = False,
         gae_lambda: float = 0.95,
-        entropy_beta: float = 0.0,
-        critic_scale: float = 0.5,
         normalize_advantage: bool = True,
         critics: int = 2,
         critic_hidden_sizes: Sequence[int] | None = None,
@@ -99,9 +95,8 @@ class IPGLearner(GradientLearner):
         seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, **options)
+        super().__init__(model, replay, normalize_advantage=normalize_advantage, **options)
         check_shares(interpolation_weight=interpolation_weight, gae_lambda=gae_lambda)
-        check_not_negative(entropy_beta=entropy_beta, critic_scale=critic_scale)
         check_positive(
             critics=critics,
             critic_learning_rate=critic_learning_rate,
@@ -115,9 +110,6 @@ class IPGLearner(GradientLearner):
         self.interpolation_weight = interpolation_weight
         self.control_variate = control_variate
         self.gae_lambda = gae_lambda
-        self.entropy_beta = entropy_beta
-        self.critic_scale = critic_scale
-        self.normalize_advantage = normalize_advantage
         self._num_critics = critics
         self._critic_hiddens = model.hiddens if critic_hidden_sizes is None else critic_hidden_sizes
         self._critic_convolutions = None if critic_convolutions is None else read_convolutions(critic_convolutions)
@@ -146,29 +138,21 @@ class IPGLearner(GradientLearner):
         self.optimize_group(CRITIC, named, learning_rate=self._critic_learning_rate)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        is_on_policy = batch.mask * batch.extras.get("is_on_policy", torch.ones_like(batch.mask))
-        # A step is fresh once, and may be replayed often: filters count it when it is fresh.
-        fresh = batch._replace(mask=is_on_policy)
-        batch = scale_rewards(self.model, fresh)._replace(mask=batch.mask)
-        q_loss, q_mean = self.fit_critics(batch)
-        steps = self.evaluate(batch, is_on_policy)
-        on_policy = steps.is_on_policy
-        policy_loss = self.policy_loss(steps)
-        returns = (steps.advantage + steps.value).detach()
-        critic_loss = value_loss(steps.value, returns, on_policy)
-        entropy = mean_of_steps(steps.policy.entropy(), on_policy)
-        self.step(policy_loss + self.critic_scale * critic_loss - self.entropy_beta * entropy)
+        """Call `improve` as the base does, but filters count a step when it is fresh, and not when it is replayed."""
+        fresh = batch._replace(mask=on_policy_mask(batch))
+        metrics = self.improve(scale_rewards(self.model, fresh)._replace(mask=batch.mask))
         count_observations(self.model, fresh)
-        if not self.is_metrics_due:
-            return {}
-        return {
-            "policy_loss": policy_loss.detach(),
-            "value_loss": critic_loss.detach(),
-            "entropy": entropy.detach(),
-            "explained_variance": explained_variance(steps.value, returns, on_policy).detach(),
-            "loss": q_loss,
-            "q_mean": q_mean,
-        }
+        return metrics
+
+    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        q_loss, q_mean = self.fit_critics(batch)
+        steps = self.evaluate(batch)
+        on_policy, returns = steps.is_on_policy, (steps.advantage + steps.value).detach()
+        entropy = mean_of_steps(steps.policy.entropy(), on_policy)
+        metrics = self.descend(self.policy_loss(steps), value_loss(steps.value, returns, on_policy), entropy)
+        if self.is_metrics_due:
+            metrics["explained_variance"] = explained_variance(steps.value, returns, on_policy)
+        return {**metrics, "loss": q_loss, "q_mean": q_mean}
 
     def fit_critics(self, batch: TrajectoryBatch) -> tuple[Tensor, Tensor]:
         """Move the critics towards one-step targets of the policy as it is; gives the last loss and mean Q."""
@@ -215,14 +199,14 @@ class IPGLearner(GradientLearner):
         target = torch.addcmul(batch.reward[index], batch.discount[index], value)
         return self.critics.critics.forward(part.obs, part.action), target
 
-    def evaluate(self, batch: TrajectoryBatch, is_on_policy: Tensor) -> Steps:
+    def evaluate(self, batch: TrajectoryBatch) -> Steps:
         """Compute what the policy's update needs of the steps of a batch."""
         policy, value = compute(self.model, batch.obs)
         with torch.no_grad():
             advantage = generalised_advantages(batch.reward, batch.discount, batch.mask, value, self.gae_lambda)
         policy = legal(policy[:-1], batch.extras.get("action_mask"))
         index = batch.mask.nonzero(as_tuple=True)
-        policy, on_policy, action = policy[index], is_on_policy[index], batch.action[index]
+        policy, on_policy, action = policy[index], on_policy_mask(batch)[index], batch.action[index]
         replayed = 1.0 - on_policy
         return Steps(
             obs=tree.map_leaves(lambda leaf: leaf[:-1][index], self._filtered(batch.obs)),
@@ -258,3 +242,9 @@ class IPGLearner(GradientLearner):
     def _filtered(self, obs: Any) -> Any:
         """Give observations as the policy sees them."""
         return obs if self._network.obs_filter is None else self._network.obs_filter.forward(obs)
+
+
+def on_policy_mask(batch: TrajectoryBatch) -> Tensor:
+    """Give 1 for fresh steps, [T, B] float32; 0 for replayed ones and for rows without a step."""
+    mask: Tensor = batch.mask * batch.extras.get("is_on_policy", torch.ones_like(batch.mask))
+    return mask

@@ -35,10 +35,6 @@ def ready(model: ActorCritic, batch: TrajectoryBatch, **options: Any) -> IPGLear
     return learner
 
 
-def steps_of(learner: IPGLearner, batch: TrajectoryBatch) -> Steps:
-    return learner.evaluate(batch, batch.mask * batch.extras["is_on_policy"])
-
-
 def policy_parameters(model: ActorCritic) -> list[Tensor]:
     return [tensor for name, tensor in model.named_parameters() if not name.startswith("value")]
 
@@ -89,7 +85,7 @@ def test_without_interpolation_the_gradient_is_that_of_fresh_steps(make_model: M
     model = make_model(value_hiddens=[4])
     batch = mix(model)
     learner = ready(model, batch, interpolation_weight=0.0, **PLAIN)
-    steps, parameters = steps_of(learner, batch), policy_parameters(model)
+    steps, parameters = learner.evaluate(batch), policy_parameters(model)
     ours = torch.autograd.grad(learner.policy_loss(steps), parameters, retain_graph=True)
     plain = policy_gradient_loss(steps.log_probability, steps.advantage, steps.is_on_policy)
     assert 0 < steps.is_on_policy.sum() < len(steps.is_on_policy)
@@ -103,7 +99,7 @@ def test_by_critics_alone_continuous_policies_climb_q_of_their_mean(make_model: 
     learner = ready(model, batch, interpolation_weight=1.0, **PLAIN)
     parameters = policy_parameters(model)
     ours = torch.autograd.grad(
-        learner.policy_loss(steps_of(learner, batch)), parameters, allow_unused=True, materialize_grads=True
+        learner.policy_loss(learner.evaluate(batch)), parameters, allow_unused=True, materialize_grads=True
     )
     is_replayed = (batch.mask * ~batch.extras["is_on_policy"]) > 0
     obs = batch.obs[:-1][is_replayed]
@@ -120,7 +116,7 @@ def test_gradients_are_those_of_finite_differences(space: str, make_model: MakeM
     learner = ready(model, batch, interpolation_weight=0.4, **PLAIN)
 
     def loss() -> Tensor:
-        return learner.policy_loss(steps_of(learner, batch))
+        return learner.policy_loss(learner.evaluate(batch))
 
     parameters = policy_parameters(model)
     for ours, theirs in zip(torch.autograd.grad(loss(), parameters), finite_differences(loss, parameters), strict=True):
@@ -161,7 +157,7 @@ def test_the_line_through_the_mean_is_the_continuous_control_variate(make_model:
     model = make_model(space=SPACES["box"])
     batch = mix(model, rows=3, columns=2)
     learner = ready(model, batch, control_variate=True, **PLAIN)
-    steps = steps_of(learner, batch)
+    steps = learner.evaluate(batch)
     found = learner.critics.advantage(steps.obs, steps.policy, steps.action)
     assert not found.requires_grad
 

@@ -19,7 +19,6 @@ import redis
 from rich.console import Console
 
 from surreal.config import load_config
-from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.errors import ConfigError, FolderError, RedisUnavailableError, SurrealError
 from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
@@ -128,7 +127,8 @@ class Launcher:
                     telemetry.stop()
                     collection.finish(lambda: self._interrupts.is_hurried)
                 self._warnings.poll()
-                self._clear(servers, ending)
+                if ending.exit_code is ExitCode.OK:  # an interrupted or failed run may be resumed
+                    servers.clear()
             except KeyboardInterrupt:
                 supervision.kill()
                 asked = self._interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
@@ -269,16 +269,6 @@ class Launcher:
         )
         self._onlooker.look()
         return ending if problem is None else Ending(f"{ending.reason}; then {problem}", ExitCode.FAILED)
-
-    def _clear(self, servers: RunServers, ending: Ending) -> None:
-        """Give back the memory of a Redis that goes on; an interrupted or failed run may be resumed and keeps it."""
-        if ending.exit_code is not ExitCode.OK:
-            return
-        try:
-            if not live_processes(servers.client):
-                servers.delete_run()
-        except (SurrealError, redis.RedisError) as error:
-            logger.warning("the run's keys stay in Redis: %s", error)
 
     def _finish(self, ending: Ending, restarts: int) -> RunOutcome:
         self.folder.sweep()

@@ -119,9 +119,9 @@ class GradientLearner(Learner):
         name = "optimizer" if group == MODEL else f"optimizer-{group}"
         self.keep(name, optimizer, expected=optimizer.expected_tensors)
 
-    def gradients(self, loss: Tensor, group: str = MODEL) -> Gradients:
+    def gradients(self, loss: Tensor, group: str = MODEL, *, keep_graph: bool = False) -> Gradients:
         """Differentiate a scalar loss by the parameters of a group; changes nothing, but frees the loss's graph."""
-        return Gradients(group, self._groups[group].gradients(loss))
+        return Gradients(group, self._groups[group].gradients(loss, keep_graph=keep_graph))
 
     def apply(self, gradients: Gradients) -> None:
         """Do one step down the gradients of a group: clip them, anneal the learning rate, change the parameters.
@@ -142,9 +142,12 @@ class GradientLearner(Learner):
         if not norm.is_cuda or self.is_metrics_due:
             self.skipped.check()
 
-    def step(self, loss: Tensor, group: str = MODEL) -> None:
-        """Do one step down the gradient of a loss: `apply(gradients(loss))`."""
-        self.apply(self.gradients(loss, group))
+    def step(self, loss: Tensor, *groups: str) -> None:
+        """Do one step down the gradient of a loss, of these groups or of `MODEL`: `apply(gradients(loss))`."""
+        names = groups or (MODEL,)
+        found = [self.gradients(loss, name, keep_graph=name != names[-1]) for name in names]
+        for gradients in found:
+            self.apply(gradients)
 
     def common_metrics(self) -> Mapping[str, Tensor | float]:
         """Learning rate, and norm of the gradients before clipping, of each group; and how many steps were skipped."""

@@ -113,7 +113,7 @@ class IPGLearner(ActorCriticLearner):
         self._num_critics = critics
         self._critic_hiddens = model.hiddens if critic_hidden_sizes is None else critic_hidden_sizes
         self._critic_convolutions = None if critic_convolutions is None else read_convolutions(critic_convolutions)
-        self._critic_learning_rate = critic_learning_rate
+        self._q_learning_rate = critic_learning_rate
         self.critic_iterations = critic_iterations
         self.mini_batch = mini_batch
         self._tau = target_update_tau
@@ -135,7 +135,7 @@ class IPGLearner(ActorCriticLearner):
         self.keep("critics", self.critics.critics)
         self.keep("target", self.critics.target.network)
         named = self.critics.critics.named_parameters()
-        self.optimize_group(CRITIC, named, learning_rate=self._critic_learning_rate)
+        self.optimize_group(CRITIC, named, learning_rate=self._q_learning_rate)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         """Call `improve` as the base does, but filters count a step when it is fresh, and not when it is replayed."""
@@ -148,7 +148,7 @@ class IPGLearner(ActorCriticLearner):
         q_loss, q_mean = self.fit_critics(batch)
         steps = self.evaluate(batch)
         on_policy, returns = steps.is_on_policy, (steps.advantage + steps.value).detach()
-        entropy = mean_of_steps(steps.policy.entropy(), on_policy)
+        entropy = self.entropy(steps.policy, steps.action, on_policy)
         metrics = self.descend(self.policy_loss(steps), value_loss(steps.value, returns, on_policy), entropy)
         if self.is_metrics_due:
             metrics["explained_variance"] = explained_variance(steps.value, returns, on_policy)

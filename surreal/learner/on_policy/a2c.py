@@ -113,7 +113,7 @@ class A2CLearner(ActorCriticLearner):
             critic_loss = value_loss(value[:-1], returns, mask)
         else:
             critic_loss = clipped_value_loss(value[:-1], recorded(batch, "value"), returns, mask, self.critic_clip)
-        metrics = self.descend(policy_loss, critic_loss, mean_of_steps(policy.entropy(), mask))
+        metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
         if self.is_metrics_due:
             metrics["explained_variance"] = explained_variance(value[:-1], returns, mask)
         return metrics

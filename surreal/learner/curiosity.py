@@ -100,7 +100,7 @@ def read_curiosity(icm: Mapping[str, Any] | None) -> CuriositySettings | None:
 
 def surprise(dynamics: Dynamics, batch: TrajectoryBatch, settings: CuriositySettings) -> Surprise:
     """Compute reward and loss of a batch; `obs[t + 1]` is what came of step t, over ends of episodes too."""
-    foreseen = dynamics.forward(batch.obs, batch.action)
+    foreseen = dynamics(batch.obs, batch.action)
     error = forward_error(foreseen.predicted, foreseen.features)
     inverse = -foreseen.action.log_probability(batch.action)
     reward = settings.reward_scale * batch.mask * error.detach()

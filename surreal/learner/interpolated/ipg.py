@@ -197,7 +197,7 @@ class IPGLearner(ActorCriticLearner):
         next_obs = tree.map_leaves(lambda leaf: leaf[1:][index], batch.obs)
         value = self.critics.bootstrap(next_obs, policy[index], generator)
         target = torch.addcmul(batch.reward[index], batch.discount[index], value)
-        return self.critics.critics.forward(part.obs, part.action), target
+        return self.critics.critics(part.obs, part.action), target
 
     def evaluate(self, batch: TrajectoryBatch) -> Steps:
         """Compute what the policy's update needs of the steps of a batch."""

@@ -76,16 +76,18 @@ class ContinuousPolicyCritics(PolicyCritics):
     """Of continuous actions: by the line that touches Q at the policy's mean, as the paper has it (section 3)."""
 
     def expected(self, obs: Obs, policy: Distribution) -> Tensor:
-        return self.critics.forward(obs, policy.mode()).amin(0)
+        values: Tensor = self.critics(obs, policy.mode())
+        return values.amin(0)
 
     @torch.no_grad()
     def bootstrap(self, obs: Obs, policy: Distribution, generator: torch.Generator) -> Tensor:
-        return cast(Critics, self.target.network).forward(obs, policy.sample(generator)).amin(0)
+        values: Tensor = self.target.network(obs, policy.sample(generator))
+        return values.amin(0)
 
     def advantage(self, obs: Obs, policy: Distribution, action: Tensor) -> Tensor:
         with torch.enable_grad():
             mean = policy.mode().detach().requires_grad_()
-            (slope,) = torch.autograd.grad(self.critics.forward(obs, mean).amin(0).sum(), mean)
+            (slope,) = torch.autograd.grad(self.critics(obs, mean).amin(0).sum(), mean)
         return (slope * (action - mean.detach())).sum(-1)
 
 

@@ -1,4 +1,4 @@
-"""One step down a gradient: optimizers by name, and the count of steps that were not done.
+"""What a step down a gradient takes: optimizers by name, the count of steps not done, networks compiled.
 
 Used by `learner.gradients`; knows no file of `learner`.
 """

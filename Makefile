@@ -5,6 +5,7 @@
 #   make quick           most unit tests (a fifth of the generated examples), and one whole run of CartPole
 #   make bench           every performance claim          make learn   presets over seeds: docs/results.md
 #   make bench-reverb    the one against Reverb, which needs Python <= 3.11 and TensorFlow
+#   make bench-learning  the one against Stable-Baselines3: how soon a task is solved; half an hour
 #   make docs            write the pages that come from the code
 #   make clean           remove what the others made, but for runs/
 
@@ -21,7 +22,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb learn docs clean
+.PHONY: demo test quick check bench bench-reverb bench-learning learn docs clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -53,7 +54,7 @@ check: $(STAMP)
 
 # Torch's optimizers make a folder for compiled code, by default one in /tmp that stays there. The peers of some
 # comparisons (TorchRL, cpprb, Reverb) are installed into environments of their own, .cache/venv-*, when first needed.
-bench bench-reverb: export TORCHINDUCTOR_CACHE_DIR = $(CURDIR)/.cache/torch
+bench bench-reverb bench-learning: export TORCHINDUCTOR_CACHE_DIR = $(CURDIR)/.cache/torch
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.overhead
@@ -65,6 +66,9 @@ bench: $(STAMP)
 
 bench-reverb: $(STAMP)
 	$(BIN)/python -m benchmarks.replay --sections reverb --stored 10000 100000
+
+bench-learning: $(STAMP)
+	$(BIN)/python -m benchmarks.learning
 
 learn: $(STAMP)
 	$(BIN)/python -m benchmarks.results $(PRESETS) --seeds $(SEEDS)

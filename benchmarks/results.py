@@ -89,8 +89,8 @@ _HEAD = """\
 This page is written by `make learn`. Each row is `surreal run PRESET --seed N --verify` for some seeds. A run ends when
 its evaluation reaches the preset's goal (`run.stop_at_return`), or with its env steps; its best policy then plays 100
 fresh episodes without exploration, and their mean return is what is given: the mean over the seeds, and the range. Env
-steps and seconds are medians over the seeds, from the start of the command to its end. A goal is where a run ends, not the
-most that a preset can reach. The references are those of RL Baselines3 Zoo, with the env steps that they took.
+steps and seconds are medians over the seeds, from the start of the command to its end. A goal is where a run ends, not
+the most that a preset can reach. The references are those of RL Baselines3 Zoo, with the env steps that they took.
 
 """
 

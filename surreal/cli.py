@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import logging
 import signal
 import sys
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from surreal.main.process.ending.output import Output, flush_output
 from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
+from surreal.utils.logs import setup_logging
 
 app = typer.Typer(
     name="surreal",
@@ -92,14 +92,22 @@ def run(
     from surreal.main.launch.starting.forking import ForkServer
     from surreal.main.process.ending.interrupts import Interrupts
 
-    _set_up_logging(log_level)
+    # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
+    setup_logging(log_level or "info", console_level=log_level or "warning")
     given = {"seed": seed, "device": device, "log_level": log_level}
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]
     asked = (source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline)
     interrupts = Interrupts()
     console = Console(file=cast(IO[str], Output(sys.stdout, interrupts.end)), soft_wrap=True)
     if check:
-        _say(console, _check(*asked))
+        from surreal.main.commands.check import check as find_problems
+        from surreal.main.launch.prepare import RunOptions
+
+        try:
+            _say(console, find_problems(RunOptions(*asked)))
+        except SurrealError as error:  # as wrong arguments end it
+            print_error(error)
+            raise typer.Exit(2) from error
         return
     with interrupts.installed(), ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter:
         # The processes' imports have begun; the launcher's own go on beside them.
@@ -277,35 +285,8 @@ def program() -> NoReturn:
     sys.exit(code)
 
 
-def _check(*asked: Any) -> str:
-    """Say that a run is possible; what speaks against it ends the command as wrong arguments do."""
-    from surreal.config import add_python_path
-    from surreal.main.build.check import check_run
-    from surreal.main.launch.prepare import RunOptions, prepare
-
-    try:
-        prepared = prepare(RunOptions(*asked))
-        add_python_path(prepared.config.python_path)
-        check_run(prepared.config)
-    except SurrealError as error:
-        print_error(error)
-        raise typer.Exit(2) from error
-    where = f"{prepared.run} in {prepared.folder.path}"
-    return f"{prepared.config.name} can run, as {where}; nothing was started or written"
-
-
 def _say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False)
-
-
-def _set_up_logging(level: str | None) -> None:
-    from surreal.utils.logs import setup_logging
-
-    setup_logging(level or "info", "surreal")
-    if level is None:
-        # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
-        for handler in logging.getLogger().handlers:
-            handler.setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

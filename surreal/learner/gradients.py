@@ -86,6 +86,7 @@ class GradientLearner(Learner):
         if use_linear_schedule and (max_global_step is None or max_global_step < 1):
             raise ValueError(f"max_global_step is {max_global_step}; use_linear_schedule needs it to be >= 1")
         check_max_norm(gradients_norm_clipping)
+        self.max_global_step = max_global_step
         self._settings = OptimizerSettings(optimizer, initial_learning_rate, decay, epsilon)
         self._schedule: LinearSchedule | None = None
         if use_linear_schedule and max_global_step is not None:

@@ -209,7 +209,7 @@ def test_import_against_the_order_of_rooms_is_found(file: str, source: str) -> N
         ("replay/base.py", "from surreal.replay import base\nfrom surreal.agent import Agent"),
         ("errors.py", "from surreal.config import Config"),
         ("utils/threads.py", "import surreal.model"),
-        ("evaluation.py", "from surreal.learner import Learner"),
+        ("evaluation/seat.py", "from surreal.learner import Learner"),
         ("types.py", "from surreal.nowhere import x"),
     ],
 )

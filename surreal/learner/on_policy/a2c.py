@@ -1,6 +1,6 @@
 """Advantage actor-critic: the loss of A3C (Mnih et al. 2016, arXiv:1602.01783), computed where the experience arrives.
 
-The whole algorithm is `A2CLearner.learn`. n of the n-step advantage is the trajectory's length (`trajectory_steps` of
+The whole algorithm is `A2CLearner.improve`. n of the n-step advantage is the trajectory's length (`trajectory_steps` of
 the replay) with `gae_lambda` 1; below 1, it is generalised advantage estimation (arXiv:1506.02438).
 """
 
@@ -13,46 +13,35 @@ import torch
 from torch import Tensor
 
 from surreal.learner.base import ReplayView
-from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.advantages import generalised_advantages
-from surreal.learner.on_policy.evaluating import (
-    count_observations,
-    evaluate,
-    recorded,
-    scale_rewards,
-)
-from surreal.learner.on_policy.option_checks import check_not_negative, check_positive, check_shares
+from surreal.learner.on_policy.base import ActorCriticLearner
+from surreal.learner.on_policy.evaluating import evaluate, recorded
 from surreal.learner.on_policy.policy_losses import (
     clipped_policy_loss,
     clipped_value_loss,
     explained_variance,
     mean_of_steps,
-    normalise,
     policy_gradient_loss,
     value_loss,
 )
+from surreal.learner.option_checks import check_positive, check_shares
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
 
 
-class A2CLearner(GradientLearner):
+class A2CLearner(ActorCriticLearner):
     """Learns a policy and its value, one update for each batch of short trajectories.
 
     Args:
-        model: gives a `PolicyValue`, see `surreal.model.ActorCritic`.
-        replay: gives trajectories.
+        model: see `ActorCriticLearner`.
+        replay: see `ActorCriticLearner`.
         gae_lambda: in [0, 1]; 1 is A3C's n-step advantage, lowering it has less variance and trusts the value more.
-        entropy_beta: weight of the policy's entropy, >= 0; raising it keeps the policy random for longer.
-        critic_scale: weight of the value's loss, >= 0; raising it fits the value faster.
-        normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
         policy_clip: for agents that lag: weight each action by how much likelier it has become, but no further than
             this from 1 (PPO's clipped loss), > 0. None: take agents to act with the newest policy, as A3C does.
         critic_clip: keep the value within this of the one that the agent recorded (PPO's clipped loss), > 0; None: no
             such bound.
-        options: see `GradientLearner`.
+        options: see `ActorCriticLearner`.
     """
-
-    takes = frozenset({"trajectories"})
 
     def __init__(
         self,
@@ -61,32 +50,25 @@ class A2CLearner(GradientLearner):
         *,
         gae_lambda: float = 1.0,
         entropy_beta: float = 0.01,
-        critic_scale: float = 0.5,
         normalize_advantage: bool = False,
         policy_clip: float | None = None,
         critic_clip: float | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, **options)
+        super().__init__(model, replay, entropy_beta=entropy_beta, normalize_advantage=normalize_advantage, **options)
         check_shares(gae_lambda=gae_lambda)
-        check_not_negative(entropy_beta=entropy_beta, critic_scale=critic_scale)
         check_positive(policy_clip=policy_clip, critic_clip=critic_clip)
         self.gae_lambda = gae_lambda
-        self.entropy_beta = entropy_beta
-        self.critic_scale = critic_scale
-        self.normalize_advantage = normalize_advantage
         self.policy_clip = policy_clip
         self.critic_clip = critic_clip
 
-    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        batch = scale_rewards(self.model, batch)
+    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)
         with torch.no_grad():
             advantage = generalised_advantages(batch.reward, batch.discount, mask, value, self.gae_lambda)
             returns = advantage + value[:-1]
-            if self.normalize_advantage:
-                advantage = normalise(advantage, mask)
+            advantage = self.normalised(advantage, mask)
         if self.policy_clip is None:
             policy_loss = policy_gradient_loss(log_probability, advantage, mask)
         else:
@@ -96,14 +78,7 @@ class A2CLearner(GradientLearner):
             critic_loss = value_loss(value[:-1], returns, mask)
         else:
             critic_loss = clipped_value_loss(value[:-1], recorded(batch, "value"), returns, mask, self.critic_clip)
-        entropy = mean_of_steps(policy.entropy(), mask)
-        self.step(policy_loss + self.critic_scale * critic_loss - self.entropy_beta * entropy)
-        count_observations(self.model, batch)
-        if not self.is_metrics_due:
-            return {}
-        return {
-            "policy_loss": policy_loss.detach(),
-            "value_loss": critic_loss.detach(),
-            "entropy": entropy.detach(),
-            "explained_variance": explained_variance(value[:-1], returns, mask).detach(),
-        }
+        metrics = self.descend(policy_loss, critic_loss, mean_of_steps(policy.entropy(), mask))
+        if self.is_metrics_due:
+            metrics["explained_variance"] = explained_variance(value[:-1], returns, mask)
+        return metrics

@@ -18,13 +18,13 @@ from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.conjugate_gradient import conjugate_gradient
 from surreal.learner.on_policy.evaluating import Targets, count_observations, make_targets, scale_rewards
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
-from surreal.learner.on_policy.option_checks import check_positive, check_shares
 from surreal.learner.on_policy.policy_losses import (
     explained_variance,
     importance_policy_loss,
     mean_of_steps,
     value_loss,
 )
+from surreal.learner.option_checks import check_positive, check_shares
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
 
@@ -130,7 +130,7 @@ class TRPOLearner(GradientLearner):
             return {}
         return {
             "policy_loss": moved.loss,
-            "value_loss": critic_loss.detach(),
+            "value_loss": critic_loss,
             "entropy": mean_of_steps(targets.policy.entropy(), batch.mask),
             "kl": moved.kl,
             "step_fraction": moved.fraction,

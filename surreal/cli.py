@@ -244,14 +244,16 @@ def play(
 def presets(
     preset: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, to begin a file with.")] = None,
 ) -> None:
-    """List the presets, or print one."""
-    from surreal.config.loading.preset_files import preset_names, preset_path, preset_title
+    """List the presets by task, with the extra that each needs, or print one."""
+    from surreal.config.loading.preset_files import preset_path, preset_table
 
     if preset is not None:
         typer.echo(preset_path(preset).read_text(encoding="utf-8"), nl=False)
         return
-    for name in preset_names():
-        typer.echo(f"{name:20} {preset_title(name)}")
+    for task, names in preset_table().items():
+        typer.echo(task)
+        for name, title in names.items():
+            typer.echo(f"  {name:27} {title}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

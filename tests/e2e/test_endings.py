@@ -75,7 +75,7 @@ sys.exit(process.wait())
 """
 ON_A_SMALL_DISK = """
 import os, resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 os.execv(sys.executable, [sys.executable, "-m", "surreal.cli", *sys.argv[1:]])
 """
 
@@ -249,8 +249,8 @@ def test_a_limit_or_a_goal_is_a_success(trial: Trial, overrides: list[str], reas
 
 
 def test_a_full_disk_ends_the_run_with_the_reason(trial: Trial) -> None:
-    # No file may grow beyond a size, of the launcher and of all that it starts: the first checkpoint does.
-    command = trial.workplace.start_python("-c", ON_A_SMALL_DISK, *trial.arguments("model.args.hidden_sizes=[256]"))
+    # No file may grow beyond a size, of the launcher and of all that it starts: the first checkpoint does, and no log.
+    command = trial.workplace.start_python("-c", ON_A_SMALL_DISK, *trial.arguments("model.args.hidden_sizes=[4096]"))
     assert command.wait() == 1, command.output
     result = trial.result()
     assert (result["status"], result["exit_code"]) == ("failed", 1)

@@ -92,6 +92,8 @@ def run(
     from surreal.main.launch.starting.forking import ForkServer
     from surreal.main.process.ending.interrupts import Interrupts
 
+    if check and verify:
+        raise ConfigError("--check starts nothing that --verify could play; leave one of them out", key="--verify")
     _set_up_logging(log_level)
     given = {"seed": seed, "device": device, "log_level": log_level}
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]

@@ -136,6 +136,20 @@ def test_offline_settings_hold_the_archive_and_have_an_end(archive: Path) -> Non
     assert given.learner.max_updates == 7
     with pytest.raises(ConfigError, match="no end"):
         offline_config(["run.max_env_steps=null"], archive)
+    assert offline_config(["redis.maxmemory=100mb"], archive).redis.maxmemory == 100 << 20
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["agent.count=3"], "agent.count"),
+        (["learner.max_updates=7", "run.max_env_steps=100_000"], "run.max_env_steps"),
+        (["run.max_time_s=60", "replay.samples_per_insert=8"], "replay.samples_per_insert"),
+    ],
+)
+def test_what_offline_training_has_no_use_for_is_refused(overrides: list[str], key: str, archive: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{key} is .*, but --offline has no agents"):
+        offline_config(overrides, archive)
 
 
 def test_an_archive_of_another_environment_or_not_whole_is_refused(

@@ -21,7 +21,7 @@ from rich.console import Console
 from surreal.config import load_config
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.errors import ConfigError, FolderError, RedisUnavailableError, SurrealError
+from surreal.errors import BusyError, FolderError, RedisUnavailableError, SurrealError
 from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
 from surreal.main.launch.check import check_apart
 from surreal.main.launch.collecting import LastCollection
@@ -171,14 +171,14 @@ class Launcher:
         """Agree with the run.
 
         Raises:
-            ConfigError: the run has a launcher, or is a finished one and not to be resumed.
+            BusyError: the run has a launcher.
+            ConfigError: the run is a finished one, and not to be resumed.
             ContractError: live processes of the run agreed on something else.
         """
         if holder := claim.try_take():
-            raise ConfigError(
+            raise BusyError(
                 f"run {self.run!r} is alive: its launcher is {holder}; "
-                "`surreal agent` joins it, --run NAME begins another",
-                key="--run",
+                "`surreal agent` joins it, --run NAME begins another"
             )
         if not self._options.resume:
             registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)

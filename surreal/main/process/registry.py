@@ -21,7 +21,7 @@ from surreal.config.loading.overrides import apply_overrides, parse_override
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.errors import ConfigError, ContractError, StoppedError
+from surreal.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
@@ -186,15 +186,16 @@ def delete_run(client: RedisClient) -> int:
     """Remove a run's keys from one server; returns how many.
 
     Raises:
-        ConfigError: the run is alive, or this server has nothing of it.
+        BusyError: the run is alive.
+        ConfigError: this server has nothing of it.
     """
     alive = [beat.name for beat in live_processes(client)]
     if alive:
-        raise ConfigError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
+        raise BusyError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
     # A server of experience or parameters alone has no heartbeats, but the leases of those who write there.
     leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
     if leases:
-        raise ConfigError(f"run {client.run} is in use (its lease {leases[0].decode()}); stop it first, then delete it")
+        raise BusyError(f"run {client.run} is in use (its lease {leases[0].decode()}); stop it first, then delete it")
     count = client.delete_run()
     if not count:
         raise ConfigError(f"Redis at {client.address} holds nothing of run {client.run!r}")

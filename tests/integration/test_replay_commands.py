@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +22,8 @@ from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.errors import CodecError, ConfigError, ContractError
 from surreal.main.offline import fill_replay, offline_overrides, offline_settings
 from surreal.replay import UniformReplay
-from surreal.replay.archive import ReplayArchive, export_replay
+from surreal.replay.archive import ReplayArchive, export_replay, importer
+from surreal.replay.archive.files import ArchiveWriter
 from surreal.replay.stream.info import replay_info
 
 STEPS = 200
@@ -81,6 +84,51 @@ def test_export_and_import_from_the_command_line(
     assert capsys.readouterr().out.startswith(f"{STEPS} steps in ")
     assert main(["replay", "import", path, target, *address]) == 0
     assert "were there already" in capsys.readouterr().out
+    with RedisClient(redis_server.address, run=target) as copy:
+        assert replay_info(copy).live_steps == STEPS
+        copy.delete_run()
+
+
+def test_two_at_once_write_one_archive_and_each_chunk_once(
+    client: RedisClient,
+    tmp_path: Path,
+    redis_server: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both_have_looked = threading.Barrier(2)
+
+    def together(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            result = function(*arguments, **named)
+            both_have_looked.wait(60.0)
+            return result
+
+        return call
+
+    monkeypatch.setattr(ArchiveWriter, "__init__", together(ArchiveWriter.__init__))
+    monkeypatch.setattr(importer._Importer, "missing", together(importer._Importer.missing))
+
+    def twice(*arguments: str) -> tuple[list[int], str, str]:
+        """Exit codes and output of two commands; neither begins to write before the other one has looked."""
+        with ThreadPoolExecutor(2) as pool:
+            commands = [pool.submit(main, ["replay", *arguments, "--redis", redis_server.address]) for _ in range(2)]
+            codes = sorted(command.result() for command in commands)
+        return codes, *capsys.readouterr()
+
+    codes, output, errors = twice("info", client.run)
+    assert (codes, output.count(f"{STEPS} there"), errors) == ([0, 0], 2, "")
+
+    codes, output, errors = twice("export", client.run, str(tmp_path / "archive"))
+    assert (codes, output.count(f"{STEPS} steps in ")) == ([0, 2], 1)
+    assert re.search(r"error: .*/archive was made by another process meanwhile; name a new folder", errors)
+    assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+    ReplayArchive(tmp_path / "archive").verify()
+
+    target = f"{client.run}-twice"
+    codes, output, errors = twice("import", str(tmp_path / "archive"), target)
+    assert (codes, errors) == ([0, 0], "")
+    assert sum(int(steps) for steps in re.findall(r"(\d+) steps in", output)) == STEPS
     with RedisClient(redis_server.address, run=target) as copy:
         assert replay_info(copy).live_steps == STEPS
         copy.delete_run()

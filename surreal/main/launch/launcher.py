@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -18,7 +19,7 @@ from functools import partial
 import redis
 from rich.console import Console
 
-from surreal.config import load_config
+from surreal.config import fingerprint, load_config
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.errors import BusyError, FolderError, RedisUnavailableError, SurrealError
@@ -40,6 +41,7 @@ from surreal.main.process.claims import Claim
 from surreal.main.process.ending.interrupts import Interrupts
 from surreal.main.process.ending.reasons import Counts, Ending, ExitCode, result_of
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_SERVER, ROLES, NormalEnd, Role
+from surreal.main.process.takeover import take_over
 from surreal.main.session.best import read_best
 
 logger = logging.getLogger(__name__)
@@ -99,7 +101,7 @@ class Launcher:
             )
             progress.phase("checking what the configuration names")
             self._check()
-            claim = Claim(servers.client, "launcher")
+            claim = Claim(servers.client, "launcher", fingerprint(self.config.shared()))
             stack.callback(_release, claim)
             self._register(servers, claim)
             self._begin(servers)
@@ -182,9 +184,9 @@ class Launcher:
             )
         if not self._options.resume:
             registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)
-        registry.register(
-            servers.client, self.config, registry.Registrant("launcher", leads=True), servers.parameter_client
-        )
+        leader = registry.Registrant("launcher", leads=True)
+        if registry.register(servers.client, self.config, leader, servers.parameter_client):
+            take_over(claim, servers.replay, threading.Event())
         if self._options.resume:
             registry.clear_stop(servers.client)
 

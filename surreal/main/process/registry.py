@@ -105,7 +105,7 @@ def register(
         parameter_client: where the parameters are, if that is another server.
 
     Returns:
-        Whether it has replaced another one, of processes that may still be there.
+        Whether it has replaced another one, of processes that no launcher or learner led; see `take_over`.
 
     Raises:
         ContractError: live processes of the run agreed on something else.
@@ -126,7 +126,7 @@ def register(
                 # The model's own contract outlives its processes by a minute.
                 parameters = parameter_client or client
                 parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
-                has_replaced = True
+                has_replaced = not (stored or {}).get("leads", True)
             break
     _list_run(client, config)
     return has_replaced

@@ -92,6 +92,8 @@ def run(
     from surreal.main.launch.starting.forking import ForkServer
     from surreal.main.process.ending.interrupts import Interrupts
 
+    if check and verify:
+        raise ConfigError("--check starts nothing that --verify could play; leave one of them out", key="--verify")
     # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
     setup_logging(log_level or "info", console_level=log_level or "warning")
     given = {"seed": seed, "device": device, "log_level": log_level}

@@ -101,6 +101,7 @@ def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.Captur
         (["run", "cartpole-dqn", "--resume"], "--resume needs the run to go on with"),
         (["run", "cartpole-dqn", "--resume", "--run", "none"], "holds no run to resume"),
         (["run"], "name a preset or a file"),
+        (["run", "cartpole-dqn", "--check", "--verify"], "leave one of them out"),
         (["run", "."], ". is a folder; name a YAML file"),
         (["run", "cartpole-dqn", "--set", "lerner.x=1"], "lerner is not a setting (--set); did you mean learner?"),
         (
@@ -174,6 +175,12 @@ def test_a_device_that_is_not_here_is_found_before_a_run(monkeypatch: pytest.Mon
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     with pytest.raises(SurrealError, match=r"has 0 CUDA device\(s\); use auto \(--set\)"):
         check_run(load_config("cartpole-dqn", ["device=cuda"]))
+
+
+def test_pages_are_not_locked_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SurrealError, match=r"replay.pin_memory is true, but there is no CUDA here.*\(--set\)"):
+        check_run(load_config("cartpole-dqn", ["replay.pin_memory=true"]))
 
 
 def test_a_window_needs_a_display(monkeypatch: pytest.MonkeyPatch) -> None:

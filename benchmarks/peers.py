@@ -37,6 +37,7 @@ class Requirement(NamedTuple):
 
 CPPRB = Requirement("cpprb", ["cpprb==11.0.0"])
 TORCHRL = Requirement("torchrl", ["torchrl==0.14.1", "tensordict==0.14.3"], shares_ours=True)
+SB3 = Requirement("stable_baselines3", ["stable-baselines3==2.9.2"], shares_ours=True)
 REVERB = Requirement("reverb", ["dm-reverb[tensorflow]==0.14.0"], newest_python=(3, 11))
 
 

@@ -92,6 +92,8 @@ def run(
     from surreal.main.launch.starting.forking import ForkServer
     from surreal.main.process.ending.interrupts import Interrupts
 
+    if check and verify:
+        raise ConfigError("--check starts nothing that --verify could play; leave one of them out", key="--verify")
     # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
     setup_logging(log_level or "info", console_level=log_level or "warning")
     given = {"seed": seed, "device": device, "log_level": log_level}
@@ -244,14 +246,16 @@ def play(
 def presets(
     preset: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, to begin a file with.")] = None,
 ) -> None:
-    """List the presets, or print one."""
-    from surreal.config.loading.preset_files import preset_names, preset_path, preset_title
+    """List the presets by task, with the extra that each needs, or print one."""
+    from surreal.config.loading.preset_files import preset_path, preset_table
 
     if preset is not None:
         typer.echo(preset_path(preset).read_text(encoding="utf-8"), nl=False)
         return
-    for name in preset_names():
-        typer.echo(f"{name:20} {preset_title(name)}")
+    for task, names in preset_table().items():
+        typer.echo(task)
+        for name, title in names.items():
+            typer.echo(f"  {name:27} {title}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,7 +12,8 @@
     |-- LeaseError               another process holds the lease of a stream or a policy
     |-- DivergedError            learning gives numbers that are not finite, again and again
     |-- CheckpointError          a checkpoint is missing, cut off, or of another model
-    |-- FolderError              a run's folder is in use by another process, or its disk is full
+    |-- FolderError              a run's folder cannot be written: its disk is full
+    |-- BusyError                a folder or a run belongs to another process, which is alive
     |-- ThreadFailedError        a supervised thread died: its exception is the cause
     `-- StoppedError             the owner asked to stop while a call was waiting
 
@@ -109,7 +110,11 @@ class CheckpointError(SurrealError):
 
 
 class FolderError(SurrealError):
-    """A run's folder belongs to a process that is alive, or cannot be written."""
+    """A run's folder cannot be written."""
+
+
+class BusyError(SurrealError):
+    """A folder or a run belongs to another process, which is alive; nothing was changed."""
 
 
 class ThreadFailedError(SurrealError):

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from surreal.config import Config, add_python_path, load_config
+from surreal.config.loading.overrides import SOURCE
 from surreal.distributed.connection.contract import describe_difference
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import ConfigError, ContractError, SurrealError
+from surreal.main.build.construct import refused, value_of
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import replay_arguments
 from surreal.main.process.arguments import RoleArguments
@@ -25,13 +27,21 @@ from surreal.main.process.reports import print_error
 from surreal.main.process.role import RoleProcess
 from surreal.replay.archive import Manifest, ReplayArchive, import_replay
 from surreal.specs import action_spec
-from surreal.utils.memory import largest_replay_bytes
+from surreal.utils.memory import memory_for_replay
 
 logger = logging.getLogger(__name__)
 
-#: Room beside the archive's bytes, and steps by which memory is raised until it holds them.
+#: What goes with the agents.
+_WITHOUT_AGENTS: Mapping[str, int | None] = {
+    "agent.count": 0,
+    "replay.samples_per_insert": None,
+    "replay.samples_per_insert_tolerance": None,
+    "run.max_env_steps": None,
+}
+#: Of these, what the number of updates is made of where no other end is given.
+_OF_THE_END = ("replay.samples_per_insert", "run.max_env_steps")
+#: Room beside the archive's bytes.
 _SPARE_SHARE = 1.1
-_MEMORY_STEP = 64 << 20
 
 
 def offline_settings(config: Config, path: Path) -> list[str]:
@@ -51,27 +61,22 @@ def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
     neither `learner.max_updates` nor `run.max_time_s` says so, the number of updates that a run with agents would make.
 
     Raises:
-        ConfigError: there is nothing that such a number could be made of.
+        ConfigError: there is nothing that such a number could be made of, or a setting from the command line would be
+            changed.
     """
+    _refuse_asked_for(config)
     replay, stored = config.replay, math.ceil(_SPARE_SHARE * manifest.stored_bytes)
-    memory = config.redis.maxmemory
     max_bytes = max(replay.max_bytes, stored)
-    while largest_replay_bytes(memory) < max_bytes:
-        memory += _MEMORY_STEP
     add_python_path(config.python_path)  # the replay's class may be the user's own
     replayed = replay_arguments(config)
-    changes: dict[str, Any] = {
-        "agent.count": 0,
-        "replay.samples_per_insert": "null",
-        "replay.samples_per_insert_tolerance": "null",
-        "replay.max_bytes": max_bytes,
-        "redis.maxmemory": memory,
-        "run.max_env_steps": "null",
-    }
+    changes: dict[str, Any] = {key: "null" if value is None else value for key, value in _WITHOUT_AGENTS.items()}
+    changes["replay.max_bytes"] = max_bytes
+    if config.redis.maxmemory is not None:
+        changes["redis.maxmemory"] = memory_for_replay(max_bytes, config.redis.maxmemory)
     for name, fitting in (("capacity", max), ("start_size", min)):
         if name in replayed:
             changes[f"replay.{name}"] = fitting(replayed[name], manifest.steps)
-    if config.learner.max_updates is None and config.run.max_time_s is None:
+    if not _has_end(config):
         changes["learner.max_updates"] = _usual_updates(config)
     if config.learner.args.get("use_linear_schedule"):
         changes["learner.args.use_linear_schedule"] = "false"  # it follows env steps, and there are none
@@ -112,7 +117,7 @@ def run_offline_learner(arguments: RoleArguments, argv: Sequence[str], run: Call
         config = load_config(arguments.config, [*arguments.overrides, *extra[1::2]])
         with ExitStack() as stack:
             if arguments.redis is None and config.redis.address is None:
-                server = EmbeddedRedis(maxmemory_bytes=config.redis.maxmemory)
+                server = EmbeddedRedis(maxmemory_bytes=config.own_redis_bytes)
                 stack.callback(server.stop)
                 extra += ["--redis", server.start().address]
             return run([*argv, *extra])
@@ -121,6 +126,19 @@ def run_offline_learner(arguments: RoleArguments, argv: Sequence[str], run: Call
             raise
         print_error(error)
         return exit_code_of(error)
+
+
+def _refuse_asked_for(config: Config) -> None:
+    """Refuse what was asked for on the command line and would do nothing."""
+    for key, value in _WITHOUT_AGENTS.items():
+        given = value_of(config, key)[0]
+        is_counted_with = key in _OF_THE_END and not _has_end(config)
+        if given != value and config.source_of(key) == SOURCE and not is_counted_with:
+            raise refused(config, key, f"is {given}, but --offline has no agents; leave one of them out")
+
+
+def _has_end(config: Config) -> bool:
+    return config.learner.max_updates is not None or config.run.max_time_s is not None
 
 
 def _usual_updates(config: Config) -> int:

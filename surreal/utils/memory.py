@@ -8,6 +8,8 @@ STREAM_SHARE = 0.85
 #: least some large chunks, but never more than half.
 FILL_SHARE = 0.9
 ROOM_BYTES = 4 << 20
+#: maxmemory of a server that nobody gave one: the least, and the steps by which it grows with its replay.
+_LEAST_BYTES, _STEP_BYTES = 512 << 20, 64 << 20
 
 
 def stream_bound_bytes(maxmemory_bytes: int) -> int:
@@ -20,3 +22,11 @@ def largest_replay_bytes(maxmemory_bytes: int) -> int:
     bound = stream_bound_bytes(maxmemory_bytes)
     room = max((1 - FILL_SHARE) * bound, ROOM_BYTES)
     return max(int(bound - room), bound // 2)
+
+
+def memory_for_replay(replay_bytes: int, least_bytes: int = _LEAST_BYTES) -> int:
+    """Give the maxmemory of a server that holds so many bytes of experience, and never less than `least_bytes`."""
+    memory = least_bytes
+    while largest_replay_bytes(memory) < replay_bytes:
+        memory += _STEP_BYTES
+    return memory

@@ -1,14 +1,17 @@
-"""The ways in which a run ends: each leaves a true result, a checkpoint to go on from, and nothing else.
+"""The ways in which a run ends, each tried on a new run and on the same one resumed.
 
-docs/endings.md has the table.
+Each leaves a true result, a checkpoint to go on from, and nothing else. docs/endings.md has the table.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -42,6 +45,8 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 class Slow(CartPoleEnv):
     def step(self, action):
         time.sleep(0.005)
+        if os.path.exists("runs/broken"):
+            raise OverflowError("the cart left the rail")
         return super().step(action)
 
 gymnasium.register("Slow-v0", Slow)
@@ -51,31 +56,35 @@ class Sleeper(QAgent):
         time.sleep(float(os.environ.get("SLEEP_AT_END_S", "0")))
 """
 
-#: `surreal` in a terminal of its own, which is closed when a checkpoint is there.
+#: `surreal` in a terminal of its own, which is closed when a further checkpoint is there.
 IN_A_TERMINAL = """
 import glob, os, pty, sys
+def newest():
+    return max(glob.glob("runs/trial/checkpoints/*.safetensors"), default="")
+before = newest()
 pid, terminal = pty.fork()
 if pid == 0:
     os.execv(sys.executable, [sys.executable, "-m", "surreal.cli", *sys.argv[1:]])
-while not glob.glob("runs/trial/checkpoints/*.safetensors"):
+while newest() == before:
     os.read(terminal, 65536)
 os.close(terminal)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
-#: `surreal ARGUMENTS | head -1`, with the exit code of the first.
+#: `surreal ARGUMENTS` into a pipe that is closed when a further checkpoint is there, with the exit code of the first.
 INTO_A_PIPE = """
-import subprocess, sys
+import glob, subprocess, sys, time
+def newest():
+    return max(glob.glob("runs/trial/checkpoints/*.safetensors"), default="")
+before = newest()
 process = subprocess.Popen([sys.executable, "-m", "surreal.cli", *sys.argv[1:]], stdout=subprocess.PIPE)
-for line in process.stdout:
-    print(line)
-    if b"updates" in line:
-        break
+while newest() == before:
+    time.sleep(0.1)
 process.stdout.close()
 sys.exit(process.wait())
 """
 ON_A_SMALL_DISK = """
 import os, resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 os.execv(sys.executable, [sys.executable, "-m", "surreal.cli", *sys.argv[1:]])
 """
 
@@ -95,16 +104,26 @@ class Trial:
         """Of the command that begins the run."""
         return ["run", "runs/tiny.yaml", "--run-dir", "runs/trial", *(f"--set={override}" for override in overrides)]
 
-    def start(self, *overrides: str, is_resumed: bool = False, **environment: str) -> Command:
-        resume = ["--resume"] if is_resumed else []
-        return self.workplace.start(*self.arguments(*overrides), *resume, **environment)
+    def start(self, *overrides: str, is_resumed: bool = False, program: str = "", **environment: str) -> Command:
+        """Begin the run, or go on with it.
+
+        Args:
+            overrides: settings.
+            is_resumed: whether it goes on.
+            program: Python source of what starts the command in place of this process.
+            environment: further variables.
+        """
+        arguments = [*self.arguments(*overrides), *(["--resume"] if is_resumed else [])]
+        if program:
+            return self.workplace.start_python("-c", program, *arguments, **environment)
+        return self.workplace.start(*arguments, **environment)
 
     def wait_until_it_learns(self, command: Command, updates: int = 0) -> None:
         """Wait for a checkpoint of more updates."""
 
         def has_learned() -> bool:
             assert command.process.poll() is None, command.output
-            return newest_checkpoint(self.folder) > updates
+            return self.updates() > updates
 
         self.workplace.wait_for(has_learned, "a checkpoint")
 
@@ -119,16 +138,24 @@ class Trial:
         """Every file in the folder."""
         return {str(path): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
 
+    def updates(self) -> int:
+        """Of the newest checkpoint, 0 if there is none."""
+        return newest_checkpoint(self.folder)
+
     def assert_left(self, *, is_last: bool = True) -> None:
         """What is left is whole: the checkpoint of the last update, no temporary file, no address, no process."""
         if is_last:
             newest = load_checkpoint(self.checkpoints()[-1])
             assert newest.metadata["state"]["updates"] == self.result()["updates"] > 0
+        self.assert_whole()
+        assert not (self.folder / "redis.address").exists()
+        self.workplace.assert_nothing_is_left()
+
+    def assert_whole(self) -> None:
+        """No file is half written."""
         for checkpoint in self.checkpoints():
             load_checkpoint(checkpoint)
-        assert not (self.folder / "redis.address").exists()
         assert [path for path in self.folder.rglob("*") if path.name.endswith(".tmp")] == []
-        self.workplace.assert_nothing_is_left()
 
 
 @pytest.fixture
@@ -157,10 +184,10 @@ def test_a_signal_drains_and_the_run_goes_on_from_where_it_is_told(trial: Trial)
     aside = oldest.parent / "set-aside-1"
     trial.workplace.wait_for(aside.exists, "the later checkpoints' own folder")
     trial.wait_until_it_learns(command, int(oldest.stem))
-    command.process.send_signal(signal.SIGHUP)
-    assert command.wait() == 129, command.output
+    command.process.send_signal(signal.SIGTERM)
+    assert command.wait() == 143, command.output
     second = trial.result()
-    assert (second["status"], second["reason"], second["exit_code"]) == ("interrupted", "interrupted by SIGHUP", 129)
+    assert (second["status"], second["reason"], second["exit_code"]) == ("interrupted", "interrupted by SIGTERM", 143)
     assert second["run"] == first["run"]
     assert "the replay is empty" in command.output
     assert sorted(aside.iterdir()) == [aside / file.name for file in later]
@@ -183,7 +210,7 @@ def test_one_folder_twice_at_once(trial: Trial) -> None:
     ]
     second_agent = start("agent", "--run", run, "--index", "0", *place)
     for other, message in refused:
-        assert other.wait() == 1, other.output
+        assert other.wait() == 3, other.output
         assert message in other.output
     trial.workplace.wait_for(lambda: "standing by: agent-0 of run" in second_agent.output, "the stand-by")
     assert {name: (trial.folder / name).read_bytes() for name in written} == before
@@ -191,66 +218,124 @@ def test_one_folder_twice_at_once(trial: Trial) -> None:
         assert [each.name for each in all_processes(client)].count("agent-0") == 1
     second_agent.process.terminate()
     assert second_agent.wait() == 143
-    for stopping in [start("stop", "--run-dir", "runs/trial") for _ in range(2)]:
-        assert stopping.wait() == 0, stopping.output
-    assert command.wait() == 0, command.output
-    assert trial.result()["reason"] == "surreal stop"
-    trial.assert_left()
+    for is_resumed in (False, True):
+        if is_resumed:
+            command = trial.start(is_resumed=True)
+            trial.wait_until_it_learns(command, trial.updates())
+        for stopping in [start("stop", "--run-dir", "runs/trial") for _ in range(2)]:
+            assert stopping.wait() == 0, stopping.output
+        assert command.wait() == 0, command.output
+        assert (trial.result()["reason"], trial.result()["exit_code"]) == ("surreal stop", 0)
+        trial.assert_left()
 
 
-@pytest.mark.parametrize(("count", "reason"), [(1, ""), (2, ""), (3, " three times: its processes were killed")])
-def test_one_ctrl_c_drains_a_second_hurries_and_a_third_kills(trial: Trial, count: int, reason: str) -> None:
-    command = trial.start(SLEEP_AT_END_S="0" if count == 1 else "600")
-    trial.wait_until_it_learns(command)
-    command.interrupt()
+def _do_nothing(trial: Trial, command: Command) -> None:
+    """The run ends by itself."""
+
+
+def _signal(trial: Trial, command: Command, *, number: signal.Signals = signal.SIGINT, count: int = 1) -> None:
+    command.process.send_signal(number)
     for _ in range(count - 1):
         trial.workplace.wait_for(lambda: _stop_reason(trial), "the drain")
         assert command.process.poll() is None
-        command.interrupt()
-    assert command.wait() == 130, command.output
-    result = trial.result()
-    assert (result["status"], result["exit_code"]) == ("interrupted", 130)
-    assert result["reason"] == f"interrupted by SIGINT{reason}"
-    assert "Traceback" not in command.output
-    trial.assert_left(is_last=count < 3)
+        command.process.send_signal(number)
 
 
-def test_a_terminal_that_is_closed_drains(trial: Trial) -> None:
-    command = trial.workplace.start_python("-c", IN_A_TERMINAL, *trial.arguments())
-    assert command.wait() == 129, command.output
-    assert trial.result()["reason"] in ("interrupted by SIGHUP", "its output was closed")
-    trial.assert_left()
+def _break_the_environment(trial: Trial, command: Command) -> None:
+    broken = trial.folder.parent / "broken"
+    broken.touch()
+    command.wait()
+    broken.unlink()
 
 
-def test_a_pipe_that_nobody_reads_any_more_drains(trial: Trial) -> None:
-    command = trial.workplace.start_python("-c", INTO_A_PIPE, *trial.arguments())
-    assert command.wait() == 129, command.output
-    assert "run tiny" in command.output
-    assert "Exception ignored" not in command.output
-    assert "Traceback" not in command.output
-    assert trial.result()["reason"] == "its output was closed"
-    trial.assert_left()
+def _fill_the_disk(trial: Trial, command: Command) -> None:
+    """No file of the learner may grow as large as its checkpoints are."""
+    size = trial.checkpoints()[-1].stat().st_size - 1
+    resource.prlimit(trial.workplace.role_pid("learner"), resource.RLIMIT_FSIZE, (size, size))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "reason"),
-    [
-        (["run.max_env_steps=300"], "max_env_steps"),
-        (["run.stop_at_return=1", "eval.enabled=true"], "stop_at_return"),
-    ],
+class Way(NamedTuple):
+    """One way to end a run that learns."""
+
+    name: str
+    status: str
+    code: int
+    reason: str  #: how the reason begins
+    end: Callable[[Trial, Command], None] = _do_nothing
+    overrides: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  #: of the new run, and of the resumed one
+    environment: tuple[tuple[str, str], ...] = ()
+    program: str = ""
+    is_last: bool = True  #: whether the newest checkpoint is of the last update
+
+
+HANGING_AGENT = (("SLEEP_AT_END_S", "600"),)
+WAYS = (
+    Way("SIGINT", "interrupted", 130, "interrupted by SIGINT", _signal),
+    Way(
+        *("SIGINT twice", "interrupted", 130, "interrupted by SIGINT"),
+        end=partial(_signal, count=2),
+        environment=HANGING_AGENT,
+    ),
+    Way(
+        *("SIGINT three times", "interrupted", 130, "interrupted by SIGINT three times: its processes were killed"),
+        end=partial(_signal, count=3),
+        environment=HANGING_AGENT,
+        is_last=False,
+    ),
+    Way("SIGHUP", "interrupted", 129, "interrupted by SIGHUP", partial(_signal, number=signal.SIGHUP)),
+    Way("a closed terminal", "interrupted", 129, "i", program=IN_A_TERMINAL),  # by SIGHUP, or its output was closed
+    Way("a closed pipe", "interrupted", 129, "its output was closed", program=INTO_A_PIPE),
+    Way(
+        *("a limit", "finished", 0, "max_env_steps"),
+        overrides=(("run.max_env_steps=300",), ("run.max_env_steps=500",)),
+    ),
+    Way(
+        *("a goal", "finished", 0, "stop_at_return: mean return"),
+        overrides=(("run.stop_at_return=1", "eval.enabled=true"),) * 2,
+    ),
+    Way("a child that fails", "failed", 1, "agent-0 failed: OverflowError: the cart left", _break_the_environment),
+    Way("a full disk", "failed", 1, "learner failed: ", _fill_the_disk, is_last=False),
 )
-def test_a_limit_or_a_goal_is_a_success(trial: Trial, overrides: list[str], reason: str) -> None:
-    command = trial.start(*overrides)
-    assert command.wait() == 0, command.output
-    result = trial.result()
-    assert (result["status"], result["exit_code"]) == ("finished", 0)
-    assert result["reason"].startswith(reason)
-    trial.assert_left()
 
 
-def test_a_full_disk_ends_the_run_with_the_reason(trial: Trial) -> None:
-    # No file may grow beyond a size, of the launcher and of all that it starts: the first checkpoint does.
-    command = trial.workplace.start_python("-c", ON_A_SMALL_DISK, *trial.arguments("model.args.hidden_sizes=[256]"))
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_each_way_to_end_twice(trial: Trial, way: Way) -> None:
+    run = ""
+    for is_resumed in (False, True):
+        before = trial.updates()
+        overrides, environment = way.overrides[is_resumed], dict(way.environment)
+        command = trial.start(*overrides, is_resumed=is_resumed, program=way.program, **environment)
+        if way.end is not _do_nothing:
+            trial.wait_until_it_learns(command, before)
+        way.end(trial, command)
+        assert command.wait() == way.code, command.output
+        assert "Traceback" not in command.output
+        assert "Exception ignored" not in command.output
+        result = trial.result()
+        assert (result["status"], result["exit_code"]) == (way.status, way.code)
+        assert result["reason"].startswith(way.reason)
+        assert trial.updates() > before
+        assert result["run"] == (run or result["run"])
+        run = result["run"]
+        trial.assert_left(is_last=way.is_last)
+
+
+def test_a_launcher_that_is_killed_twice_leaves_what_goes_on(trial: Trial) -> None:
+    for is_resumed in (False, True):
+        before = trial.updates()
+        command = trial.start(is_resumed=is_resumed)
+        trial.wait_until_it_learns(command, before)
+        command.process.kill()
+        command.wait()
+        trial.workplace.wait_for(lambda: trial.workplace.processes() == [], "the end of all processes")
+        assert (trial.result()["status"], trial.result()["exit_code"]) == ("running", None)
+        assert trial.updates() > before
+        trial.assert_whole()
+
+
+def test_a_disk_that_is_full_from_the_start_ends_the_run_with_the_reason(trial: Trial) -> None:
+    # No file may grow beyond a size, of the launcher and of all that it starts: the first checkpoint does, and no log.
+    command = trial.start("model.args.hidden_sizes=[4096]", program=ON_A_SMALL_DISK)
     assert command.wait() == 1, command.output
     result = trial.result()
     assert (result["status"], result["exit_code"]) == ("failed", 1)

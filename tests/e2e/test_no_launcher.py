@@ -13,7 +13,7 @@ name: tiny
 env: {id: CartPole-v1, num_envs: 1}
 model: {args: {hidden_sizes: [8]}}
 learner: {batch_size: 8}
-replay: {capacity: 1000, start_size: 20, samples_per_insert: 4}
+replay: {capacity: 1000, start_size: 20}  # no limiter: what comes before the learner is taken
 sender: {chunk_steps: 8, max_delay_s: 0.1}
 eval: {interval_s: 0.1, episodes: 2, confirm_episodes: 0}
 """
@@ -25,6 +25,8 @@ def test_the_learners_folder_tells_all(workplace: Workplace, redis_server: Any, 
     common = ["--run", run_id, "--redis", redis_server.address]
     wrong = workplace.start("agent", "runs/tiny.yaml", *common, "--index", "1", "--set", "env.id=Acrobot-v1")
     workplace.wait_for(lambda: workplace.knows(run_id, redis_server.address), "the agent that is wrong")
+    sent = lambda: workplace.status(run_id, redis_server.address)["env_steps"]  # noqa: E731
+    workplace.wait_for(sent, "its experience")
     agent = workplace.start("agent", *common, "--index", "0")
     workplace.wait_for(lambda: "waiting for the learner of run" in agent.output, "the agent without a preset")
     place = workplace.folder / "runs" / "learner"
@@ -42,6 +44,7 @@ def test_the_learners_folder_tells_all(workplace: Workplace, redis_server: Any, 
     result = json.loads((place / "result.json").read_text())
     assert (result["status"], result["reason"], result["exit_code"]) == ("finished", "surreal stop", 0)
     assert result["updates"] > 0
+    assert "env steps were dropped: they came from processes whose configuration was not that of run" in learner.output
     assert result["best"] == json.loads((elsewhere / "eval" / "best.json").read_text())
     for name in ("scores.jsonl", "best.json", "best.safetensors"):
         assert (place / "eval" / name).read_bytes() == (elsewhere / "eval" / name).read_bytes()

@@ -19,6 +19,7 @@ from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.records import encode_log, encode_metrics, entry_fields
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.utils.threads import Supervisor
+from tests.full_disk import files_end_at
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
@@ -199,19 +200,20 @@ def test_a_second_collector_waits_and_takes_over(client: RedisClient, tmp_path: 
     assert written(tmp_path) == [1, 2]
 
 
-def test_a_full_disk_is_waited_for(
-    client: RedisClient, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
+def test_a_full_disk_is_waited_for(client: RedisClient, collector: Collector, tmp_path: Path) -> None:
     write(client, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(collector._files, "_append", full)
-        assert collector.step(0.0) == 0
-        assert not collector.drain(0.05)
     assert collector.drain()
+    for sequence in range(2, 100):
+        write(client, sequence)
+    with files_end_at(1000):
+        assert collector.step(0.0) == 0
+        assert collector.disk_error is not None
+        assert not collector.drain(0.05)
     assert written(tmp_path) == [1]
+    assert collector.drain()
+    assert collector.disk_error is None
+    assert written(tmp_path) == list(range(1, 100))
+    assert (tmp_path / "logs" / "agent-0.log").read_text().count("line 50") == 1
 
 
 def test_old_entries_leave_redis_once_they_are_written(client: RedisClient, tmp_path: Path) -> None:

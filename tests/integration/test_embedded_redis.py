@@ -17,7 +17,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from surreal.distributed import EmbeddedRedis, RedisClient
-from surreal.errors import RedisUnavailableError
+from surreal.errors import BusyError, RedisUnavailableError
 
 BOUND = 64 << 20
 
@@ -123,6 +123,19 @@ def test_restart_at_the_same_address(tmp_path: Path, keeps_data: bool) -> None:
             assert server.is_alive
             assert server.address == address
             assert client.redis.get("a") == (b"1" if keeps_data else None)
+
+
+def test_folder_of_an_append_only_file_has_one_server(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    for _ in range(2):  # whoever has ended lets the next one in
+        with EmbeddedRedis(maxmemory_bytes=BOUND, appendonly_dir=folder) as server:
+            second = EmbeddedRedis(maxmemory_bytes=BOUND, appendonly_dir=folder)
+            with pytest.raises(BusyError, match=f"holds the data of a Redis that runs, of process {os.getpid()} on"):
+                second.start()
+            assert server.is_alive
+            server.kill()
+            server.restart()
+    assert not list(folder.glob("*.lock"))
 
 
 def test_port_and_password() -> None:

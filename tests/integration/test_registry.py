@@ -11,7 +11,7 @@ import pytest
 from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.errors import ConfigError, ContractError, StoppedError
+from surreal.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.main.process import registry
 from surreal.main.process.claims import Claim
 from surreal.main.process.registry import Registrant
@@ -41,15 +41,15 @@ def join(client: RedisClient) -> None:
 def test_run_in_use_is_not_deleted(client: RedisClient) -> None:
     register(client, load_config("cartpole-dqn"))
     client.redis.set(client.policy_keys().lease, "token")  # as on a server of parameters alone
-    with pytest.raises(ConfigError, match="is in use"):
+    with pytest.raises(BusyError, match="is in use"):
         registry.delete_run(client)
     client.redis.delete(client.policy_keys().lease)
     client.redis.set(client.shard_keys(3, 4).lease, "token")
-    with pytest.raises(ConfigError, match="is in use"):
+    with pytest.raises(BusyError, match="is in use"):
         registry.delete_run(client)
     client.redis.delete(client.shard_keys(3, 4).lease)
     join(client)
-    with pytest.raises(ConfigError, match=r"is alive \(agent-0\)"):
+    with pytest.raises(BusyError, match=r"is alive \(agent-0\)"):
         registry.delete_run(client)
     client.redis.delete(client.run_keys.processes)
     assert registry.delete_run(client) == 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +22,8 @@ from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.errors import CodecError, ConfigError, ContractError
 from surreal.main.offline import fill_replay, offline_overrides, offline_settings
 from surreal.replay import UniformReplay
-from surreal.replay.archive import ReplayArchive, export_replay
+from surreal.replay.archive import ReplayArchive, export_replay, importer
+from surreal.replay.archive.files import ArchiveWriter
 from surreal.replay.stream.info import replay_info
 
 STEPS = 200
@@ -86,6 +89,51 @@ def test_export_and_import_from_the_command_line(
         copy.delete_run()
 
 
+def test_two_at_once_write_one_archive_and_each_chunk_once(
+    client: RedisClient,
+    tmp_path: Path,
+    redis_server: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both_have_looked = threading.Barrier(2)
+
+    def together(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            result = function(*arguments, **named)
+            both_have_looked.wait(60.0)
+            return result
+
+        return call
+
+    monkeypatch.setattr(ArchiveWriter, "__init__", together(ArchiveWriter.__init__))
+    monkeypatch.setattr(importer._Importer, "missing", together(importer._Importer.missing))
+
+    def twice(*arguments: str) -> tuple[list[int], str, str]:
+        """Exit codes and output of two commands; neither begins to write before the other one has looked."""
+        with ThreadPoolExecutor(2) as pool:
+            commands = [pool.submit(main, ["replay", *arguments, "--redis", redis_server.address]) for _ in range(2)]
+            codes = sorted(command.result() for command in commands)
+        return codes, *capsys.readouterr()
+
+    codes, output, errors = twice("info", client.run)
+    assert (codes, output.count(f"{STEPS} there"), errors) == ([0, 0], 2, "")
+
+    codes, output, errors = twice("export", client.run, str(tmp_path / "archive"))
+    assert (codes, output.count(f"{STEPS} steps in ")) == ([0, 2], 1)
+    assert re.search(r"error: .*/archive was made by another process meanwhile; name a new folder", errors)
+    assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+    ReplayArchive(tmp_path / "archive").verify()
+
+    target = f"{client.run}-twice"
+    codes, output, errors = twice("import", str(tmp_path / "archive"), target)
+    assert (codes, errors) == ([0, 0], "")
+    assert sum(int(steps) for steps in re.findall(r"(\d+) steps in", output)) == STEPS
+    with RedisClient(redis_server.address, run=target) as copy:
+        assert replay_info(copy).live_steps == STEPS
+        copy.delete_run()
+
+
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "message"),
     [
@@ -136,6 +184,20 @@ def test_offline_settings_hold_the_archive_and_have_an_end(archive: Path) -> Non
     assert given.learner.max_updates == 7
     with pytest.raises(ConfigError, match="no end"):
         offline_config(["run.max_env_steps=null"], archive)
+    assert offline_config(["redis.maxmemory=100mb"], archive).redis.maxmemory == 100 << 20
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["agent.count=3"], "agent.count"),
+        (["learner.max_updates=7", "run.max_env_steps=100_000"], "run.max_env_steps"),
+        (["run.max_time_s=60", "replay.samples_per_insert=8"], "replay.samples_per_insert"),
+    ],
+)
+def test_what_offline_training_has_no_use_for_is_refused(overrides: list[str], key: str, archive: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{key} is .*, but --offline has no agents"):
+        offline_config(overrides, archive)
 
 
 def test_an_archive_of_another_environment_or_not_whole_is_refused(

@@ -7,22 +7,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.errors import RedisUnavailableError
 from surreal.main.process.arguments import RoleArguments
 from surreal.main.process.role import RoleProcess, registry
-from surreal.main.process.roles import AGENT
+from surreal.main.process.roles import AGENT, LEARNER, Role
 
 
 @pytest.fixture
 def join(redis_server: Any, run_id: str, tmp_path: Path) -> Callable[..., RoleProcess]:
-    def make(*overrides: str, **options: Any) -> RoleProcess:
+    def make(*overrides: str, role: Role = AGENT, **options: Any) -> RoleProcess:
         arguments = RoleArguments(
             config="cartpole-dqn", overrides=overrides, run=run_id, redis=redis_server.address, run_dir=tmp_path,
             connect_timeout_s=0.1, **options,
         )  # fmt: skip
-        return RoleProcess(AGENT, arguments, threading.Event())
+        return RoleProcess(role, arguments, threading.Event())
 
     return make
 
@@ -41,6 +43,42 @@ def test_stop_reaches_a_process_that_is_waiting(join: Callable[..., RoleProcess]
     finally:
         process.close()
         process.client.delete_run()
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_what_came_before_the_learner_is_kept_if_its_configuration_agrees(
+    join: Callable[..., RoleProcess], is_wrong: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    early = join(*(["env.id=Acrobot-v1"] if is_wrong else []))
+    early.join_run()
+    sender = ExpSender(early.replay)
+    send(sender, 20, size=6 if is_wrong else 4)
+    learner = join(role=LEARNER)
+    thread = threading.Thread(target=learner.join_run)
+    thread.start()
+    if is_wrong:
+        assert early.stop.wait(60.0)
+        assert early.is_refused
+        sender.discard()
+        early.close()
+    thread.join(60.0)
+    assert not thread.is_alive()
+    try:
+        assert learner.replay.stream(0).counts().steps == (0 if is_wrong else 20)
+        assert ("20 env steps were dropped" in caplog.text) == is_wrong
+        send(ExpSender(learner.replay), 10, size=4)  # which fits: there is nothing of another kind
+    finally:
+        learner.close()
+        learner.client.delete_run()
+        if not is_wrong:
+            early.close()
+
+
+def send(sender: ExpSender, steps: int, *, size: int) -> None:
+    for step in range(steps):
+        obs = np.full(size, step, np.float32)
+        sender.send([obs, obs + 1], 0, 1.0, False)
+    sender.flush()
 
 
 def test_servers_of_experience_and_parameters_may_be_others(

@@ -12,7 +12,7 @@ import torch
 
 from surreal.checkpoint import load_checkpoint
 from surreal.distributed.connection.client import RedisClient
-from surreal.errors import FolderError
+from surreal.errors import BusyError
 from surreal.evaluation import EpisodeScore, EvaluationRound
 from surreal.main.session import score_sharing
 from surreal.main.session.score_sharing import ScoreCollector, claim_scores, send_round
@@ -59,7 +59,7 @@ def test_where_the_evaluation_writes_itself_nothing_is_brought(client: RedisClie
 def test_a_second_evaluation_in_a_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_sharing, "_LOCK_TIMEOUT_S", 0.1)
     lock = claim_scores(tmp_path)
-    with pytest.raises(FolderError, match="has an evaluation: process"):
+    with pytest.raises(BusyError, match="has an evaluation: process"):
         claim_scores(tmp_path)
     lock.release()
     claim_scores(tmp_path).release()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from surreal.config.checking.problems import explain, place_of
 from surreal.config.loading.overrides import apply_overrides, parse_override
 from surreal.config.loading.preset_files import PRESETS, preset_path
+from surreal.config.schema.idle import idle_settings
 from surreal.config.schema.root import Config, conflicts
 from surreal.config.yaml_tree import parse
 from surreal.errors import ConfigError
@@ -53,7 +55,7 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     except ValidationError as error:
         raise explain(Config, error, places, label) from error
     config = config.model_copy(update={"python_path": _python_path(config, path)})
-    for key, problem in conflicts(config):
+    for key, problem in chain(idle_settings(config), conflicts(config)):
         place = place_of(key, places, label)
         raise ConfigError(f"{key} {problem} ({place})", key=key, source=place)
     return config.with_sources(places)

@@ -23,7 +23,7 @@ from surreal.config.schema.sections import (
     RunConfig,
     SenderConfig,
 )
-from surreal.utils.memory import largest_replay_bytes
+from surreal.utils.memory import largest_replay_bytes, memory_for_replay
 
 _SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "action_space")
 
@@ -99,6 +99,12 @@ class Config(Section):
         return self.replay.shards or len(self.replay_addresses)
 
     @property
+    def own_redis_bytes(self) -> int:
+        """Memory limit of the server that the run starts itself, if it starts one."""
+        replay_bytes = self.replay.max_bytes if self.redis.replay_address is None else 0
+        return self.redis.maxmemory or memory_for_replay(replay_bytes)
+
+    @property
     def largest_chunk_steps(self) -> int:
         """Env steps that one chunk may hold: to one that is almost full, each environment adds a step, and with the
         end of its episode those that were held back for their lookahead.
@@ -153,7 +159,7 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
-    replay, learner = config.replay, config.learner
+    learner = config.learner
     if config.num_shards < len(config.replay_addresses):
         yield (
             "replay.shards",
@@ -166,25 +172,12 @@ def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {config.lookahead}, but learner.n_step is {learner.n_step} and needs {learner.n_step - 1}; "
             "leave lookahead out or raise it",
         )
-    if replay.mirror_max_bytes is not None and replay.observations not in (None, "auto"):
-        yield (
-            "replay.mirror_max_bytes",
-            f"is {replay.mirror_max_bytes}, but replay.observations is {replay.observations}, and only auto asks for it"
-            "; leave mirror_max_bytes out, or set observations to auto",
-        )
-    tolerance = replay.samples_per_insert_tolerance
-    if tolerance is not None and replay.samples_per_insert is None:
-        yield (
-            "replay.samples_per_insert_tolerance",
-            f"is {tolerance:g}, but replay.samples_per_insert is not set; set it, or leave the tolerance out",
-        )
 
 
 def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     replay, sender, redis = config.replay, config.sender, config.redis
-    is_embedded = redis.address is None and redis.replay_address is None
-    bound = largest_replay_bytes(redis.maxmemory)
-    if is_embedded and replay.max_bytes > bound:
+    bound = largest_replay_bytes(config.own_redis_bytes)
+    if redis.maxmemory is not None and redis.replay_address is None and replay.max_bytes > bound:
         yield (
             "replay.max_bytes",
             f"is {replay.max_bytes}; it must be <= {bound}, what redis.maxmemory, {redis.maxmemory}, leaves beside "
@@ -198,18 +191,10 @@ def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {sender.chunk_max_bytes}; it must be <= {largest_chunk}, an eighth of replay.max_bytes{of_shard}; "
             "lower it or raise replay.max_bytes",
         )
-    if redis.appendonly and redis.address is not None:
-        yield (
-            "redis.appendonly",
-            "is true, but redis.address names a server that this run does not start; "
-            "set appendonly in that server, or leave the address out",
-        )
 
 
 def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     env = config.env
-    if env.num_workers is not None and env.pool != "subproc":
-        yield "env.num_workers", f"is {env.num_workers}, but env.pool is {env.pool}; only subproc has workers"
     if env.num_workers is not None and env.num_workers > env.num_envs:
         yield "env.num_workers", f"is {env.num_workers}; it must be <= env.num_envs, {env.num_envs}"
     if env.pool == "vector" and not env.id.startswith("ALE/"):
@@ -217,20 +202,6 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
         if env.frame_stack > 1:
             yield "env.pool", "is vector, which stacks frames of ALE's games only; use local or subproc"
-    if env.pool == "vector" and config.agent.show_ui:
-        yield (
-            "agent.show_ui",
-            "is true, but env.pool is vector, whose environments draw in no window; use local or subproc",
-        )
-    if config.rlx.clients and not config.rlx.servers:
-        yield "rlx.clients", f"is {config.rlx.clients}, but rlx.servers is 0: nobody would answer them; set it to 1"
-    if not config.eval.enabled and config.run.stop_at_return is not None:
-        yield "run.stop_at_return", "is set, but eval.enabled is false: nothing would measure the return"
-    confirm = config.eval.confirm_episodes
-    if config.run.stop_at_return is None and confirm not in (0, EvalConfig.model_fields["confirm_episodes"].default):
-        yield "eval.confirm_episodes", f"is {confirm}, but run.stop_at_return is not set: nothing is to be confirmed"
-    if not config.eval.enabled and config.eval.record_video_every:
-        yield "eval.record_video_every", "is set, but eval.enabled is false: nothing would record"
 
 
 def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:

@@ -118,7 +118,8 @@ class ReplayConfig(ClassSection):
 
     follow: bool = False
     """Whether this learner only follows the stream of a run that another learner owns: it evicts nothing and never
-    holds agents back. It needs its own `broadcast.policy` and run folder; `max_bytes` does not apply to it."""
+    holds agents back. It needs its own `broadcast.policy` and run folder; `max_bytes` bounds what it uses of the
+    stream."""
 
     pin_memory: bool | None = None
     """Whether to build batches in page-locked memory, which a GPU can copy from while it computes. Unset: only if the
@@ -180,8 +181,9 @@ class RedisConfig(Section):
     parameter_address: Address | None = None
     """Server for parameters only. Unset: `address`."""
 
-    maxmemory: Size = 512 * 2**20
-    """Memory limit of the server that `surreal run` starts; the stream is kept below 85 % of it."""
+    maxmemory: Size | None = None
+    """Memory limit of the server that `surreal run` starts; the stream is kept below 85 % of it. Unset: 512mb, or as
+    much more as `replay.max_bytes` needs."""
 
     appendonly: bool = False
     """Whether that server persists its data in the run folder, so that it survives a restart; costs disk and time."""

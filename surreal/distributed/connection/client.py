@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -23,7 +23,15 @@ from redis.retry import Retry
 
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.cluster import ClusterMap, hash_slot_pool
-from surreal.distributed.connection.keys import RUNS, RUNS_HASH_SLOT, PolicyKeys, RunKeys, ShardKeys, run_pattern
+from surreal.distributed.connection.keys import (
+    RUNS,
+    RUNS_HASH_SLOT,
+    PolicyKeys,
+    RunKeys,
+    ShardKeys,
+    run_pattern,
+    shards_pattern,
+)
 from surreal.distributed.connection.retry import RetryPolicy, is_out_of_memory
 from surreal.distributed.connection.scripts import load_script
 from surreal.errors import RedisUnavailableError, StoppedError
@@ -245,8 +253,18 @@ class RedisClient:
 
     def delete_run(self) -> int:
         """Remove all keys of the run from this server; returns how many. Only keys of the run are touched."""
+        deleted = self._unlink(run_pattern(self.run))
+        with self.directory() as directory:
+            directory.hdel(RUNS, self.run)
+        return deleted
+
+    def delete_experience(self) -> int:
+        """Remove the keys of all of the run's shards from this server, and nothing else; returns how many."""
+        return self._unlink([shards_pattern(self.run)])
+
+    def _unlink(self, patterns: Iterable[str]) -> int:
         deleted = 0
-        for pattern in run_pattern(self.run):
+        for pattern in patterns:
             keys = self.scan(pattern)
             while batch := list(islice(keys, 500)):
                 by_hash_slot: dict[int, list[bytes]] = {}
@@ -257,8 +275,6 @@ class RedisClient:
                     deleted += int(client.execute("UNLINK", *names))
                     if client is not self:
                         client.close()
-        with self.directory() as directory:
-            directory.hdel(RUNS, self.run)
         return deleted
 
     def close(self) -> None:

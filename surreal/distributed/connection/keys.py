@@ -174,9 +174,14 @@ class RunKeys:
 
 def run_pattern(run: str) -> tuple[str, str]:
     """SCAN patterns that match every key of a run (run ids contain no glob characters)."""
-    return f"surreal:{{{run}}}:*", f"surreal:{{{run}:*"
+    return f"surreal:{{{run}}}:*", shards_pattern(run)
+
+
+def shards_pattern(run: str) -> str:
+    """SCAN pattern that matches every key of all of a run's shards."""
+    return f"surreal:{{{run}:s*"
 
 
 def stream_pattern(run: str) -> str:
     """SCAN pattern that matches the streams of all of a run's shards."""
-    return f"surreal:{{{run}:s*}}:stream"
+    return f"{shards_pattern(run)}}}:stream"

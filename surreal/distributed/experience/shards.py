@@ -82,6 +82,13 @@ class ReplayShards:
         """Remove all keys of the run from these servers; returns how many."""
         return sum(client.delete_run() for client in self.clients)
 
+    def delete_experience(self) -> int:
+        """Remove everything that was sent to the run; returns how many env steps that were."""
+        steps = sum(stream.counts().steps for stream in self.streams())
+        for client in self.clients:
+            client.delete_experience()
+        return steps
+
     def close(self) -> None:
         """Close the connections."""
         for client in (*self.clients, *self._own.values()):

@@ -32,11 +32,13 @@ from surreal.distributed.server.files import (
     render_config,
     tail,
 )
-from surreal.errors import RedisUnavailableError, StoppedError, find_os_error
+from surreal.errors import BusyError, RedisUnavailableError, StoppedError, find_os_error
+from surreal.utils.files import FileLock
 
 logger = logging.getLogger(__name__)
 
 MIN_MAXMEMORY_BYTES = 4 << 20
+_LOCK_NAME = "redis.lock"
 _POLL_INTERVAL_S = 0.02
 _WATCH_INTERVAL_S = 0.2
 
@@ -87,6 +89,7 @@ class EmbeddedRedis:
         self._port = port
         self._maxmemory_bytes = maxmemory_bytes
         self._appendonly_dir = None if appendonly_dir is None else Path(appendonly_dir).resolve()
+        self._appendonly_claim: FileLock | None = None
         self._password = password
         self._program = Path(program) if program is not None else find_redis_server()
         self._start_timeout_s = start_timeout_s
@@ -139,6 +142,7 @@ class EmbeddedRedis:
 
         Raises:
             RedisUnavailableError: it ended or did not answer in time; the message ends with its last log lines.
+            BusyError: another server keeps its data in the folder of the append-only file.
             StoppedError: `stop` was set meanwhile.
         """
         if self.is_alive:
@@ -147,9 +151,9 @@ class EmbeddedRedis:
             self._folder = make_folder()
         if self._host is not None and not self._port:
             self._port = free_port(self._host)
-        if self._appendonly_dir is not None:
-            self._appendonly_dir.mkdir(parents=True, exist_ok=True)
         try:
+            if self._appendonly_dir is not None:
+                self._claim(self._appendonly_dir)
             self._process = self._spawn(self._folder)
             self._wait_until_ready(self._process, stop)
         except BaseException:
@@ -213,12 +217,23 @@ class EmbeddedRedis:
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+        if self._appendonly_claim is not None:
+            self._appendonly_claim.release(is_removed=True)
+            self._appendonly_claim = None
 
     def __enter__(self) -> EmbeddedRedis:
         return self.start()
 
     def __exit__(self, *exc_info: object) -> None:
         self.stop()
+
+    def _claim(self, folder: Path) -> None:
+        """Become the only one who keeps data in a folder; two servers would spoil each other's file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = self._appendonly_claim or FileLock(folder / _LOCK_NAME)
+        if not lock.acquire():
+            raise BusyError(f"{folder} holds the data of a Redis that runs, of {lock.holder()}; name another folder")
+        self._appendonly_claim = lock
 
     def _spawn(self, folder: Path) -> subprocess.Popen[bytes]:
         is_main_thread = threading.current_thread() is threading.main_thread()

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from surreal.config import Config
 from surreal.envs import check_env_id
 from surreal.errors import CheckpointError, ConfigError
 from surreal.learner import Learner
 from surreal.learner.devices import resolve_device
 from surreal.main.build.acting import AGENT, MODEL, build_model
-from surreal.main.build.construct import check
+from surreal.main.build.construct import check, refused
 from surreal.main.build.earlier import earlier_checkpoint
 from surreal.main.build.environments import build_env, build_spaces
 from surreal.main.build.learning import LEARNER, build_checkpoints, build_learner, check_replay
@@ -73,6 +75,8 @@ def _check_device(config: Config) -> None:
         source = config.source_of("device")
         where = f" ({source})" if source else ""
         raise ConfigError(f"{error}{where}", key="device", source=source) from error
+    if config.replay.pin_memory and not torch.cuda.is_available():
+        raise refused(config, "replay.pin_memory", "is true, but there is no CUDA here; leave it out")
 
 
 def check_names(config: Config) -> None:

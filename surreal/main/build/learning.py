@@ -101,8 +101,6 @@ def _offered(config: Config) -> dict[str, Any]:
     """What the run has for a replay; what is unset is left to the class."""
     values = {setting.argument: value_of(config, setting.key)[0] for setting in _REPLAY_SETTINGS}
     values["is_owner"] = not config.replay.follow
-    if config.replay.follow:  # the bound is the owner's
-        del values["max_bytes"]
     return {name: value for name, value in values.items() if value is not None}
 
 

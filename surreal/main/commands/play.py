@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import numpy as np
 
 from surreal.config import add_python_path
 from surreal.envs import record_video
+from surreal.errors import BusyError
 from surreal.evaluation import EpisodeScore, Evaluator
 from surreal.main.build.environments import build_env, env_spaces
 from surreal.main.build.saved_policy import Policy
 from surreal.main.process.role import role_rng
 from surreal.main.process.roles import RandomStream
 from surreal.main.session.acting import saved_agent
+from surreal.utils.files import FileLock
 
 
 def play_policy(
@@ -41,6 +44,7 @@ def play_policy(
         on_episode: called after each episode with its number; episodes are then played one after another.
 
     Raises:
+        BusyError: another process records into the folder.
         EnvError: the environment cannot be made, or cannot be shown or recorded.
         CheckpointError: the parameters do not fit the configuration's model.
     """
@@ -51,26 +55,35 @@ def play_policy(
     is_single = record is not None or show or on_episode is not None
     mode = "human" if show else "rgb_array" if record is not None else None
     count = 1 if is_single else min(num_envs or config.eval.num_envs, episodes)
-    envs: list[gymnasium.Env[Any, Any]] = [build_env(config, training=False, render_mode=mode) for _ in range(count)]
-    spaces = env_spaces(envs[0])
-    if record is not None:
-        envs = [record_video(envs[0], str(record), name="play")]
-    evaluator: Evaluator | None = None
-    try:
+    with ExitStack() as stack:
+        if record is not None:
+            stack.callback(_claim_videos(record).release, is_removed=True)
+        envs: list[gymnasium.Env[Any, Any]] = []
+        for _ in range(count):
+            envs.append(build_env(config, training=False, render_mode=mode))
+            stack.callback(envs[-1].close)
+        spaces = env_spaces(envs[0])
+        if record is not None:
+            envs = [record_video(envs[0], str(record), name="play")]
+            stack.callback(envs[0].close)
         agent = saved_agent(policy, config, spaces, rng=rng)
+        stack.callback(agent.close)
         evaluator = Evaluator(agent, envs, rng=rng, max_episode_steps=config.eval.max_episode_steps)
         if on_episode is None:
-            scores = evaluator.play(episodes)
-        else:
-            scores = []
-            for number in range(episodes):
-                scores += evaluator.play(1)
-                on_episode(number, scores[-1])
-        agent.close()
+            return evaluator.play(episodes)
+        scores: list[EpisodeScore] = []
+        for number in range(episodes):
+            scores += evaluator.play(1)
+            on_episode(number, scores[-1])
         return scores
-    finally:
-        for env in envs:
-            env.close()
+
+
+def _claim_videos(folder: Path) -> FileLock:
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / "play.lock")
+    if not lock.acquire():
+        raise BusyError(f"{folder} gets the videos of {lock.holder()}; name another folder")
+    return lock
 
 
 def fresh_rng(seed: int | None) -> np.random.Generator:

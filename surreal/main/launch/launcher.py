@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -18,9 +19,9 @@ from functools import partial
 import redis
 from rich.console import Console
 
-from surreal.config import load_config
+from surreal.config import fingerprint, load_config
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.errors import ConfigError, FolderError, RedisUnavailableError, SurrealError
+from surreal.errors import BusyError, FolderError, RedisUnavailableError, SurrealError
 from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
 from surreal.main.launch.check import check_apart
 from surreal.main.launch.children import make_children
@@ -40,6 +41,7 @@ from surreal.main.process.claims import Claim
 from surreal.main.process.ending.interrupts import Interrupts
 from surreal.main.process.ending.reasons import Counts, Ending, ExitCode, result_of
 from surreal.main.process.roles import NormalEnd
+from surreal.main.process.takeover import take_over
 from surreal.main.session.best import read_best
 
 logger = logging.getLogger(__name__)
@@ -99,7 +101,7 @@ class Launcher:
             )
             progress.phase("checking what the configuration names")
             self._check()
-            claim = Claim(servers.client, "launcher")
+            claim = Claim(servers.client, "launcher", fingerprint(self.config.shared()))
             stack.callback(_release, claim)
             self._register(servers, claim)
             self._begin(servers)
@@ -172,20 +174,20 @@ class Launcher:
         """Agree with the run.
 
         Raises:
-            ConfigError: the run has a launcher, or is a finished one and not to be resumed.
+            BusyError: the run has a launcher.
+            ConfigError: the run is a finished one, and not to be resumed.
             ContractError: live processes of the run agreed on something else.
         """
         if holder := claim.try_take():
-            raise ConfigError(
+            raise BusyError(
                 f"run {self.run!r} is alive: its launcher is {holder}; "
-                "`surreal agent` joins it, --run NAME begins another",
-                key="--run",
+                "`surreal agent` joins it, --run NAME begins another"
             )
         if not self._options.resume:
             registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)
-        registry.register(
-            servers.client, self.config, registry.Registrant("launcher", leads=True), servers.parameter_client
-        )
+        leader = registry.Registrant("launcher", leads=True)
+        if registry.register(servers.client, self.config, leader, servers.parameter_client):
+            take_over(claim, servers.replay, threading.Event())
         if self._options.resume:
             registry.clear_stop(servers.client)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,8 @@ def prepare(options: RunOptions) -> PreparedRun:
 
         overrides = (*overrides, *offline_settings(config, options.offline))
         config = load_config(source, overrides)
+    if options.redis is not None:  # what is meant for a server of the run's own is refused
+        load_config(source, (*overrides, f"redis.address={json.dumps(options.redis)}"))
     if config.replay.follow:
         where = config.source_of("replay.follow")
         raise ConfigError(

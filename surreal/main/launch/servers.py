@@ -50,7 +50,7 @@ class RunServers:
         address = address or config.redis.address
         if address is None:
             appendonly = folder / "redis" if config.redis.appendonly else None
-            self._server = EmbeddedRedis(maxmemory_bytes=config.redis.maxmemory, appendonly_dir=appendonly)
+            self._server = EmbeddedRedis(maxmemory_bytes=config.own_redis_bytes, appendonly_dir=appendonly)
             stack.callback(self._server.stop)
             self._server.start()
             address = self._server.address

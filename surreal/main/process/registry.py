@@ -21,7 +21,7 @@ from surreal.config.loading.overrides import apply_overrides, parse_override
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.errors import ConfigError, ContractError, StoppedError
+from surreal.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def register(
         parameter_client: where the parameters are, if that is another server.
 
     Returns:
-        Whether it has replaced another one, of processes that may still be there.
+        Whether it has replaced another one, of processes that no launcher or learner led; see `take_over`.
 
     Raises:
         ContractError: live processes of the run agreed on something else.
@@ -126,7 +126,7 @@ def register(
                 # The model's own contract outlives its processes by a minute.
                 parameters = parameter_client or client
                 parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
-                has_replaced = True
+                has_replaced = not (stored or {}).get("leads", True)
             break
     _list_run(client, config)
     return has_replaced
@@ -186,15 +186,16 @@ def delete_run(client: RedisClient) -> int:
     """Remove a run's keys from one server; returns how many.
 
     Raises:
-        ConfigError: the run is alive, or this server has nothing of it.
+        BusyError: the run is alive.
+        ConfigError: this server has nothing of it.
     """
     alive = [beat.name for beat in live_processes(client)]
     if alive:
-        raise ConfigError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
+        raise BusyError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
     # A server of experience or parameters alone has no heartbeats, but the leases of those who write there.
     leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
     if leases:
-        raise ConfigError(f"run {client.run} is in use (its lease {leases[0].decode()}); stop it first, then delete it")
+        raise BusyError(f"run {client.run} is in use (its lease {leases[0].decode()}); stop it first, then delete it")
     count = client.delete_run()
     if not count:
         raise ConfigError(f"Redis at {client.address} holds nothing of run {client.run!r}")

@@ -40,6 +40,7 @@ from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.hanging import make_watchdog
 from surreal.main.process.reports import error_line, is_expected, print_error
 from surreal.main.process.roles import LEARNER, RandomStream, Role
+from surreal.main.process.takeover import take_over
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.liveness.pulse import Pulse
 from surreal.utils.logs import setup_logging
@@ -99,7 +100,7 @@ class RoleProcess:
                 registry.require_fresh(self.client, self.config.broadcast.policy, self.parameter_client)
         self._claim.take(self.stop)
         if registry.register(self.client, self.config, self._registrant, self.parameter_client):
-            self._claim.wait_until_all_agree(self.stop)
+            take_over(self._claim, self.replay, self.stop)
         self.telemetry.at_each_step(self._stay)
         self.telemetry.start()
         self._watchdog.start()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal.config import Config, to_yaml
-from surreal.errors import ConfigError, FolderError
+from surreal.errors import BusyError, ConfigError, FolderError
 from surreal.main.process.ending.reasons import result_of
 from surreal.utils.files import FileLock, write_whole
 
@@ -73,7 +73,7 @@ class RunFolder:
         """Become the only writer, until `release` or the end of this process.
 
         Raises:
-            FolderError: another process is it.
+            BusyError: another process is it.
             ConfigError: there cannot be such a folder.
         """
         try:
@@ -84,7 +84,7 @@ class RunFolder:
             problem = (error.strerror or str(error)).lower()
             raise ConfigError(f"{self.path} cannot be a run's folder: {problem}", key="--run-dir") from error
         if not is_ours:
-            raise FolderError(
+            raise BusyError(
                 f"{self.path} belongs to a run that is alive: {self._lock.holder()} writes there; "
                 "`surreal stop` ends it, --run NAME or --run-dir DIR begins another"
             )

@@ -22,7 +22,7 @@ class OwnFolder:
         process: of the learner.
 
     Raises:
-        FolderError: another process writes there.
+        BusyError: another process writes there.
         CheckpointError: the run is to go on from one of its checkpoints that is not there.
     """
 

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from surreal.checkpoint import load_checkpoint
 from surreal.distributed.connection.client import RedisClient
-from surreal.errors import CheckpointError, FolderError
+from surreal.errors import BusyError, CheckpointError
 from surreal.main.session.best import BEST_NAME, is_finite, read_best
 from surreal.main.session.scores import ScoreBook, append_lines, round_lines
 from surreal.utils.files import FileLock, write_whole
@@ -36,13 +36,13 @@ def claim_scores(folder: Path) -> FileLock:
     """Become the one evaluation that writes into a folder; the lock ends with the process.
 
     Raises:
-        FolderError: another one does.
+        BusyError: another one does.
     """
     lock, pause = FileLock(folder / LOCK_NAME), threading.Event()
     waited_s = 0.0
     while not lock.acquire():  # a learner holds it for a moment
         if waited_s >= _LOCK_TIMEOUT_S:
-            raise FolderError(f"{folder} has an evaluation: {lock.holder()} writes there; choose another --run-dir")
+            raise BusyError(f"{folder} has an evaluation: {lock.holder()} writes there; choose another --run-dir")
         pause.wait(0.1)
         waited_s += 0.1
     return lock

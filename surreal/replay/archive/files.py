@@ -119,6 +119,8 @@ class ArchiveWriter:
         try:
             self._folder.rename(self.path)
         except OSError as error:
+            if self.path.exists():
+                raise ConfigError(f"{self.path} was made by another process meanwhile; name a new folder") from error
             raise ConfigError(f"{self.path} cannot be made: {error}", key="PATH") from error
         _sync(self.path.parent)
         return manifest

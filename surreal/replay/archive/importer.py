@@ -89,8 +89,10 @@ def import_replay(
             known += len(ours) - len(missing)
             for chunk in missing:
                 encoded = encode(archive.contract, chunk.segments, chunk.columns, chunk.leaves)
-                importer.append(chunk, encoded)
-                steps, chunks = steps + encoded.own_steps, chunks + 1
+                if importer.append(chunk, encoded):
+                    steps, chunks = steps + encoded.own_steps, chunks + 1
+                else:
+                    known += 1
     for importer in importers:
         importer.retry(importer.remember, "note the import")
     return ImportResult(archive.manifest, chunks, steps, known)
@@ -154,8 +156,8 @@ class _Importer:
             if not is_there and chunk.sequence > self._last[chunk.sender]
         ]
 
-    def append(self, chunk: ArchivedChunk, encoded: EncodedChunk) -> None:
-        """Store one chunk, waiting for room."""
+    def append(self, chunk: ArchivedChunk, encoded: EncodedChunk) -> bool:
+        """Store one chunk, waiting for room; returns whether it was not there already, of an import beside this one."""
         deadline_s, pause_s = time.monotonic() + self._timeout_s, _MIN_WAIT_S
         while True:
             if self._stop.is_set():
@@ -181,6 +183,7 @@ class _Importer:
         if self._epoch not in ("", answer.epoch):
             self._forget()
         self._epoch = answer.epoch
+        return answer.status == "ok"
 
     def remember(self) -> None:
         """Keep the sequence numbers of a whole import for as long as the run."""

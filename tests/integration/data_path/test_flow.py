@@ -27,6 +27,7 @@ from naive_replay import (
 from surreal.errors import ReplayFullError, StoppedError
 from surreal.specs import ObsSpec
 from surreal.types import Action, StepBatch, StepKind
+from surreal.utils.liveness.wait_notice import WAITS
 
 
 def test_a_full_stream_refuses_after_the_allowed_wait_and_loses_nothing(run: Any) -> None:
@@ -166,6 +167,21 @@ def test_a_sender_that_waits_says_for_what_once(
     (message,) = [message for message in caplog.messages if message.startswith("waiting")]
     assert message.startswith("waiting to send experience, at most 0 s: ")
     assert reason in message
+
+
+def test_a_learner_that_waits_says_how_full_the_replay_is(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surreal.utils.liveness.wait_notice.PATIENCE_S", 0.0)
+    replay, sender, walker = run.replay(start_size=1000), run.sender(), Walker(NaiveReplay(1, 0.5))
+    replay.start_threads()
+    for _ in range(2):
+        walker.walk(sender, 100)
+        sender.flush()
+        text = f"filling the replay, {len(walker.naive.transitions())}/1000"
+        wait_until(lambda text=text: (replay.dequeue(timeout_s=0.01), text in WAITS.texts())[-1])
+    walker.walk(sender, 1000)
+    sender.flush()
+    wait_until(lambda: replay.dequeue(timeout_s=0.05) is not None)
+    assert not [text for text in WAITS.texts() if "filling" in text]
 
 
 def test_agents_and_learner_hold_each_other_to_the_ratio(run: Any) -> None:

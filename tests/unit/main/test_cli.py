@@ -13,7 +13,7 @@ import pytest
 import surreal
 from surreal.cli import main
 from surreal.config import load_config
-from surreal.config.loading.preset_files import preset_path
+from surreal.config.loading.preset_files import preset_names, preset_path
 from surreal.errors import SurrealError
 from surreal.main.build.check import check_names, check_run, require_display
 from surreal.main.commands.redis_server import address_for_others
@@ -28,7 +28,10 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets"]) == 0
-    assert "cartpole-dqn" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.index("CartPole-v1") < lines.index("HalfCheetah-v5   (needs the mujoco extra)")
+    assert f"  {'cartpole-sac':27} SAC for discrete actions." in lines[lines.index("CartPole-v1") :]
+    assert sum(line.startswith("  ") for line in lines) == len(preset_names())
 
 
 def test_one_preset_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +101,7 @@ def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.Captur
         (["run", "cartpole-dqn", "--resume"], "--resume needs the run to go on with"),
         (["run", "cartpole-dqn", "--resume", "--run", "none"], "holds no run to resume"),
         (["run"], "name a preset or a file"),
+        (["run", "cartpole-dqn", "--check", "--verify"], "leave one of them out"),
         (["run", "."], ". is a folder; name a YAML file"),
         (["run", "cartpole-dqn", "--set", "lerner.x=1"], "lerner is not a setting (--set); did you mean learner?"),
         (
@@ -171,6 +175,12 @@ def test_a_device_that_is_not_here_is_found_before_a_run(monkeypatch: pytest.Mon
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     with pytest.raises(SurrealError, match=r"has 0 CUDA device\(s\); use auto \(--set\)"):
         check_run(load_config("cartpole-dqn", ["device=cuda"]))
+
+
+def test_pages_are_not_locked_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SurrealError, match=r"replay.pin_memory is true, but there is no CUDA here.*\(--set\)"):
+        check_run(load_config("cartpole-dqn", ["replay.pin_memory=true"]))
 
 
 def test_a_window_needs_a_display(monkeypatch: pytest.MonkeyPatch) -> None:

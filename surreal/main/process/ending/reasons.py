@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from surreal.config import Config
-from surreal.errors import ConfigError
+from surreal.errors import BusyError, ConfigError
 
 
 class ExitCode(IntEnum):
@@ -17,6 +17,7 @@ class ExitCode(IntEnum):
     OK = 0  #: it reached its goal or a limit, or was told to end by `surreal stop`
     FAILED = 1
     USAGE = 2  #: wrong arguments, a wrong configuration
+    BUSY = 3  #: the folder or the run belongs to another process, which is alive
     HANGUP = 128 + signal.SIGHUP  #: also if the output was closed
     INTERRUPTED = 128 + signal.SIGINT
     TERMINATED = 128 + signal.SIGTERM
@@ -31,8 +32,9 @@ class Ending(NamedTuple):
     @property
     def status(self) -> str:
         """finished, failed or interrupted."""
-        words = {ExitCode.OK: "finished", ExitCode.FAILED: "failed", ExitCode.USAGE: "failed"}
-        return words.get(self.exit_code, "interrupted")
+        if self.exit_code is ExitCode.OK:
+            return "finished"
+        return "interrupted" if self.exit_code > 128 else "failed"
 
 
 class Counts(NamedTuple):
@@ -48,6 +50,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
     """The exit code of a command that an exception ends."""
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
+    if isinstance(error, BusyError):
+        return ExitCode.BUSY
     return ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
 
 

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from surreal.config import Config, load_config
 from surreal.config.checking.problems import all_keys
+from surreal.config.loading.preset_files import preset_names
 from surreal.config.schema.fields import Section, parse_size
 from surreal.errors import ConfigError
 
@@ -14,6 +15,7 @@ SECTIONS = {
     *("env", "model", "agent", "learner", "replay", "sender", "broadcast", "rlx", "redis", "eval", "checkpoint", "run"),
     *("environment", "relaax_rlx_server"),
 }
+RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,12 @@ SECTIONS = {
         ),
         (["replay.max_bytes=220mb"], "replay.max_bytes", "what redis.maxmemory, 268435456, leaves"),
         (["sender.chunk_max_bytes=9mb"], "sender.chunk_max_bytes", "an eighth of replay.max_bytes"),
-        (["redis.appendonly=true", "redis.address=h:1"], "redis.appendonly", "does not start"),
+        (
+            ["redis.appendonly=true", "redis.address=h:1"],
+            "redis.appendonly",
+            "redis.address (or --redis) names a server",
+        ),
+        (["redis.address=h:1"], "redis.maxmemory", "redis.address (or --redis) names a server"),
         (["env.num_workers=2"], "env.num_workers", "only subproc has workers"),
         (["env.num_workers=9", "env.pool=subproc"], "env.num_workers", "it must be <= env.num_envs, 8"),
         (["env.pool=vector", "env.wrappers=[{name: reward_clip}]"], "env.pool", "takes no env.wrappers"),
@@ -54,6 +61,13 @@ SECTIONS = {
             "agent.round_steps",
             "make them the same",
         ),
+        (["rlx.client_envs=4"], "rlx.client_envs", "but rlx.clients is 0"),
+        (["rlx.servers=1", "rlx.client_envs=4"], "rlx.client_envs", "but rlx.clients is 0"),
+        (["agent.round_timeout_s=9"], "agent.round_timeout_s", "agent.round_steps is not set"),
+        (["agent.round_steps=5", "agent.count=0", "rlx.servers=1"], "agent.round_steps", "RLX servers"),
+        (["sender.on_full=drop", "sender.wait_timeout_s=9"], "sender.wait_timeout_s", "sender.on_full and rlx.on_full"),
+        ([*RAW, "rlx.largest_state=10"], "rlx.largest_state", "env.observation_space is raw"),
+        ([*RAW, "rlx.outside_bounds=refuse"], "rlx.outside_bounds", "env.observation_space is raw"),
         (["env.wrappers=[{name: a, class: b.C}]"], "env.wrappers.0", "either a name or a class"),
         (["env.wrappers=[{}]"], "env.wrappers.0", "either a name or a class"),
     ],
@@ -71,6 +85,37 @@ def test_conflict_is_refused_with_key_and_remedy(overrides: list[str], key: str,
 def test_memory_of_a_foreign_server_is_not_judged() -> None:
     for key in ("redis.address", "redis.replay_address"):
         assert load_config("cartpole-dqn", ["replay.max_bytes=999gb", f"{key}=host:6379"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "memory"),
+    [
+        ([], 512 << 20),
+        (["replay.max_bytes=2gb"], 2688 << 20),
+        (["replay.max_bytes=2gb", "redis.replay_address=h:1"], 512 << 20),
+        (["redis.maxmemory=100mb"], 100 << 20),
+    ],
+)
+def test_own_server_has_room_for_the_replay(overrides: list[str], memory: int) -> None:
+    assert load_config("cartpole-dqn", overrides).own_redis_bytes == memory
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["agent.round_timeout_s=9", "agent.round_steps=5", "broadcast.interval_updates=1", "learner.batch_size=16"],
+        ["sender.on_full=drop", "sender.wait_timeout_s=9", "rlx.on_full=wait"],
+        ["rlx.servers=1", "rlx.clients=1", "rlx.client_envs=4"],
+        ["redis.maxmemory=300mb", "redis.parameter_address=h:1"],
+    ],
+)
+def test_what_acts_is_not_refused(overrides: list[str]) -> None:
+    assert load_config("cartpole-dqn", ["env.num_envs=8", "agent.count=2", *overrides])
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_preset_runs_on_a_foreign_server(preset: str) -> None:
+    assert load_config(preset, ["redis.address=h:1"])
 
 
 def test_derived_values_follow_their_sources() -> None:

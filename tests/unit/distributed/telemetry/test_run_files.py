@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from surreal.distributed.telemetry.run_files import LOCK_NAME, MAX_PROCESSES, STATE_NAME, Progress, RunFiles, Seen
+from tests.full_disk import files_end_at
 
 
 def opened(folder: Path) -> RunFiles:
@@ -55,24 +56,22 @@ def test_a_new_file_is_recorded_before_it_is_written(tmp_path: Path, monkeypatch
     assert (state["cursor"], state["sizes"]) == ("0-0", {"a.log": 0})
 
 
-def test_a_full_disk_counts_nothing_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = opened(tmp_path)
+@pytest.mark.parametrize(
+    ("size", "room"), [(4000, 2000), (4, 20)], ids=["in the middle of a file", "with the record of what was written"]
+)
+def test_a_full_disk_counts_nothing_as_written(tmp_path: Path, size: int, room: int) -> None:
+    files, more = opened(tmp_path), b"x" * size
     files.commit({"a.log": b"one\n"}, Progress("1-0"))
-    append = files._append
-
-    def append_until_full(path: str, content: bytes) -> int:
-        append(path, content[:2])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files, "_append", append_until_full)
-    with pytest.raises(OSError, match="No space"):
-        files.commit({"a.log": b"two\n", "b.log": b"two\n"}, Progress("2-0"))
-    assert files.progress.cursor == "1-0"
-    assert (tmp_path / "a.log").read_bytes() == b"one\n"
-    monkeypatch.undo()
-    files.commit({"a.log": b"two\n", "b.log": b"two\n"}, Progress("2-0"))
-    assert (tmp_path / "a.log").read_bytes() == b"one\ntwo\n"
-    assert (tmp_path / "b.log").read_bytes() == b"two\n"
+    for new in ({}, {"b.log": b"new\n"}):
+        with files_end_at(room), pytest.raises(OSError, match="too large"):
+            files.commit({"a.log": more, **new}, Progress("2-0"))
+        assert files.progress.cursor == "1-0"
+        assert (tmp_path / "a.log").read_bytes() == b"one\n"
+        assert json.loads((tmp_path / STATE_NAME).read_text())["cursor"] == "1-0"
+        assert list(tmp_path.glob(".*.tmp")) == []
+    files.commit({"a.log": more, "b.log": b"new\n"}, Progress("2-0"))
+    assert (tmp_path / "a.log").read_bytes() == b"one\n" + more
+    assert (tmp_path / "b.log").read_bytes() == b"new\n"
 
 
 def test_a_second_writer_waits_until_the_first_is_gone(tmp_path: Path) -> None:

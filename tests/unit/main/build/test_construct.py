@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,14 @@ def test_a_run_that_only_follows_is_refused_and_its_learner_is_not(tmp_path: Pat
     assert not (tmp_path / "run").exists()
     replay = build_replay(config_of("replay.follow=true"), NOWHERE, seed=0)
     assert not replay.owner.owners
+
+
+def test_what_is_meant_for_a_server_of_the_runs_own_does_not_go_with_a_named_one(tmp_path: Path) -> None:
+    for setting in ("redis.maxmemory=1gb", "redis.appendonly=true"):
+        options = RunOptions("cartpole-dqn", (setting,), run_dir=tmp_path / "run")
+        assert prepare(options)
+        with pytest.raises(ConfigError, match=r"but redis.address \(or --redis\) names a server"):
+            prepare(replace(options, redis="host:6379"))
 
 
 def test_agents_spread_over_the_ape_x_rates(spaces: Spaces) -> None:

@@ -107,6 +107,14 @@ def test_setting_of_a_replay_is_handed_over(setting: Setting, tmp_path: Path, mo
     assert offered[setting.argument] == expected
 
 
+def test_a_follower_bounds_what_it_uses_of_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "construct", lambda config, recipe, collaborators, offered: offered)
+    given = {"replay.follow": True, "replay.max_bytes": 2**25}
+    config = config_of(REPLAY, surreal.replay.UniformReplay, given, tmp_path)
+    offered: Any = learning.build_replay(config, ReplayShards.of(RedisClient("unix:///nowhere")), seed=0)
+    assert (offered["is_owner"], offered["max_bytes"]) == (False, 2**25)
+
+
 @pytest.mark.parametrize(("recipe", "cls"), CLASSES, ids=NAMES)
 def test_argument_that_a_class_does_not_have_is_refused(recipe: Recipe[Any], cls: type[object], tmp_path: Path) -> None:
     config = config_of(recipe, cls, {f"{recipe.section}.args": {"no_such_thing": 1}}, tmp_path)

@@ -116,6 +116,7 @@ def test_limits_on_numbers_reach_pool_wrappers_and_settings() -> None:
     config = load(
         *("rlx.largest_state=50", "rlx.largest_reward=7", "rlx.outside_bounds=refuse", "rlx.max_connection_sessions=3"),
         *(BOX, ACTIONS, "eval.enabled=false", "run.stop_at_return=null", "rlx.clients=0"),
+        "rlx.client_envs=1",
     )
     settings = build_server_settings(config, ServerOptions(), None)
     assert (settings.rewards.largest, settings.max_connection_sessions) == (7, 3)

@@ -60,6 +60,23 @@ def test_every_episode_is_recorded(policy_file: Path, tmp_path: Path, capsys: py
     assert f"videos in {videos}" in capsys.readouterr().out
 
 
+def test_policy_is_played_twice_at_once_and_a_folder_of_videos_has_one_writer(
+    policy_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, videos = load_policy(policy_file), tmp_path / "videos"
+    others = []
+
+    def play_beside(number: int, score: object) -> None:
+        others.append(play_policy(policy, 1, rng=fresh_rng(1)))
+        others.append(main(["play", str(policy_file), "--episodes", "1", "--record", str(videos)]))
+
+    scores = play_policy(policy, 1, rng=fresh_rng(1), record=videos, on_episode=play_beside)
+    assert others == [scores, 3]
+    assert f"error: {videos} gets the videos of process " in capsys.readouterr().err
+    (video,) = videos.iterdir()
+    assert video.stat().st_size > 1000
+
+
 def test_window_is_opened(
     policy_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

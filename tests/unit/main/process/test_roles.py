@@ -46,7 +46,8 @@ def test_table_says_how_many_processes_a_configuration_asks_for() -> None:
         return [role.count(config) for role in (LEARNER, AGENT, RLX_SERVER, RLX_CLIENT, EVAL)]
 
     assert counts("rlx.servers=2", "rlx.clients=5") == [1, 3, 2, 5, 1]
-    assert counts("rlx.servers=0", "rlx.clients=0", "eval.enabled=false", "run.stop_at_return=null") == [1, 3, 0, 0, 0]
+    alone = ("rlx.servers=0", "rlx.clients=0", "rlx.client_envs=1", "eval.enabled=false", "run.stop_at_return=null")
+    assert counts(*alone) == [1, 3, 0, 0, 0]
 
 
 def test_whoever_feeds_another_drains_before_it() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from surreal.config import load_config
-from surreal.errors import ConfigError, FolderError
+from surreal.errors import BusyError, ConfigError
 from surreal.main.process.run_folder import RunFolder, new_run_id, newest_checkpoint, newest_running
 
 
@@ -45,7 +45,7 @@ def test_folder_of_another_run_is_not_overwritten(tmp_path: Path) -> None:
 def test_folder_has_one_writer_who_is_named(tmp_path: Path) -> None:
     first, second = begun(tmp_path), RunFolder(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(FolderError, match=f"a run that is alive: process {os.getpid()} on "):
+    with pytest.raises(BusyError, match=f"a run that is alive: process {os.getpid()} on "):
         second.claim()
     second.release()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

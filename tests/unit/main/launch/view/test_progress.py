@@ -87,3 +87,20 @@ def test_on_a_terminal_the_phase_shows_before_there_is_a_snapshot_and_the_last_t
         assert "env steps" not in text.getvalue()
         progress.finish(Snapshot((), env_steps=1200))
     assert "1,200" in text.getvalue()
+
+
+def test_a_terminal_counts_how_full_the_replay_is() -> None:
+    text, now = io.StringIO(), [0.0]
+    console = Console(file=text, force_terminal=True, width=100)
+    with Progress("my-run", console, clock=lambda: now[0]) as progress:
+        assert progress._live is not None
+        for second, transitions in enumerate((340, 680)):
+            now[0] = float(second)
+            filling = replace(LEARNER, waits_for=(f"filling the replay, {transitions}/1000",))
+            progress.show(Snapshot((filling,), env_steps=transitions))
+            progress._live.refresh()
+            assert f"filling the replay, {transitions}/1000, {second} s" in text.getvalue()
+        progress.show(Snapshot((LEARNER,), env_steps=1000, updates=1))
+        text.truncate(0)
+        progress._live.refresh()
+        assert "filling" not in text.getvalue()

@@ -1,0 +1,112 @@
+"""Settings that are given and that nothing would act on: they are refused, so that none is dropped in silence.
+
+A setting counts as given if it has another value than its default. One that acts only in processes that others start,
+on this machine or elsewhere (`surreal eval`, `surreal rlx-server`), acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from surreal.config.schema.fields import Section
+from surreal.config.schema.root import Config
+
+
+def idle_settings(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the settings that would do nothing: the key to blame, and a sentence that begins with its value."""
+    yield from _of_experience(config)
+    yield from _of_acting(config)
+    yield from _of_rlx(config)
+    yield from _of_evaluation(config)
+    yield from _of_own_server(config)
+
+
+def _of_experience(config: Config) -> Iterator[tuple[str, str]]:
+    replay, sender = config.replay, config.sender
+    if replay.mirror_max_bytes is not None and replay.observations not in (None, "auto"):
+        yield (
+            "replay.mirror_max_bytes",
+            f"is {replay.mirror_max_bytes}, but replay.observations is {replay.observations}, and only auto asks for it"
+            "; leave mirror_max_bytes out, or set observations to auto",
+        )
+    tolerance = replay.samples_per_insert_tolerance
+    if tolerance is not None and replay.samples_per_insert is None:
+        yield (
+            "replay.samples_per_insert_tolerance",
+            f"is {tolerance:g}, but replay.samples_per_insert is not set; set it, or leave the tolerance out",
+        )
+    if _is_given(sender, "wait_timeout_s") and sender.on_full == config.rlx.on_full == "drop":
+        yield (
+            "sender.wait_timeout_s",
+            f"is {sender.wait_timeout_s:g}, but sender.on_full and rlx.on_full are drop: nobody waits for room; "
+            "leave wait_timeout_s out, or set one of them to wait",
+        )
+
+
+def _of_acting(config: Config) -> Iterator[tuple[str, str]]:
+    env, agent = config.env, config.agent
+    if env.num_workers is not None and env.pool != "subproc":
+        yield "env.num_workers", f"is {env.num_workers}, but env.pool is {env.pool}; only subproc has workers"
+    if env.pool == "vector" and agent.show_ui:
+        yield (
+            "agent.show_ui",
+            "is true, but env.pool is vector, whose environments draw in no window; use local or subproc",
+        )
+    if agent.round_steps is None and _is_given(agent, "round_timeout_s"):
+        yield (
+            "agent.round_timeout_s",
+            f"is {agent.round_timeout_s:g}, but agent.round_steps is not set: agents never wait for a round; set it, "
+            "or leave round_timeout_s out",
+        )
+    if agent.round_steps is not None and not agent.count and config.rlx.servers:
+        yield (
+            "agent.round_steps",
+            f"is {agent.round_steps}, but agent.count is 0, and RLX servers (rlx.servers, {config.rlx.servers}) never "
+            "wait for a round; leave round_steps out",
+        )
+
+
+def _of_rlx(config: Config) -> Iterator[tuple[str, str]]:
+    rlx = config.rlx
+    if rlx.clients and not rlx.servers:
+        yield "rlx.clients", f"is {rlx.clients}, but rlx.servers is 0: nobody would answer them; set it to 1"
+    if not rlx.clients and _is_given(rlx, "client_envs"):
+        yield (
+            "rlx.client_envs",
+            f"is {rlx.client_envs}, but rlx.clients is 0: the run starts none that would have environments; "
+            "set clients, or client_envs to 1",
+        )
+    if config.env.observation_space == "raw":
+        for name in ("largest_state", "outside_bounds"):
+            if _is_given(rlx, name):
+                yield (
+                    f"rlx.{name}",
+                    f"is {getattr(rlx, name)}, but env.observation_space is raw: states reach the agent as they came; "
+                    f"leave {name} out, or write the space down",
+                )
+
+
+def _of_evaluation(config: Config) -> Iterator[tuple[str, str]]:
+    evaluation, goal = config.eval, config.run.stop_at_return
+    if not evaluation.enabled and goal is not None:
+        yield "run.stop_at_return", "is set, but eval.enabled is false: nothing would measure the return"
+    if goal is None and evaluation.confirm_episodes and _is_given(evaluation, "confirm_episodes"):
+        confirm = evaluation.confirm_episodes
+        yield "eval.confirm_episodes", f"is {confirm}, but run.stop_at_return is not set: nothing is to be confirmed"
+    if not evaluation.enabled and evaluation.record_video_every:
+        yield "eval.record_video_every", "is set, but eval.enabled is false: nothing would record"
+
+
+def _of_own_server(config: Config) -> Iterator[tuple[str, str]]:
+    redis = config.redis
+    if redis.address is None:
+        return
+    foreign = "but redis.address (or --redis) names a server that this run does not start"
+    if redis.appendonly:
+        yield "redis.appendonly", f"is true, {foreign}; set appendonly in that server, or leave the address out"
+    if redis.maxmemory is not None:
+        yield "redis.maxmemory", f"is {redis.maxmemory}, {foreign}; set maxmemory in that server, or leave it out here"
+
+
+def _is_given(section: Section, name: str) -> bool:
+    return bool(getattr(section, name) != type(section).model_fields[name].default)

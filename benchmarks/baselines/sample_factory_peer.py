@@ -66,7 +66,7 @@ class Pong(gymnasium.Env[Any, Any]):
         return cv2.resize(screen, (84, 84), interpolation=cv2.INTER_AREA)
 
 
-def make_pong(_name: str, _cfg: Any, env_config: Any, **_: Any) -> Pong:
+def make_pong(_name: str, _cfg: Any, env_config: Any, *_: Any, **__: Any) -> Pong:
     """Make an environment, as Sample Factory asks for it."""
     return Pong(0 if env_config is None else env_config["env_id"])
 

@@ -95,10 +95,10 @@ def theirs(preset: str, seed: int, python: Path | str) -> Solved:
     return Solved(found["return"] >= goal, time.perf_counter() - started_s, found["env_steps"])
 
 
-def our_speed(preset: str, seed: int) -> float:
+def our_speed(preset: str, seed: int, settings: Sequence[str] = ()) -> float:
     """Env steps a second between the first and the last report of the agent."""
     with tempfile.TemporaryDirectory() as folder:
-        run = _run(preset, seed, folder, ["run.stop_at_return=null", "eval.enabled=false"])
+        run = _run(preset, seed, folder, ["run.stop_at_return=null", "eval.enabled=false", *settings])
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     seen = [(line["time"], line["metrics"].get("agent/env_steps_total", 0)) for line in lines]
     seen = [(time_s, steps) for time_s, steps in seen if steps]

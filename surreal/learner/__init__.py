@@ -7,6 +7,7 @@ replay, `on_policy` those of policies from fresh trajectories. Losses and return
 
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.interpolated.ipg import IPGLearner
 from surreal.learner.off_policy.ddpg import DDPGLearner
 from surreal.learner.off_policy.dqn import DQNLearner
 from surreal.learner.off_policy.quantile_dqn import QuantileDQNLearner
@@ -26,6 +27,7 @@ __all__ = [
     "DQNLearner",
     "GradientLearner",
     "Gradients",
+    "IPGLearner",
     "Learner",
     "PPOLearner",
     "PolicyGradientLearner",

@@ -30,7 +30,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"experience", "parameters", "telemetry", "server"}],
     "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
-    "learner": [{"."}, {"off_policy", "on_policy"}],
+    "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy"}, {"interpolated"}],
     "main": [{"process"}, {"build"}, {"session"}, {"."}, {"launch"}, {"commands"}],
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],

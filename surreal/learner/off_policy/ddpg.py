@@ -98,7 +98,7 @@ class DDPGLearner(GradientLearner):
         self.step(loss, CRITIC)
         if (self.updates + 1) % self.policy_delay == 0:
             # Differentiated by the actor's parameters only: the critic is what it climbs, and stays as it is.
-            self.step(-critic.first(batch.obs, model.actor.forward(batch.obs)).mean(), ACTOR)
+            self.step(-critic.first(batch.obs, model.actor(batch.obs)).mean(), ACTOR)
             self.target.after_update(self.updates + 1)
         error = (target - q.detach()).abs().mean(0)
         self.send_priorities(batch, error)
@@ -112,11 +112,11 @@ class DDPGLearner(GradientLearner):
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
         """
-        q = self._network.critic.forward(batch.obs, batch.action)
+        q = self._network.critic(batch.obs, batch.action)
         with torch.no_grad():
             target = cast(DeterministicActorCritic, self.target.network)
-            action = self._smoothed(target.actor.forward(batch.next_obs))
-            next_q = target.critic.forward(batch.next_obs, action).amin(0)
+            action = self._smoothed(target.actor(batch.next_obs))
+            next_q = target.critic(batch.next_obs, action).amin(0)
             return q, torch.addcmul(batch.reward, batch.discount, next_q)
 
     def _smoothed(self, action: Tensor) -> Tensor:

@@ -134,7 +134,7 @@ class SACLearner(GradientLearner):
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
         """
-        q = self._network.critic.forward(batch.obs, batch.action)
+        q = self._network.critic(batch.obs, batch.action)
         with torch.no_grad():
             critic, legal = cast(Critics, self.target.network), batch.extras.get("next_action_mask")
             value, log_probability = self._network.expect(critic, batch.next_obs, generator, legal)

@@ -7,12 +7,13 @@ the replay) with `gae_lambda` 1; below 1, it is generalised advantage estimation
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from surreal.learner.base import ReplayView
+from surreal.learner.curiosity import CuriositySettings, Surprise, read_curiosity, surprise
 from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
@@ -25,8 +26,12 @@ from surreal.learner.on_policy.policy_losses import (
     value_loss,
 )
 from surreal.learner.option_checks import check_positive, check_shares
+from surreal.model import ActorCritic
+from surreal.specs import ObsSpec
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
+
+CURIOSITY = "curiosity"
 
 
 class A2CLearner(ActorCriticLearner):
@@ -40,6 +45,10 @@ class A2CLearner(ActorCriticLearner):
             this from 1 (PPO's clipped loss), > 0. None: take agents to act with the newest policy, as A3C does.
         critic_clip: keep the value within this of the one that the agent recorded (PPO's clipped loss), > 0; None: no
             such bound.
+        icm: intrinsic curiosity, reward for what could not be foreseen, as `{reward_scale, forward_share,
+            learning_rate, hidden_sizes, convolutions, activation, units}`; see `surreal.learner.curiosity`. {} takes
+            all defaults. None: none.
+        seed: of the initial parameters of curiosity's networks, >= 0.
         options: see `ActorCriticLearner`.
     """
 
@@ -53,6 +62,8 @@ class A2CLearner(ActorCriticLearner):
         normalize_advantage: bool = False,
         policy_clip: float | None = None,
         critic_clip: float | None = None,
+        icm: Mapping[str, Any] | None = None,
+        seed: int = 0,
         **options: Any,
     ) -> None:
         super().__init__(model, replay, entropy_beta=entropy_beta, normalize_advantage=normalize_advantage, **options)
@@ -61,8 +72,32 @@ class A2CLearner(ActorCriticLearner):
         self.gae_lambda = gae_lambda
         self.policy_clip = policy_clip
         self.critic_clip = critic_clip
+        self._icm = read_curiosity(icm)
+        if self._icm is not None and not isinstance(model, ActorCritic):
+            raise ValueError(f"the model is a {type(model).__name__}; icm needs an ActorCritic")
+        self._seed = seed
+
+    def build(self) -> None:
+        super().build()
+        if self._icm is not None:
+            model = cast(ActorCritic, self.model)
+            self.dynamics = self._icm.make(cast(ObsSpec, model.obs_spec), model.action_space, seed=self._seed)
+            self.keep(CURIOSITY, self.dynamics.to(self.device))
+            named = self.dynamics.named_parameters()
+            self.optimize_group(CURIOSITY, named, learning_rate=self._icm.learning_rate)
 
     def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        if self._icm is None:
+            return self.actor_critic_step(batch)
+        found = self.foresee(batch)
+        metrics = self.actor_critic_step(batch._replace(reward=batch.reward + found.reward))
+        loss = mean_of_steps(found.loss, batch.mask)
+        self.step(loss, CURIOSITY)
+        intrinsic = mean_of_steps(found.reward, batch.mask)
+        return {**metrics, "curiosity_loss": loss, "intrinsic_reward_mean": intrinsic}
+
+    def actor_critic_step(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        """Do one step of policy and value, and give their metrics."""
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)
         with torch.no_grad():
@@ -78,7 +113,14 @@ class A2CLearner(ActorCriticLearner):
             critic_loss = value_loss(value[:-1], returns, mask)
         else:
             critic_loss = clipped_value_loss(value[:-1], recorded(batch, "value"), returns, mask, self.critic_clip)
-        metrics = self.descend(policy_loss, critic_loss, mean_of_steps(policy.entropy(), mask))
+        metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
         if self.is_metrics_due:
             metrics["explained_variance"] = explained_variance(value[:-1], returns, mask)
         return metrics
+
+    def foresee(self, batch: TrajectoryBatch) -> Surprise:
+        """Compute reward and loss of curiosity, for observations as the policy sees them."""
+        settings, obs_filter = cast(CuriositySettings, self._icm), cast(ActorCritic, self.model).obs_filter
+        if obs_filter is not None:
+            batch = batch._replace(obs=obs_filter.forward(batch.obs))
+        return surprise(self.dynamics, batch, settings)

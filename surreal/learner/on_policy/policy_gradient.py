@@ -17,7 +17,6 @@ from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate
 from surreal.learner.on_policy.policy_losses import (
     explained_variance,
-    mean_of_steps,
     policy_gradient_loss,
     value_loss,
 )
@@ -50,7 +49,7 @@ class PolicyGradientLearner(ActorCriticLearner):
             returns = bootstrapped_returns(batch.reward, batch.discount, batch.mask, baseline)
             advantage = self.normalised(batch.mask * (returns - baseline[:-1]), batch.mask)
         policy_loss = policy_gradient_loss(log_probability, advantage, batch.mask)
-        entropy = mean_of_steps(policy.entropy(), batch.mask)
+        entropy = self.entropy(policy, batch.action, batch.mask)
         if not self.baseline:
             self.step(policy_loss - self.entropy_beta * entropy)
             return {"policy_loss": policy_loss, "entropy": entropy}

@@ -152,7 +152,7 @@ class PPOLearner(ActorCriticLearner):
                 moves_value = epoch < self.value_iterations and (moves_policy or self._has_own_value)
                 if not (moves_policy or moves_value):
                     break
-                self.step(self._total(losses, moves_policy=moves_policy, moves_value=moves_value))
+                self.step(self._total(losses, moves_policy=moves_policy, moves_value=moves_value), *self.groups)
         means = Losses(*(torch.stack(column).mean() for column in zip(*last, strict=True)))
         if self.kl_penalty is not None:
             self.kl_penalty.after_update(float(means.kl))
@@ -177,7 +177,7 @@ class PPOLearner(ActorCriticLearner):
         return Losses(
             policy_loss,
             critic_loss,
-            mean_of_steps(policy.entropy(), part.mask),
+            self.entropy(policy, part.action, part.mask),
             mean_of_steps(targets.policy[part.index].kl(policy), part.mask),
             mean_of_steps(clipped, part.mask),
         )

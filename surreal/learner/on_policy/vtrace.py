@@ -77,7 +77,7 @@ class VTraceLearner(ActorCriticLearner):
             )
         policy_loss = policy_gradient_loss(log_probability, self.normalised(advantage, mask), mask)
         critic_loss = value_loss(value[:-1], target, mask)
-        metrics = self.descend(policy_loss, critic_loss, mean_of_steps(policy.entropy(), mask))
+        metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
         if self.is_metrics_due:
             metrics["importance_ratio_mean"] = mean_of_steps(log_ratio.exp(), mask)
             metrics["explained_variance"] = explained_variance(value[:-1], target, mask)

@@ -74,6 +74,10 @@ def run(
     run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: new.")] = None,
     run_dir: RunDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of --run or --run-dir.")] = False,
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="One process, in a fixed order: the same seed gives the same parameters."),
+    ] = False,
     offline: Annotated[
         Path | None, typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
     ] = None,
@@ -93,7 +97,7 @@ def run(
     from surreal.main.process.ending.interrupts import Interrupts
 
     _set_up_logging(log_level)
-    given = {"seed": seed, "device": device, "log_level": log_level}
+    given = {"seed": seed, "device": device, "log_level": log_level, "run.deterministic": deterministic or None}
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]
     asked = (source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline)
     interrupts = Interrupts()

@@ -167,7 +167,7 @@ class EvaluationSession:
             "model": self.model.header(),
         }
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
-        if not self.process.arguments.supervised:  # else this is the learner's folder
+        if self.process.role is EVAL and not self.process.arguments.supervised:  # else this is the learner's folder
             send_round(self.process.client, self.book, is_best=is_best)
         self._latest = {
             "eval/episode_return": result.mean_return,

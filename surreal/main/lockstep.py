@@ -198,7 +198,6 @@ class Stretch:
         self._is_saved = False
         self._batches = 0
         self._actors = [_Actor(process, config, stack, index, on_episode) for index in range(config.agent.count)]
-        _seed(config.seed)
 
     def run(self, score: Callable[[], bool]) -> bool:
         """Act and learn in turn, then write the checkpoint.

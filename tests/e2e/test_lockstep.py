@@ -1,0 +1,61 @@
+"""`surreal run --deterministic`, as a user has it: one process beside Redis, and Ctrl-C makes no difference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from surreal.checkpoint import CheckpointStore
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Workplace
+
+#: Four checkpoints; some hundreds of updates between them, so that there is time to interrupt the run.
+SETTINGS = (
+    "run.max_env_steps=1200", "run.stop_at_return=null", "model.args.hidden_sizes=[8]", "learner.batch_size=8",
+    "replay.start_size=100", "replay.samples_per_insert=16", "eval.episodes=1",
+)  # fmt: skip
+
+
+def start(workplace: Workplace, run: str, *arguments: str) -> Any:
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    return workplace.start("run", "cartpole-per-dqn", "--deterministic", "--run", run, *settings, *arguments)
+
+
+def checkpoints(workplace: Workplace, run: str) -> CheckpointStore:
+    return CheckpointStore(workplace.folder / "runs" / run / "checkpoints")
+
+
+def read(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def test_interrupted_run_ends_as_if_it_had_not_been(workplace: Workplace) -> None:
+    command = start(workplace, "cut")
+    workplace.wait_for(lambda: checkpoints(workplace, "cut").names(), "a checkpoint")
+    roles = {entry["role"] for entry in workplace.status()["processes"]}
+    assert roles <= {"launcher", "learner"}
+    command.interrupt()
+    assert command.wait() == 130, command.output
+    reached = checkpoints(workplace, "cut").newest_step
+    command = workplace.start("run", "--resume", "--run-dir", "runs/cut")  # the folder knows how it runs
+    assert command.wait() == 0, command.output
+    assert "filled anew" not in command.output
+
+    command = start(workplace, "whole")
+    assert command.wait() == 0, command.output
+    cut, whole = (checkpoints(workplace, run).newest_whole() for run in ("cut", "whole"))
+    assert cut is not None and whole is not None and reached is not None
+    assert reached < whole.step == cut.step
+    assert all(torch.equal(tensor, cut.tensors[name]) for name, tensor in whole.tensors.items())
+    scores = [
+        {line["version"]: line["mean_return"] for line in read(workplace.folder / "runs" / run / "eval", "scores.jsonl")
+         if line["kind"] == "round"}
+        for run in ("cut", "whole")
+    ]  # fmt: skip
+    assert scores[0] == scores[1]
+    assert json.loads((workplace.folder / "runs" / "cut" / "result.json").read_text())["reason"].startswith("max_env")
+    workplace.assert_nothing_is_left()

@@ -23,7 +23,8 @@ from surreal.learner import Learner
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
-from surreal.main.lockstep import LockstepSession
+from surreal.main.eval import EvaluationSession
+from surreal.main.lockstep.session import LockstepSession
 from surreal.main.offline import fill_replay, run_offline_learner
 from surreal.main.process import registry
 from surreal.main.process.arguments import parse
@@ -188,7 +189,9 @@ def body(process: RoleProcess) -> None:
         process.at_end(lambda: _finish_collecting(process, collecting, collector))
         session: LearnerSession | LockstepSession
         if process.config.run.deterministic:
-            session = LockstepSession(process, stack)
+            is_scored = process.config.eval.enabled
+            score = EvaluationSession(process, stack).score_newest if is_scored else lambda: False
+            session = LockstepSession(process, stack, score)
         else:
             session = LearnerSession(process, stack, collector)
         if process.arguments.offline is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from surreal.checkpoint import CheckpointStore
+from surreal.distributed.connection.client import RedisClient
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
@@ -20,11 +21,6 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def start(workplace: Workplace, run: str, *arguments: str) -> Any:
-    settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    return workplace.start("run", "cartpole-per-dqn", "--deterministic", "--run", run, *settings, *arguments)
-
-
 def checkpoints(workplace: Workplace, run: str) -> CheckpointStore:
     return CheckpointStore(workplace.folder / "runs" / run / "checkpoints")
 
@@ -33,11 +29,11 @@ def read(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
-def test_interrupted_run_ends_as_if_it_had_not_been(workplace: Workplace) -> None:
-    command = start(workplace, "cut")
+def test_interrupted_run_ends_as_if_it_had_not_been(workplace: Workplace, redis_server: Any, run_id: str) -> None:
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    command = workplace.start("run", "cartpole-per-dqn", "--deterministic", "--run", "cut", *settings)
     workplace.wait_for(lambda: checkpoints(workplace, "cut").names(), "a checkpoint")
-    roles = {entry["role"] for entry in workplace.status()["processes"]}
-    assert roles <= {"launcher", "learner"}
+    assert {entry["role"] for entry in workplace.status()["processes"]} <= {"launcher", "learner"}
     command.interrupt()
     assert command.wait() == 130, command.output
     reached = checkpoints(workplace, "cut").newest_step
@@ -45,8 +41,12 @@ def test_interrupted_run_ends_as_if_it_had_not_been(workplace: Workplace) -> Non
     assert command.wait() == 0, command.output
     assert "filled anew" not in command.output
 
-    command = start(workplace, "whole")
+    # Without a launcher, the learner's process alone does the same.
+    where = ("--run", run_id, "--run-dir", "runs/whole", "--redis", redis_server.address)
+    command = workplace.start("learner", "runs/cut/app.yaml", *where)
     assert command.wait() == 0, command.output
+    with RedisClient(redis_server.address, run=run_id) as client:
+        client.delete_run()
     cut, whole = (checkpoints(workplace, run).newest_whole() for run in ("cut", "whole"))
     assert cut is not None and whole is not None and reached is not None
     assert reached < whole.step == cut.step
@@ -57,5 +57,7 @@ def test_interrupted_run_ends_as_if_it_had_not_been(workplace: Workplace) -> Non
         for run in ("cut", "whole")
     ]  # fmt: skip
     assert scores[0] == scores[1]
-    assert json.loads((workplace.folder / "runs" / "cut" / "result.json").read_text())["reason"].startswith("max_env")
+    for run in ("cut", "whole"):
+        result = json.loads((workplace.folder / "runs" / run / "result.json").read_text())
+        assert (result["updates"], result["reason"][:13]) == (whole.step, "max_env_steps")
     workplace.assert_nothing_is_left()

@@ -14,7 +14,7 @@ import torch
 from surreal.checkpoint import Checkpoint, CheckpointStore
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import StoppedError
-from surreal.main.lockstep import LockstepSession
+from surreal.main.lockstep.session import LockstepSession
 from surreal.main.process.arguments import RoleArguments
 from surreal.main.process.role import RoleProcess
 from surreal.main.process.roles import LEARNER
@@ -64,7 +64,7 @@ def run(redis_server: Any, run_id: str, tmp_path: Path, monkeypatch: pytest.Monk
         process = RoleProcess(LEARNER, arguments, stop)
         try:
             with ExitStack() as stack:
-                session = LockstepSession(process, stack)
+                session = LockstepSession(process, stack, lambda: False)
                 session.begin()
                 stretch = session._stretch
                 assert stretch is not None

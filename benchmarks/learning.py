@@ -3,8 +3,9 @@
     python -m benchmarks.learning [PRESET ...] [--rounds N]
 
 One run of ours, one of theirs, with the same seed, again and again: seconds from the start of the command until it has
-ended by itself, because its policy reached the goal in 20 episodes and then in 100 more; the env steps until then; and
-the env steps a second from the first to the last step, without evaluation and without a goal (cartpole-ppo only).
+ended by itself, because its policy reached the goal in 20 episodes and then in 100 more; the env steps until then; and,
+of cartpole-ppo, the env steps a second without evaluation and without a goal, and how long an agent waits between two
+rounds beyond the learner's own update.
 Needs Stable-Baselines3, which is installed into an environment of its own when it is first needed.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -69,9 +71,13 @@ def compare_learning(preset: str, python: Path | str, rounds: int) -> None:
 
 
 def compare_speed(preset: str, python: Path | str, rounds: int) -> None:
-    """Report env steps a second while learning, with neither evaluation nor goal."""
+    """Report env steps a second while learning, with neither evaluation nor goal, and what a round costs."""
     pairs = [(our_speed(preset, seed), _ask(python, preset, seed, 1e9)["env_steps_per_s"]) for seed in range(rounds)]
     report(f"{preset} while learning", "env steps/s", [a for a, _ in pairs], [b for _, b in pairs], aim=1.5)
+    waits = [round_wait(preset, seed) for seed in range(rounds)]
+    medians = {name: round(statistics.median(wait[name] for wait in waits), 2) for name in waits[0]}
+    line = {"name": f"{preset}, wait of a round beyond the update", "unit": "ms", "aim_ms": 5.0, **medians}
+    sys.stdout.write(json.dumps(line) + "\n")
 
 
 def ours(preset: str, seed: int) -> Solved:
@@ -95,15 +101,32 @@ def theirs(preset: str, seed: int, python: Path | str) -> Solved:
     return Solved(found["return"] >= goal, time.perf_counter() - started_s, found["env_steps"])
 
 
-def our_speed(preset: str, seed: int) -> float:
-    """Env steps a second between the first and the last report of the agent."""
+def our_speed(preset: str, seed: int, settings: Sequence[str] = ()) -> float:
+    """Env steps a second between the first and the last report of the agents."""
+    lines = _metrics(preset, seed, settings)
+    first: dict[str, tuple[float, float]] = {}
+    last: dict[str, tuple[float, float]] = {}
+    for line in lines:
+        if steps := line["metrics"].get("agent/env_steps_total"):
+            first.setdefault(line["process"], (line["time"], steps))
+            last[line["process"]] = line["time"], steps
+    began, ended = min(time_s for time_s, _ in first.values()), max(time_s for time_s, _ in last.values())
+    return sum(steps - first[agent][1] for agent, (_, steps) in last.items()) / (ended - began)
+
+
+def round_wait(preset: str, seed: int) -> dict[str, float]:
+    """Measure what an agent waits between two rounds beyond the learner's own update, ms, mean over a run's rounds."""
+    lines = _metrics(preset, seed, [])
+    found = {name: value for line in lines for name, value in line["metrics"].items()}
+    waited_ms = 1e3 * found["agent/round_wait_s_total"] / found["learner/updates_total"]
+    updates = [line["metrics"]["learner/optimize_ms"] for line in lines if "learner/optimize_ms" in line["metrics"]]
+    return {"beyond_ms": waited_ms - statistics.fmean(updates), "wait_ms": waited_ms}
+
+
+def _metrics(preset: str, seed: int, settings: Sequence[str]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
-        run = _run(preset, seed, folder, ["run.stop_at_return=null", "eval.enabled=false"])
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    seen = [(line["time"], line["metrics"].get("agent/env_steps_total", 0)) for line in lines]
-    seen = [(time_s, steps) for time_s, steps in seen if steps]
-    (first_s, first), (last_s, last) = seen[0], seen[-1]
-    return float((last - first) / (last_s - first_s))
+        run = _run(preset, seed, folder, ["run.stop_at_return=null", "eval.enabled=false", *settings])
+        return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def _run(preset: str, seed: int, folder: str, settings: Sequence[str]) -> Path:

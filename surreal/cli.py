@@ -74,6 +74,10 @@ def run(
     run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: new.")] = None,
     run_dir: RunDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of --run or --run-dir.")] = False,
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="One process, in a fixed order: the same seed gives the same parameters."),
+    ] = False,
     offline: Annotated[
         Path | None, typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
     ] = None,
@@ -96,7 +100,7 @@ def run(
         raise ConfigError("--check starts nothing that --verify could play; leave one of them out", key="--verify")
     # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
     setup_logging(log_level or "info", console_level=log_level or "warning")
-    given = {"seed": seed, "device": device, "log_level": log_level}
+    given = {"seed": seed, "device": device, "log_level": log_level, "run.deterministic": deterministic or None}
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]
     asked = (source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline)
     interrupts = Interrupts()

@@ -60,7 +60,7 @@ class Evaluator:
         agent: acts without exploring; its mode is set to "eval".
         envs: gymnasium environments (5-value `step`), used and reset here, closed by `close`. More of them make a round
             faster, because the model sees larger batches; more than the episodes of a round are not used.
-        rng: draws the seed of every episode.
+        rng: draws the seed of every episode; may be replaced between rounds.
         max_episode_steps: env steps after which an episode is cut and counts as it is; None: no bound for environments
             with a time limit of their own, and `DEFAULT_MAX_STEPS` for others.
 
@@ -81,7 +81,7 @@ class Evaluator:
             raise ValueError("an evaluation needs at least one environment")
         self._agent = agent
         self._envs = list(envs)
-        self._rng = rng
+        self.rng = rng
         self._max_steps = _step_bound(envs[0], max_episode_steps)
         self._spec = describe_observations(envs[0].observation_space)
         self._adapter = ActionAdapter(envs[0].action_space)
@@ -119,7 +119,7 @@ class Evaluator:
             Seat(index, env, self._spec, mask_width=width, max_steps=self._max_steps, mercy=mercy, redraw=self._redraw)
             for index, (env, mercy) in enumerate(zip(self._envs[:count], self._mercies[:count], strict=True))
         ]
-        for number, seed in enumerate(self._rng.integers(0, 2**31 - 1, size=episodes)):
+        for number, seed in enumerate(self.rng.integers(0, 2**31 - 1, size=episodes)):
             seats[number % count].seeds.append(int(seed))
         self._seats = active = seats
         for seat in seats:
@@ -160,7 +160,7 @@ class Evaluator:
     def _redraw(self) -> int:
         """An episode does not count: give the seed of the one in its place."""
         self.void_episodes += 1
-        return int(self._rng.integers(0, 2**31 - 1))
+        return int(self.rng.integers(0, 2**31 - 1))
 
 
 def _step_bound(env: gymnasium.Env[Any, Any], asked: int | None) -> int | None:

@@ -335,9 +335,12 @@ def test_a_launcher_that_is_killed_twice_leaves_what_goes_on(trial: Trial) -> No
 
 def test_a_disk_that_is_full_from_the_start_ends_the_run_with_the_reason(trial: Trial) -> None:
     # No file may grow beyond a size, of the launcher and of all that it starts: the first checkpoint does, and no log.
-    command = trial.start("model.args.hidden_sizes=[4096]", program=ON_A_SMALL_DISK)
+    arguments = [*trial.arguments("model.args.hidden_sizes=[4096]"), "--no-progress"]
+    command = trial.workplace.start_python("-c", ON_A_SMALL_DISK, *arguments)
     assert command.wait() == 1, command.output
     result = trial.result()
+    assert f"run {result['run']} in {trial.folder}" in command.output  # also without progress
+    assert "env steps" not in command.output
     assert (result["status"], result["exit_code"]) == ("failed", 1)
     assert "learner failed: checkpoint" in result["reason"]
     assert "could not be written: [Errno 27] File too large" in result["reason"]

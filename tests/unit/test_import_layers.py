@@ -31,7 +31,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "distributed": [{"connection"}, {"experience", "parameters", "telemetry", "server"}],
     "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy"}, {"interpolated"}],
-    "main": [{"process"}, {"build"}, {"session"}, {"."}, {"launch"}, {"commands"}],
+    "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],

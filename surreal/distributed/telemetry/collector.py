@@ -86,11 +86,6 @@ class Collector:
         self._trouble = ""
         self._entry_count = self._skipped_count = self._lost_count = 0
 
-    @property
-    def is_writing(self) -> bool:
-        """Whether this collector is the one that writes the folder."""
-        return self._files.is_locked
-
     def step(self, timeout_s: float = 0.5) -> int:
         """Write what has come, waiting for it up to `timeout_s`; returns how many entries were read.
 

@@ -68,11 +68,6 @@ class RunFiles:
         self._sizes: dict[str, int] = {}
         self._lock = FileLock(self.folder / LOCK_NAME)
 
-    @property
-    def is_locked(self) -> bool:
-        """Whether this object may write."""
-        return self._lock.is_held
-
     def __contains__(self, path: str) -> bool:
         return path in self._sizes
 

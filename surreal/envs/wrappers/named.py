@@ -50,6 +50,30 @@ class WrapperSpec:
         return self.name in _TRAINING_ONLY if self.training_only is None else self.training_only
 
 
+class ObsClip(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Clips observations into -limit..limit, for environments whose `Box` of floats has no bounds, or far ones.
+
+    Args:
+        env: what it is put around.
+        limit: largest magnitude, > 0; raising it keeps more of what is rare, and lets it weigh more. NaN stays NaN.
+    """
+
+    def __init__(self, env: AnyEnv, limit: float = 10.0) -> None:
+        space = env.observation_space
+        if not isinstance(space, gymnasium.spaces.Box) or space.dtype is None or space.dtype.kind != "f":
+            raise ValueError(f"its observations are {space}; only a Box of floats can be clipped")
+        if not 0 < limit < np.inf:
+            raise ValueError(f"limit is {limit}; it must be > 0 and finite")
+        super().__init__(env)
+        low, high = np.clip(space.low, -limit, limit), np.clip(space.high, -limit, limit)
+        self.observation_space = gymnasium.spaces.Box(low, high, dtype=space.dtype.type)
+
+    def observation(self, observation: Any) -> Any:
+        """Clip it."""
+        box: Any = self.observation_space
+        return np.clip(observation, box.low, box.high)
+
+
 class RewardClip(gymnasium.RewardWrapper[Any, Any]):
     """Clips rewards into low..high.
 
@@ -100,6 +124,7 @@ _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "clip_action": gym_wrappers.ClipAction,
     "flatten": gym_wrappers.FlattenObservation,
     "life_loss": LifeLoss,
+    "obs_clip": ObsClip,
     "rescale_action": gym_wrappers.RescaleAction,
     "reward_clip": RewardClip,
     "reward_scale": RewardScale,

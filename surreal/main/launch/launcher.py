@@ -167,7 +167,8 @@ class Launcher:
         self.folder.write_address(servers.address, self.run)
         if not self._options.is_quiet:
             self._say(f"run {self.run} in {self.folder.path}")
-        if self._options.resume and self._options.offline is None and not servers.has_experience():
+        refills = self._options.offline is None and not self.config.run.deterministic
+        if self._options.resume and refills and not servers.has_experience():
             self._say("the replay is empty: it is filled anew before learning goes on")
 
     def _register(self, servers: RunServers, claim: Claim) -> None:

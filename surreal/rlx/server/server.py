@@ -110,11 +110,6 @@ class RlxServer:
         """Return counts of connections, requests, refusals and errors."""
         return {} if self._hub is None else self._hub.metrics()
 
-    @property
-    def num_connections(self) -> int:
-        """Connections that are open."""
-        return 0 if self._hub is None else len(self._hub.connections)
-
     def __enter__(self) -> Self:
         self.start()
         return self

@@ -76,7 +76,7 @@ def bystander(harness: Any, wire: Any) -> Any:
     one = Bystander(wire(served))
     yield served, one
     one.finish()
-    served.wait(lambda: served.server.num_connections == 1)
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 1)
 
 
 def connect(served: Any) -> socket.socket:
@@ -144,7 +144,7 @@ def test_slow_loris_and_half_a_frame_are_cut_off(harness: Any, wire: Any) -> Non
             if not read_all(sock):
                 live.remove(sock)
                 sock.close()
-    served.wait(lambda: served.server.num_connections == 1)
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 1)
     assert good.update([1, 0], 1.0) == 1
 
 
@@ -174,7 +174,7 @@ def test_announced_gigabyte_takes_no_memory(bystander: Any) -> None:
         sock.sendall(INIT)
         sock.recv(1000)
         sock.sendall(b"16000000:" + b"x" * 1000)
-    served.wait(lambda: served.server.num_connections == 21)
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 21)
     assert process.memory_info().rss - before < 64 << 20
     for sock in socks:
         sock.close()
@@ -206,9 +206,9 @@ def test_disconnect_while_the_agent_thinks(harness: Any, *, is_reset: bool) -> N
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.close()
     if is_reset:  # else it may be that they only stopped writing, and wait for their answers
-        served.wait(lambda: served.server.num_connections == 0)
+        served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 0)
     served.may_act.set()
-    served.wait(lambda: served.server.num_connections == 0)
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 0)
     # What was with the agent is cut; who had asked, and was gone before that, has never begun.
     served.wait(lambda: len(served.closed) == len(served.rows))
 
@@ -245,7 +245,7 @@ def test_two_thousand_connects_and_disconnects(bystander: Any) -> None:
             with connect(served) as last:  # the server takes connections in their order
                 last.sendall(INIT)
                 assert last.recv(1000)
-            served.wait(lambda: served.server.num_connections == 1)
+            served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 1)
             served.wait(lambda: served.pool.metrics()["rlx/active_sessions_count"] == 1)
             hub = served.server._hub
             served.wait(lambda hub=hub: hub._next_slot - len(hub._free) == 1)
@@ -285,7 +285,7 @@ def test_more_than_max_sessions_are_closed_at_once(harness: Any, wire: Any) -> N
         client.init()
     assert wire(served).is_closed()
     good[0].close()
-    served.wait(lambda: served.server.num_connections == 2)
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 2)
     assert wire(served).init() == {"response": "ready"}
     assert good[1].update([1, 0]) == 1
     assert served.server.metrics()["rlx/refused_total"] == 1

@@ -133,7 +133,7 @@ def test_lost_socket_cuts_all_its_episodes(harness: Any, web: Any) -> None:
         ask(sock, sid=sid, command="update", state=[1, 0], terminal=False)
     sock.socket.shutdown(socket.SHUT_RDWR)
     served.wait(lambda: sorted(served.closed) == [0, 1])
-    served.wait(lambda: served.server.num_connections == 0)
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 0)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_garbage_after_the_handshake_disturbs_nobody(harness: Any, web: Any, dat
     bad.socket.sendall(data)
     with suppress(OSError):  # the server was quicker
         bad.socket.shutdown(socket.SHUT_RDWR)
-    served.wait(lambda: served.server.num_connections == 1)
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 1)
     assert ask(good, sid="a", command="update", state=[1, 0], terminal=False)["data"] == 1
 
 
@@ -294,6 +294,6 @@ def test_sessions_are_counted_as_they_come_and_go(harness: Any, web: Any, wire: 
         for sid in ("a", "b", "c"):
             sock.send(json.dumps({"sid": sid, "command": "disconnect"}))
     sock.close()
-    served.wait(lambda: served.server.num_connections == 0)
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 0)
     clients = [wire(served) for _ in range(3)]
     assert [client.init()["response"] for client in clients] == ["ready"] * 3

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import error as gym_error
 
 from surreal.envs import WrapperSpec, check_env_id, make_env, make_vector_env, record_video
-from surreal.envs.wrappers.named import select_wrappers, wrapper_names
+from surreal.envs.wrappers.named import ObsClip, select_wrappers, wrapper_names
 from surreal.errors import EnvError
 
 
@@ -110,12 +112,27 @@ def test_wrappers_are_found_by_import_path_and_applied_in_order() -> None:
         (WrapperSpec("surreal.envs.wrappers.named._TRAINING_ONLY"), "is a frozenset"),
         (WrapperSpec("reward_clip", {"lo": 2}), "does not take the arguments"),
         (WrapperSpec("reward_clip", {"low": 2}), "refuses .*low is 2"),
+        (WrapperSpec("obs_clip", {"limit": 0}), "refuses .*limit is 0; it must be > 0"),
         (WrapperSpec("builtins.type"), "made a type"),
     ],
 )
 def test_a_wrong_wrapper_is_named(spec: WrapperSpec, message: str) -> None:
     with pytest.raises(EnvError, match=message):
         make_env("CartPole-v1", wrappers=[spec])
+
+
+def test_observations_without_bounds_are_clipped_and_nan_is_not_hidden() -> None:
+    env = make_env("CartPole-v1", wrappers=[WrapperSpec("obs_clip", {"limit": 3.0})])
+    box: Any = env.observation_space
+    assert box.high.tolist() == pytest.approx([3.0, 3.0, 0.4188790, 3.0])
+    clip: Any = env
+    while not isinstance(clip, ObsClip):
+        clip = clip.env
+    seen = clip.observation(np.array([1.0, 3e38, -np.inf, np.nan], np.float32))
+    assert seen.dtype == np.float32
+    np.testing.assert_allclose(seen, [1.0, 3.0, -0.4188790, np.nan], rtol=1e-6)
+    with pytest.raises(EnvError, match="only a Box of floats can be clipped"):
+        make_env("FrozenLake-v1", wrappers=[WrapperSpec("obs_clip")])
 
 
 def test_vector_environments_are_those_of_the_package() -> None:

@@ -189,3 +189,15 @@ def test_last_error_line_without_one_is_the_last_line(tmp_path: Path) -> None:
     assert last_error_line(console) == "it left no output"
     console.write_text("Traceback\nValueError: no\n\n")
     assert last_error_line(console) == "ValueError: no"
+
+
+def test_child_that_is_known_to_hang_is_not_waited_for_as_long(
+    child: ChildMaker, supervise_all: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "_HANGING_DRAIN_S", 0.1)
+    hanging = child(STUBBORN, drain_timeout_s=10_000.0)
+    supervision = supervise_all(hanging)
+    wait_until_ready(tmp_path)
+    assert hanging.process is not None
+    problems = supervision.stop([hanging], is_hurried=never, hanging={hanging.process.pid})
+    assert problems == {"agent-0": "agent-0 did not end in time and was killed"}

@@ -50,6 +50,12 @@ def test_nothing_is_known_before_the_first_heartbeat() -> None:
     assert dict(describe_numbers(Snapshot(()), 1.0))["return"] == "-"
 
 
+def test_round_of_evaluation_that_is_under_way_shows_how_far_it_is() -> None:
+    round_ = beat("eval", "eval", eval__played_episodes_count=3.0, eval__round_episodes_count=20.0)
+    assert dict(describe_numbers(summarize_processes([round_]), 1.0))["eval return"] == "-, 3 of 20 episodes played"
+    assert dict(describe_numbers(summarize_processes(BEATS), 1.0))["eval return"] == "111.0 (best 222.0)"
+
+
 def test_json_names_every_process() -> None:
     plain = json.loads(json.dumps(summarize_processes(BEATS).to_json()))
     assert plain["env_steps"] == 100

@@ -1,9 +1,11 @@
-"""A preset of the on-policy algorithms truly learns, with agents that wait for each update."""
+"""Presets of learners of policies: one truly learns, and agents wait for each update."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
+
+from surreal.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
@@ -16,6 +18,24 @@ def test_ppo_learns_cartpole_from_few_env_steps(workplace: Workplace) -> None:
     assert code == 0, output
     result = json.loads((workplace.run_dir() / "result.json").read_text())
     assert "stop_at_return" in result["reason"], result
+    assert_agents_waited_for_each_version(workplace)
+
+
+def test_fresh_and_replayed_trajectories_are_learned_from_in_rounds(workplace: Workplace) -> None:
+    goal = ["run.stop_at_return=null", "run.max_env_steps=2_000", "eval.episodes=2", "replay.capacity=1_000"]
+    code, output = workplace.run("run", "cartpole-ipg", *[part for one in goal for part in ("--set", one)])
+    assert code == 0, output
+    run_dir = workplace.run_dir()
+    result = json.loads((run_dir / "result.json").read_text())
+    assert result["updates"] >= 12, "a round has 128 rows"
+    assert_agents_waited_for_each_version(workplace)
+    checkpoint = CheckpointStore(run_dir / "checkpoints").newest_whole()
+    assert checkpoint is not None
+    found = {name.partition("/")[0] for name in checkpoint.tensors}
+    assert found == {"model", "critics", "target", "optimizer", "optimizer-critic"}
+
+
+def assert_agents_waited_for_each_version(workplace: Workplace) -> None:
     metrics = [json.loads(line) for line in (workplace.run_dir() / "metrics.jsonl").read_text().splitlines()]
     lag = "learner/policy_lag_versions"
     assert max(line["metrics"].get(lag, 0.0) for line in metrics) <= 1.0, "agents wait for each version"

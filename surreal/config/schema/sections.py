@@ -31,7 +31,7 @@ class AgentConfig(ClassSection):
     steps of the whole run. Unset: up to the agent."""
 
     round_steps: int | None = Field(None, ge=1)
-    """Rows of a trajectory, the `trajectory_steps` of a `FIFOReplay`: when the agent has sent one for each environment,
+    """Rows of a trajectory, the `trajectory_steps` of the replay: when the agent has sent one for each environment,
     it waits for parameters that learned from them. On-policy algorithms need fewer env steps that way. It needs a
     `learner.batch_size` of one trajectory for each environment of all agents. Unset: agents never wait."""
 

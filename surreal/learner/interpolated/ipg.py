@@ -1,6 +1,6 @@
 """Interpolated policy gradient: Gu et al. 2017, arXiv:1706.00387.
 
-The whole algorithm is `IPGLearner.learn`: critics are fitted to all steps of a batch, then the policy goes along
+The whole algorithm is `IPGLearner.improve`: critics are fitted to all steps of a batch, then the policy goes along
 a mixture of two gradients, the likelihood-ratio one of its own fresh steps, and the critics' one at observations of a
 replay. The first has no bias, the second hardly any variance.
 """

@@ -1,7 +1,8 @@
 """Advantage actor-critic: the loss of A3C (Mnih et al. 2016, arXiv:1602.01783), computed where the experience arrives.
 
-The whole algorithm is `A2CLearner.improve`. n of the n-step advantage is the trajectory's length (`trajectory_steps` of
-the replay) with `gae_lambda` 1; below 1, it is generalised advantage estimation (arXiv:1506.02438).
+The whole algorithm is `A2CLearner.actor_critic_step`. n of the n-step advantage is the trajectory's length
+(`trajectory_steps` of the replay) with `gae_lambda` 1; below 1, it is generalised advantage estimation
+(arXiv:1506.02438). Curiosity (`learner/curiosity.py`) adds to the rewards before it.
 """
 
 from __future__ import annotations

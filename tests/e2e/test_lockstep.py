@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Four checkpoints; some hundreds of updates between them, so that there is time to interrupt the run.
 SETTINGS = (
     "run.max_env_steps=1200", "run.stop_at_return=null", "model.args.hidden_sizes=[8]", "learner.batch_size=8",
-    "replay.start_size=100", "replay.samples_per_insert=16", "eval.episodes=1",
+    "replay.start_size=100", "replay.samples_per_insert=8", "eval.episodes=1", "eval.num_envs=1",
 )  # fmt: skip
 
 

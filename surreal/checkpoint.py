@@ -94,6 +94,12 @@ class CheckpointStore:
                 logger.warning("passed over a checkpoint that cannot be used: %s", error)
         return None
 
+    @property
+    def newest_step(self) -> int | None:
+        """The largest step that there is a checkpoint of, which may be damaged; None without any."""
+        names = self.names()
+        return int(names[-1].removesuffix(SUFFIX)) if names else None
+
     def load(self, path: str | os.PathLike[str]) -> Checkpoint:
         """Read one checkpoint: a file name in this folder, or any path or URL.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import logging
 import signal
 import sys
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from surreal.main.process.ending.output import Output, flush_output
 from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
+from surreal.utils.logs import setup_logging
 
 app = typer.Typer(
     name="surreal",
@@ -74,6 +74,10 @@ def run(
     run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: new.")] = None,
     run_dir: RunDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of --run or --run-dir.")] = False,
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="One process, in a fixed order: the same seed gives the same parameters."),
+    ] = False,
     offline: Annotated[
         Path | None, typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
     ] = None,
@@ -94,14 +98,22 @@ def run(
 
     if check and verify:
         raise ConfigError("--check starts nothing that --verify could play; leave one of them out", key="--verify")
-    _set_up_logging(log_level)
-    given = {"seed": seed, "device": device, "log_level": log_level}
+    # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
+    setup_logging(log_level or "info", console_level=log_level or "warning")
+    given = {"seed": seed, "device": device, "log_level": log_level, "run.deterministic": deterministic or None}
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]
     asked = (source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline)
     interrupts = Interrupts()
     console = Console(file=cast(IO[str], Output(sys.stdout, interrupts.end)), soft_wrap=True)
     if check:
-        _say(console, _check(*asked))
+        from surreal.main.commands.check import check as find_problems
+        from surreal.main.launch.prepare import RunOptions
+
+        try:
+            _say(console, find_problems(RunOptions(*asked)))
+        except SurrealError as error:  # as wrong arguments end it
+            print_error(error)
+            raise typer.Exit(2) from error
         return
     with interrupts.installed(), ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter:
         # The processes' imports have begun; the launcher's own go on beside them.
@@ -238,14 +250,16 @@ def play(
 def presets(
     preset: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, to begin a file with.")] = None,
 ) -> None:
-    """List the presets, or print one."""
-    from surreal.config.loading.preset_files import preset_names, preset_path, preset_title
+    """List the presets by task, with the extra that each needs, or print one."""
+    from surreal.config.loading.preset_files import preset_path, preset_table
 
     if preset is not None:
         typer.echo(preset_path(preset).read_text(encoding="utf-8"), nl=False)
         return
-    for name in preset_names():
-        typer.echo(f"{name:20} {preset_title(name)}")
+    for task, names in preset_table().items():
+        typer.echo(task)
+        for name, title in names.items():
+            typer.echo(f"  {name:27} {title}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -277,35 +291,8 @@ def program() -> NoReturn:
     sys.exit(code)
 
 
-def _check(*asked: Any) -> str:
-    """Say that a run is possible; what speaks against it ends the command as wrong arguments do."""
-    from surreal.config import add_python_path
-    from surreal.main.build.check import check_run
-    from surreal.main.launch.prepare import RunOptions, prepare
-
-    try:
-        prepared = prepare(RunOptions(*asked))
-        add_python_path(prepared.config.python_path)
-        check_run(prepared.config)
-    except SurrealError as error:
-        print_error(error)
-        raise typer.Exit(2) from error
-    where = f"{prepared.run} in {prepared.folder.path}"
-    return f"{prepared.config.name} can run, as {where}; nothing was started or written"
-
-
 def _say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False)
-
-
-def _set_up_logging(level: str | None) -> None:
-    from surreal.utils.logs import setup_logging
-
-    setup_logging(level or "info", "surreal")
-    if level is None:
-        # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
-        for handler in logging.getLogger().handlers:
-            handler.setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

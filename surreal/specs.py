@@ -85,11 +85,19 @@ class ObsSpec:
         Raises:
             ValueError: a key or item is missing or one too many.
         """
+        return [np.asarray(array, leaf.dtype) for array, leaf in zip(self.split(obs), self.leaves, strict=True)]
+
+    def split(self, obs: Obs) -> list[Any]:
+        """Split an observation into its leaves, as they are.
+
+        Raises:
+            ValueError: as `flatten`.
+        """
         if self.structure is None:
-            return [np.asarray(obs, dtype=self.leaves[0].dtype)]
+            return [obs]
         arrays: list[Any] = []
         _flatten(obs, self.structure, arrays, "")
-        return [np.asarray(array, dtype=leaf.dtype) for array, leaf in zip(arrays, self.leaves, strict=True)]
+        return arrays
 
     def unflatten(self, arrays: Sequence[Any]) -> Obs:
         """Nest leaves (arrays or tensors, with or without batch axes) as the space has them."""

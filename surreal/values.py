@@ -7,6 +7,7 @@ refused here is a fault of whoever sent it, never a property of a task.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import hypot
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 #: Largest magnitude of a number: the square of 1.8e19 is beyond float32, and networks square what they are shown.
 LARGEST = 1e18
 
-#: Numbers of an array up to which a loop in Python is quicker than two calls of NumPy.
+#: Numbers of an array up to which a call with all of them is quicker than two of NumPy.
 _FEW = 32
 #: Characters of a value that is no number, in a message.
 _SHOWN = 40
@@ -24,22 +25,17 @@ _SHOWN = 40
 def is_sound(array: NDArray[Any]) -> bool:
     """Whether all numbers of an array are finite and at most `LARGEST`; integers and booleans always are.
 
-    What NumPy has no numbers for, such as a whole one of a hundred digits, never is.
+    What NumPy has no numbers for, such as a whole one of a hundred digits, never is. Quick for a single small row too,
+    because it is asked of each one that a loop of one's own sends.
     """
     kind = array.dtype.kind
-    if kind in "biu":
+    if kind != "f":
+        return kind in "biu"
+    # The length of the vector: what is not finite spoils it, and nothing in it is longer than all of it.
+    if array.size <= _FEW and hypot(*array.ravel().tolist()) <= LARGEST:
         return True
-    if kind == "f" and array.size <= _FEW:
-        # As below: what is not finite spoils the sum.
-        if sum(map(abs, array.ravel().tolist())) <= LARGEST:
-            return True
-    elif kind == "f" and array.dtype.itemsize >= 4:
-        flat = array.reshape(-1)
-        # One pass without a copy. What is not finite spoils the sum, and so does a square that is too large.
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.dot(flat, flat) <= LARGEST * LARGEST:
-                return True
-    return not unsound_rows(array.reshape(1, -1)).any()
+    # nan counts as largest.
+    return bool(array.item(array.argmax()) <= LARGEST and array.item(array.argmin()) >= -LARGEST)
 
 
 def unsound_rows(array: NDArray[Any]) -> NDArray[np.bool_]:

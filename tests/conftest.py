@@ -5,6 +5,7 @@ run_id          a fresh run id
 start_redis     factory of private servers, which a test may kill and start again
 free_port       a port that no other test takes
 redis_cluster   a Redis Cluster of three masters for the whole session; `.address`, `.ports`, `.move_slot`
+warm_python     forks commands off a Python that has imported what they need
 redis_binary    every redis-server there is, oldest supported version included: the test runs once with each
 """
 
@@ -25,6 +26,7 @@ import pytest
 
 from tests.ports import claim_port
 from tests.servers import REDIS_BINARIES, RedisClusterProcesses, RedisProcess
+from tests.warm_python import WarmPython
 
 # Tests start hundreds of processes: each would compile the package again where bytecode is not to be kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -110,6 +112,13 @@ def redis_cluster(_redis_folders: Callable[[], Path]) -> Iterator[RedisClusterPr
         yield cluster
     finally:
         cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    """A warm Python for the whole session."""
+    with WarmPython() as python:
+        yield python
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from surreal.agent.base import ActContext, Acted, Agent
+from surreal.agent.exploring.sampler import Sampler
 from surreal.agent.fitting import check_policy
 from surreal.model import PolicyValue
 from surreal.specs import ObsSpec
@@ -30,9 +31,7 @@ class PolicyAgent(Agent):
         self, model: Module, *, rng: np.random.Generator | None = None, obs_spec: ObsSpec | None = None
     ) -> None:
         super().__init__(model, obs_spec=obs_spec)
-        rng = np.random.default_rng() if rng is None else rng
-        self._seed = int(rng.integers(2**63))
-        self._generator: torch.Generator | None = None
+        self._sampler = Sampler(np.random.default_rng() if rng is None else rng)
 
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         output, extras = self.compute(obs, context)
@@ -41,12 +40,5 @@ class PolicyAgent(Agent):
             check_policy(self.model.forward, self._expected, policy)
         if context.action_mask is not None:
             policy = policy.masked(torch.from_numpy(context.action_mask).to(value.device))
-        if not explore.any():
-            action = policy.mode()
-        else:
-            if self._generator is None:
-                self._generator = torch.Generator(value.device).manual_seed(self._seed)
-            action = policy.sample(self._generator)
-            if not explore.all():
-                action[torch.from_numpy(~explore)] = policy.mode()[torch.from_numpy(~explore)]
+        action = self._sampler.choose(policy, explore, value.device)
         return Acted(action, {**extras, "log_probability": policy.log_probability(action), "value": value})

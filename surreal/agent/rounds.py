@@ -38,6 +38,7 @@ class Rounds:
         should_stop: asked while waiting; True ends the wait.
 
     Attributes:
+        done: rounds that are over and were waited for.
         waited_s: for parameters, in all.
         timeouts: waits that were in vain.
     """
@@ -51,7 +52,7 @@ class Rounds:
         self._num_envs = num_envs
         self._rows: NDArray[np.int64] = np.zeros(num_envs, np.int64)  # of each environment's open trajectory
         self._trajectories = 0
-        self._rounds = 0
+        self.done = 0
         self._base: int | None = None  # version before the first round was learned from
         self._timeout_s = timeout_s
         self._should_stop = should_stop
@@ -59,7 +60,7 @@ class Rounds:
     @property
     def is_over(self) -> bool:
         """Whether a round is over that was not waited for."""
-        return self._trajectories // self._num_envs > self._rounds
+        return self._trajectories // self._num_envs > self.done
 
     def count(self, batch: StepBatch) -> None:
         """Count the steps that a pool's rows complete."""
@@ -77,17 +78,17 @@ class Rounds:
             model: whose parameters a listener replaces.
             version: that acted last.
         """
-        self._rounds = self._trajectories // self._num_envs
+        self.done = self._trajectories // self._num_envs
         if self._base is None:
             self._base = version
-        wanted = self._base + self._rounds
+        wanted = self._base + self.done
         started = time.monotonic()
         while model.version < wanted and model.failure is None and not self._should_stop():
             if time.monotonic() - started >= self._timeout_s:
                 if self.timeouts % _WARN_EVERY == 0:
                     logger.warning("no parameters came within %g s of a round; going on without", self._timeout_s)
                 self.timeouts += 1
-                self._base = model.version - self._rounds  # what did not come now is not waited for again
+                self._base = model.version - self.done  # what did not come now is not waited for again
                 break
             time.sleep(_POLL_S)
         self.waited_s += time.monotonic() - started

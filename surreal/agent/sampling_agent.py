@@ -8,11 +8,10 @@ import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.exploring.random_start import RandomStart
-from surreal.model import Distribution
+from surreal.agent.exploring.sampler import Sampler
 from surreal.specs import ObsSpec
 from surreal.types import Obs
 from surreal.utils.pytorch import Module
@@ -42,24 +41,13 @@ class SamplingAgent(Agent):
     ) -> None:
         super().__init__(model, obs_spec=obs_spec)
         rng = np.random.default_rng() if rng is None else rng
-        self._seed = int(rng.integers(2**63))
+        self._sampler = Sampler(rng)
         self._start = RandomStart(action_space, random_steps, rng)
-        self._generator: torch.Generator | None = None
 
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         policy, extras = self.compute(obs, context)
+        device = self.model.device
         if context.action_mask is not None:
-            policy = policy.masked(torch.from_numpy(context.action_mask).to(self.model.device))
-        action = self._choose(policy, explore).cpu().numpy()
+            policy = policy.masked(torch.from_numpy(context.action_mask).to(device))
+        action = self._sampler.choose(policy, explore, device).cpu().numpy()
         return Acted(self._start.replace(action, explore, self.env_step, context.action_mask), extras)
-
-    def _choose(self, policy: Distribution, explore: NDArray[np.bool_]) -> Tensor:
-        if not explore.any():
-            return policy.mode()
-        if self._generator is None:
-            self._generator = torch.Generator(self.model.device).manual_seed(self._seed)
-        action = policy.sample(self._generator)
-        if not explore.all():
-            greedy = torch.from_numpy(~explore)
-            action[greedy] = policy.mode()[greedy]
-        return action

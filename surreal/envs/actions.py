@@ -38,6 +38,7 @@ class ActionAdapter:
     def __init__(self, env_space: gymnasium.Space[Any]) -> None:
         self.env_space = env_space
         self._is_nested = isinstance(env_space, spaces.Dict | spaces.Tuple)
+        self._box = env_space if isinstance(env_space, spaces.Box) else None
         self._tree = spaces_of(env_space)
         self._leaves = _leaves(env_space)
         self._is_scored = not all(isinstance(leaf, _DISCRETE) for leaf in self._leaves)
@@ -73,7 +74,7 @@ class ActionAdapter:
             return map_leaves(lambda _: next(decoded), self._tree)
         if self._is_shifted:
             return actions + self.env_space.start  # type: ignore[attr-defined]
-        return _clipped(self.env_space, actions) if isinstance(self.env_space, spaces.Box) else actions
+        return actions if self._box is None else _clipped(self._box, actions)
 
     def _flat_space(self) -> gymnasium.Space[Any]:
         space = self.env_space

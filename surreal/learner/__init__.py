@@ -7,12 +7,14 @@ replay, `on_policy` those of policies from fresh trajectories. Losses and return
 
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.interpolated.ipg import IPGLearner
 from surreal.learner.off_policy.ddpg import DDPGLearner
 from surreal.learner.off_policy.dqn import DQNLearner
 from surreal.learner.off_policy.quantile_dqn import QuantileDQNLearner
 from surreal.learner.off_policy.r2d2 import R2D2Learner
 from surreal.learner.off_policy.sac import SACLearner
 from surreal.learner.on_policy.a2c import A2CLearner
+from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.policy_gradient import PolicyGradientLearner
 from surreal.learner.on_policy.ppo import PPOLearner
 from surreal.learner.on_policy.trpo import TRPOLearner
@@ -20,10 +22,12 @@ from surreal.learner.on_policy.vtrace import VTraceLearner
 
 __all__ = [
     "A2CLearner",
+    "ActorCriticLearner",
     "DDPGLearner",
     "DQNLearner",
     "GradientLearner",
     "Gradients",
+    "IPGLearner",
     "Learner",
     "PPOLearner",
     "PolicyGradientLearner",

@@ -129,8 +129,8 @@ class Learner(ABC):
         It is what the replay hands out: a `Batch`, or a `TrajectoryBatch` of a replay of trajectories. A subclass says
         in its signature which of them it takes.
 
-        Metrics are scalars under bare names; they are read only when `is_metrics_due`, so the rest of the time a
-        tensor costs nothing but its making, and leaving one out is fine.
+        Metrics are scalars under bare names, tensors of a graph among them; they are read only when `is_metrics_due`,
+        so the rest of the time a tensor costs nothing but its making, and leaving one out is fine.
         """
 
     def build(self) -> None:
@@ -268,7 +268,9 @@ class Learner(ABC):
         self.is_ready = True
 
     def _read(self, metrics: Mapping[str, Tensor | float]) -> None:
-        self._readings = {name: float(value) for name, value in metrics.items()}
+        self._readings = {
+            name: float(value.detach() if isinstance(value, Tensor) else value) for name, value in metrics.items()
+        }
         broken = [name for name, value in self._readings.items() if not math.isfinite(value)]
         if broken:
             logger.warning("update %d: %s is not finite", self.updates, broken[0])

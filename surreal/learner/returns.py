@@ -25,8 +25,7 @@ def q_target(
         discount: [B] float32, gamma^h * (1 - terminated).
         next_q: [B, n_actions] float32, the target network's values of the bootstrap observation.
         select_q: [B, n_actions] float32 values that choose the action; None lets `next_q` choose.
-        legal: [B, n_actions] bool, actions that may be chosen; a row without any, as at an episode's end, has them all.
-            None: all.
+        legal: see `among_legal`.
 
     Returns:
         [B] float32; call it under `torch.no_grad()`.
@@ -34,13 +33,28 @@ def q_target(
     check_rank(1, reward=reward, discount=discount)
     choosing = next_q if select_q is None else select_q
     check_rank(2, next_q=next_q, select_q=choosing)
-    if legal is not None:
-        check_rank(2, legal=legal)
-        choosing = choosing.masked_fill(~legal & legal.any(1, keepdim=True), -torch.inf)
+    choosing = among_legal(choosing, legal)
     if select_q is None:
         return torch.addcmul(reward, discount, choosing.amax(1))
     best = choosing.argmax(1, keepdim=True)
     return torch.addcmul(reward, discount, next_q.gather(1, best).squeeze(1))
+
+
+def among_legal(q: Tensor, legal: Tensor | None) -> Tensor:
+    """Give values to choose an action by: minus infinity for what is illegal.
+
+    Args:
+        q: [..., n_actions] float32.
+        legal: bool like `q`, actions that may be chosen; a row without any, as at an episode's end, has them all. None:
+            all.
+
+    Returns:
+        [..., n_actions] float32.
+    """
+    if legal is None:
+        return q
+    check_rank(q.ndim, legal=legal)
+    return q.masked_fill(~legal & legal.any(-1, keepdim=True), -torch.inf)
 
 
 def bootstrapped_returns(reward: Tensor, discount: Tensor, mask: Tensor, value: Tensor) -> Tensor:

@@ -60,8 +60,7 @@ class EvaluationSession:
         stack.callback(claim_scores(process.run_dir / "eval").release)
         self.book = ScoreBook(process.run_dir / "eval", keep=config.checkpoint.best_checkpoints_to_keep)
         self._max_steps = config.eval.max_episode_steps
-        rng = process.rng(1, self.book.rounds)
-        self.evaluator = Evaluator(self.agent, envs, rng=rng, max_episode_steps=self._max_steps)
+        self.evaluator = Evaluator(self.agent, envs, rng=process.rng(1), max_episode_steps=self._max_steps)
         stack.callback(self.evaluator.close)
         self._started_s = -float("inf")
         self._away_s = 0.0
@@ -88,10 +87,22 @@ class EvaluationSession:
         if not self._update() or not self._is_new():
             return False
         self._started_s = time.monotonic()
-        result = self._play(self.process.stop)
+        self._play_and_record()
+        return True
+
+    def score_newest(self) -> bool:
+        """Play a round with the newest parameters now, whoever scored them before; returns whether they reach the goal.
+
+        Raises:
+            StoppedError: the process is to stop.
+        """
+        return self._update() and self.model.version > 0 and self._play_and_record()
+
+    def _play_and_record(self) -> bool:
+        result, reaches = self._play(self.process.stop)
         if self.config.eval.record_video_every and result.number % self.config.eval.record_video_every == 0:
             self._record(result.number)
-        return True
+        return reaches
 
     def last_round(self) -> None:
         """Score the newest parameters once more, if that takes no longer than a moment."""
@@ -125,9 +136,12 @@ class EvaluationSession:
         # After Redis was emptied, versions of another epoch may be smaller; they are new all the same.
         return version > 0 and version != self.book.last_version
 
-    def _play(self, stop: threading.Event) -> EvaluationRound:
+    def _play(self, stop: threading.Event) -> tuple[EvaluationRound, bool]:
+        """Play a round; returns it, and whether it reaches the goal."""
         settings, goal = self.config.eval, self.config.run.stop_at_return
         version = self.model.version
+        # Of the version, not of this process: a run that is resumed plays the same episodes as one that was not.
+        self.evaluator.rng = self.process.rng(1, version)
         scores = self.evaluator.play(settings.episodes, stop=stop, on_step=self.process.turn)
         result = EvaluationRound(self.book.rounds, version, tuple(scores))
         # A round that says nothing is recorded as such, and never ends a run.
@@ -142,7 +156,7 @@ class EvaluationSession:
             self._request_stop(
                 f"stop_at_return: mean return {result.mean_return:.1f} over {len(result.scores)} episodes"
             )
-        return result
+        return result, reaches
 
     def _write_down(self, result: EvaluationRound) -> None:
         progress = registry.read_progress(self.listener.message)
@@ -153,7 +167,7 @@ class EvaluationSession:
             "model": self.model.header(),
         }
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
-        if not self.process.arguments.supervised:  # else this is the learner's folder
+        if self.process.role is EVAL and not self.process.arguments.supervised:  # else this is the learner's folder
             send_round(self.process.client, self.book, is_best=is_best)
         self._latest = {
             "eval/episode_return": result.mean_return,

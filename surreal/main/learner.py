@@ -23,6 +23,8 @@ from surreal.learner import Learner
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
+from surreal.main.eval import EvaluationSession
+from surreal.main.lockstep.session import LockstepSession
 from surreal.main.offline import fill_replay, run_offline_learner
 from surreal.main.process import registry
 from surreal.main.process.arguments import parse
@@ -70,6 +72,8 @@ class LearnerSession:
         self.learner: Learner = build_learner(config, model, self.replay)
         self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop)
         stack.callback(self.broadcaster.close)
+        stack.callback(self.replay.join, 5.0)
+        stack.callback(self.replay.stop)
         store = build_checkpoints(config, process.run_dir)
         shared = (self.learner, self.replay, self.broadcaster)
         self.publishing = Publishing(config, process.parameter_client, model, *shared)
@@ -102,6 +106,7 @@ class LearnerSession:
             DivergedError: the learner diverged, and going back did not help.
             FolderError: the disk of the run's folder is full.
         """
+        self.replay.start_threads()
         i = 0
         while not self.process.should_stop() and not self._is_done:
             batch = self.replay.dequeue(_DEQUEUE_TIMEOUT_S)
@@ -182,7 +187,13 @@ def body(process: RoleProcess) -> None:
         collector, scores = Collector(process.client, process.run_dir), None
         collecting = Supervisor("learner")
         process.at_end(lambda: _finish_collecting(process, collecting, collector))
-        session = LearnerSession(process, stack, collector)
+        session: LearnerSession | LockstepSession
+        if process.config.run.deterministic:
+            is_scored = process.config.eval.enabled
+            score = EvaluationSession(process, stack).score_newest if is_scored else lambda: False
+            session = LockstepSession(process, stack, score)
+        else:
+            session = LearnerSession(process, stack, collector)
         if process.arguments.offline is not None:
             fill_replay(process, process.arguments.offline)
         session.begin()
@@ -191,12 +202,10 @@ def body(process: RoleProcess) -> None:
         if folder is not None:
             folder.begin()
         collecting.spawn("collector", lambda: collector.step(_COLLECT_S))
-        if not process.config.replay.follow:  # else the run is another learner's
+        # A learner that follows has its run from another one; one in lockstep evaluates by itself.
+        if not (process.config.replay.follow or process.config.run.deterministic):
             scores = ScoreCollector(process.client, process.run_dir / "eval")
             collecting.spawn("scores", lambda: _collect_scores(scores, collecting))
-        session.replay.start_threads()
-        stack.callback(session.replay.join, 5.0)
-        stack.callback(session.replay.stop)
         try:
             _learn(session)
             if scores is not None:
@@ -209,7 +218,7 @@ def body(process: RoleProcess) -> None:
             folder.finish(session.counts())
 
 
-def _learn(session: LearnerSession) -> None:
+def _learn(session: LearnerSession | LockstepSession) -> None:
     try:
         with suppress(StoppedError):
             session.run()

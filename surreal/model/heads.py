@@ -1,4 +1,4 @@
-"""Heads: from features [..., num_features] to what agents and learners ask for: Q values, a policy, a value."""
+"""Heads: from features [..., num_features] to Q values, or to a value; `surreal.model.policy` has those of policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from surreal.model.distributions import Categorical, Distribution, Normal
 from surreal.model.layers.mlp import Dense
 
 Generator = torch.Generator | None
@@ -54,46 +53,6 @@ class ValueHead(nn.Module):
         """Compute [...] float32."""
         value: Tensor = self.output.forward(features)
         return value.squeeze(-1)
-
-
-class CategoricalHead(nn.Module):
-    """A policy over discrete actions.
-
-    Args:
-        num_features: of its input.
-        num_actions: >= 1.
-        generator: draws the initial values; None uses torch's global one.
-    """
-
-    def __init__(self, num_features: int, num_actions: int, generator: Generator = None) -> None:
-        super().__init__()
-        self.output = Dense(num_features, num_actions, generator)
-
-    def forward(self, features: Tensor) -> Distribution:
-        """Give a `Categorical` over [..., num_actions]."""
-        return Categorical(self.output.forward(features))
-
-
-class NormalHead(nn.Module):
-    """A policy over real vectors, with a standard deviation that does not depend on the state.
-
-    Args:
-        num_features: of its input.
-        num_components: of an action, >= 1.
-        generator: draws the initial values; None uses torch's global one.
-        log_sigma: logarithm of the standard deviations at first.
-    """
-
-    def __init__(
-        self, num_features: int, num_components: int, generator: Generator = None, *, log_sigma: float = 0.0
-    ) -> None:
-        super().__init__()
-        self.output = Dense(num_features, num_components, generator)
-        self.log_sigma = nn.Parameter(torch.full((num_components,), log_sigma))
-
-    def forward(self, features: Tensor) -> Distribution:
-        """Give a `Normal` over [..., num_components]."""
-        return Normal(self.output.forward(features), self.log_sigma)
 
 
 def combine_dueling(output: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ store/           transitions and observations, in memory or in Redis
 
 from surreal.replay.base import Replay
 from surreal.replay.fifo import FIFOReplay
-from surreal.replay.mixed import MixedReplay
+from surreal.replay.mixed import MixedReplay, MixedTrajectoryReplay
 from surreal.replay.prioritized import PrioritizedReplay
 from surreal.replay.sequences import SequenceReplay
 from surreal.replay.trajectory_replay import TrajectoryReplay
@@ -20,6 +20,7 @@ from surreal.replay.uniform import UniformReplay
 __all__ = [
     "FIFOReplay",
     "MixedReplay",
+    "MixedTrajectoryReplay",
     "PrioritizedReplay",
     "Replay",
     "SequenceReplay",

@@ -15,7 +15,6 @@ one, and steps of which a part of their chunk was committed are not, for the str
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -28,17 +27,11 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.trajectories.cutting import Cut, Cutter
+from surreal.replay.trajectories.fullness import Fullness
 from surreal.replay.trajectories.ledger import Ledger, from_mark
 from surreal.replay.trajectories.unrolling import GatheredTrajectories
 from surreal.replay.trajectory_replay import TrajectoryReplay
 from surreal.types import TrajectoryBatch
-
-logger = logging.getLogger(__name__)
-
-#: How long the stream may be full, and no batch complete, before open trajectories are given up, s; and before it is
-#: said that nothing was committed.
-_FULL_TIMEOUT_S = 2.0
-_COMMIT_TIMEOUT_S = 30.0
 
 
 class _Used(NamedTuple):
@@ -117,8 +110,7 @@ class FIFOReplay(TrajectoryReplay):
         self._used: deque[_Used] = deque()
         self._version = -1
         self._made = 0
-        self._full_since_s: float | None = None
-        self._has_warned = False
+        self._fullness = Fullness()
         self._stale = self._filled = 0
         # Written by the learner's thread.
         self._handed = 0
@@ -278,24 +270,13 @@ class FIFOReplay(TrajectoryReplay):
         Raises:
             ValueError: the byte bound cannot hold a batch.
         """
-        if not self.owner.is_full or len(self._ready) >= self.batch_size or len(self.fetcher_queue):
-            self._full_since_s = None
+        is_full = self.owner.is_full and len(self._ready) < self.batch_size and not len(self.fetcher_queue)
+        if not self._fullness.lasts(is_full, uncommitted=len(self._used)):
             return
-        now_s = time.monotonic()
-        if self._full_since_s is None:
-            self._full_since_s = now_s
-        elif self._used:
-            if now_s - self._full_since_s >= _COMMIT_TIMEOUT_S and not self._has_warned:
-                self._has_warned = True
-                logger.warning(
-                    "the stream is full, and %d batches were handed out and not committed: call commit() after each"
-                    " broadcast, broadcast more often, or raise max_bytes", len(self._used),
-                )  # fmt: skip
-        elif now_s - self._full_since_s >= _FULL_TIMEOUT_S:
-            if not len(self._cutter):
-                raise ValueError(
-                    f"the replay's max_bytes is {self.owner.max_bytes}, which {len(self)} steps fill, but a batch takes"
-                    f" {self.batch_size} trajectories of {self.trajectory_steps} steps: raise max_bytes (and Redis'"
-                    " maxmemory), or lower batch_size or trajectory_steps"
-                )
-            self._break_off(np.inf)
+        if not len(self._cutter):
+            raise ValueError(
+                f"the replay's max_bytes is {self.owner.max_bytes}, which {len(self)} steps fill, but a batch takes"
+                f" {self.batch_size} trajectories of {self.trajectory_steps} steps: raise max_bytes (and Redis'"
+                " maxmemory), or lower batch_size or trajectory_steps"
+            )
+        self._break_off(np.inf)

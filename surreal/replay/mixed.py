@@ -1,4 +1,4 @@
-"""MixedReplay: on-policy and off-policy transitions in one batch, for interpolated policy gradients.
+"""On-policy and off-policy parts in one batch, for interpolated policy gradients: of transitions, or of trajectories.
 
 Gu et al. 2017, arXiv:1706.00387: a gradient is nu times an off-policy one (of a critic, over states of a replay) plus
 (1 - nu) times an on-policy one. The learner weighs the parts; `batch.extras["is_on_policy"]` says which row is which.
@@ -6,6 +6,8 @@ Gu et al. 2017, arXiv:1706.00387: a gradient is nu times an off-policy one (of a
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,14 @@ from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
+from surreal.replay.engine.conflicts import ReplayPlan
 from surreal.replay.engine.sampling import sample_uniform
+from surreal.replay.sequences import StartIndex
 from surreal.replay.store.storage import Gathered
-from surreal.types import Batch
+from surreal.replay.trajectories.cutting import Cut, Cutter
+from surreal.replay.trajectories.unrolling import GatheredTrajectories
+from surreal.replay.trajectory_replay import TrajectoryReplay
+from surreal.types import Batch, TrajectoryBatch
 
 ON_POLICY_COLUMN = "is_on_policy"
 
@@ -65,8 +72,7 @@ class MixedReplay(Replay[Batch]):
         self._repeats = 0
 
     def _insert(self, table: Chunk) -> range:
-        if ON_POLICY_COLUMN in table.extras:
-            raise ContractError(f"agents send a column named {ON_POLICY_COLUMN!r}, a name that this replay uses itself")
+        _check_columns(table)
         return super()._insert(table)
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -98,3 +104,155 @@ class MixedReplay(Replay[Batch]):
             self._fresh = newest[version >= version.max() - self._max_version_lag]
             self._fresh_of = alive
         return self._fresh
+
+
+class MixedTrajectoryReplay(TrajectoryReplay):
+    """Hands out fresh trajectories, each once, beside ones that were sampled uniformly from all steps.
+
+    A batch waits for its on-policy part, which sets the pace of learning: its first `batch_size` trajectories are the
+    oldest that are complete and were not handed out. They stay among those that the rest is sampled from. There is no
+    limiter: agents that must not run ahead wait for parameters (`agent.round_steps`).
+
+    Args:
+        client: the replay server; or the `ReplayShards`, if there are several.
+        batch_size: fresh trajectories of a batch, >= 1.
+        trajectory_steps: T, rows of a trajectory, >= 1: its steps, and a row for each end of an episode inside it.
+        replay_ratio: replayed trajectories for each fresh one, >= 0; raising it learns more off-policy from each step.
+        max_version_lag: a trajectory is not on-policy any more (and counted) when the newest parameter version is ahead
+            of one that acted in it by more than this, >= 0; None: never.
+        start_size: transitions that must be there before the first batch, >= 1.
+        prefetch: batches gathered ahead, >= 1; raising it replays older ones, and hands out fresh ones later.
+        options: as in `Replay`, without `n_step` and `samples_per_insert`.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    hands_out = "mixed"
+
+    def __init__(
+        self,
+        client: RedisClient | ReplayShards,
+        *,
+        batch_size: int = 16,
+        trajectory_steps: int = 16,
+        replay_ratio: float = 1.0,
+        max_version_lag: int | None = 4,
+        start_size: int = 1,
+        prefetch: int | None = 1,
+        **options: Any,
+    ) -> None:
+        if trajectory_steps < 1 or not replay_ratio >= 0.0:
+            raise ValueError(
+                f"trajectory_steps is {trajectory_steps} and replay_ratio {replay_ratio}; they must be >= 1 and >= 0"
+            )
+        if max_version_lag is not None and max_version_lag < 0:
+            raise ValueError(f"max_version_lag is {max_version_lag}; it must be >= 0, or None")
+        for name, value, reason in _refused(options):
+            raise ValueError(f"{name} is {value}, but {reason}")
+        self.fresh_columns = batch_size
+        columns = batch_size + round(replay_ratio * batch_size)
+        super().__init__(client, batch_size=columns, start_size=start_size, prefetch=prefetch, **options)
+        if batch_size * trajectory_steps > self.capacity:
+            raise ValueError(
+                f"batch_size is {batch_size}, but {trajectory_steps} steps of each fresh trajectory must fit into "
+                f"capacity, {self.capacity}; lower it or raise capacity"
+            )
+        self.trajectory_steps = trajectory_steps
+        self.starts: StartIndex | None = None
+        self._cutter = Cutter(trajectory_steps)
+        self._fresh: deque[Cut] = deque()
+        self._max_version_lag = max_version_lag
+        self._version = self._told_version = -1  # the second is written by the learner's thread
+        self._stale = 0
+
+    @classmethod
+    def conflicts(cls, plan: ReplayPlan) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(plan)
+        for name, value, reason in _refused(plan.arguments):
+            section = "learner" if name == "n_step" else "replay"
+            yield f"{section}.{name}", f"is {value}, but {reason}: leave it out"
+
+    def commit(self, version: int | None = None) -> None:
+        """Take note of the version of the newest parameters; never waits."""
+        if version is not None:
+            self._told_version = version
+
+    def start_sample_condition(self) -> bool:
+        """Whether there are enough fresh trajectories, and `start_size` transitions to sample others from."""
+        if not super().start_sample_condition() or self.starts is None:
+            return False
+        self._drop_stale()
+        return len(self._fresh) >= self.fresh_columns and self.starts.count > 0
+
+    def _insert(self, table: Chunk) -> range:
+        _check_columns(table)
+        store = self.trajectories
+        if self.starts is None:
+            self.starts = StartIndex(self.trajectory_steps, store.transitions.size)
+        numbers = super()._insert(table)
+        self.starts.append(len(numbers))
+        version = table.columns["version"][table.own]
+        self._version = max(self._version, int(version.max(initial=-1)))
+        for run in store.runs:
+            has_ended = store.has_ended(run.begin, run.end)
+            self.starts.add(run, has_ended)
+            part = slice(run.begin - numbers.start, run.end - numbers.start)
+            self._fresh += self._cutter.add(run, has_ended, version[part])
+        return numbers
+
+    def _evict(self) -> int:
+        number = super()._evict()
+        if number and self.starts is not None:
+            self.starts.free_until(self.chunks[number - 1].end)
+        return number
+
+    def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """First steps [B] of trajectories; those that are on-policy first, which are not offered again."""
+        if self.starts is None:
+            raise ValueError("nothing was inserted yet")
+        fresh = [self._fresh.popleft().start for _ in range(self.fresh_columns)]
+        replayed = self.starts.sample(batch_size - len(fresh), self.rng)
+        probability = np.ones(batch_size)
+        probability[len(fresh) :] = 1.0 / self.starts.count
+        return np.concatenate([np.array(fresh, np.int64), replayed]), probability
+
+    def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
+        is_on_policy = np.zeros(gathered.is_step.shape, np.bool_)
+        is_on_policy[:, : self.fresh_columns] = True
+        gathered.extras[ON_POLICY_COLUMN] = is_on_policy
+        return super().aggregate_batch(gathered)
+
+    def metrics(self) -> dict[str, float]:
+        return super().metrics() | {
+            "replay/ready_trajectories_count": len(self._fresh),
+            "replay/stale_trajectories_total": self._stale,
+        }
+
+    def _drop_stale(self) -> None:
+        """Drop what is not on-policy any more, or was evicted before its turn came."""
+        newest, count = max(self._version, self._told_version), len(self._fresh)
+        oldest = -1 if self._max_version_lag is None else newest - self._max_version_lag
+        self._fresh = deque(
+            cut
+            for cut in self._fresh
+            if cut.start >= self.alive.start and (cut.oldest_version < 0 or cut.oldest_version >= oldest)
+        )
+        self._stale += count - len(self._fresh)
+
+
+def _check_columns(table: Chunk) -> None:
+    if ON_POLICY_COLUMN in table.extras:
+        raise ContractError(f"agents send a column named {ON_POLICY_COLUMN!r}, a name that this replay uses itself")
+
+
+def _refused(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """Find what a replay of trajectories that waits for fresh ones cannot have: name, value and why."""
+    if arguments.get("n_step", 1) != 1:
+        yield "n_step", arguments["n_step"], "trajectories hold single steps"
+    if arguments.get("samples_per_insert") is not None:
+        yield (
+            "samples_per_insert",
+            arguments["samples_per_insert"],
+            "a batch waits for fresh trajectories: it and a limiter would wait for each other",
+        )

@@ -69,12 +69,13 @@ def level_number(level: str | int) -> int:
     return int(getattr(logging, level.upper()))
 
 
-def setup_logging(level: str | int = "INFO", name: str = "surreal") -> None:
+def setup_logging(level: str | int = "INFO", name: str = "surreal", *, console_level: str | int | None = None) -> None:
     """Send this process's log to stderr, one line a record; calling it again replaces the earlier set-up.
 
     Args:
         level: least severe level that is shown and shipped; DEBUG also shows tracebacks.
         name: the process, shown in every line.
+        console_level: least severe level that the console shows, if it is to show less than is shipped.
 
     Raises:
         ValueError: not a level.
@@ -87,6 +88,7 @@ def setup_logging(level: str | int = "INFO", name: str = "surreal") -> None:
             handler.close()
     console = _ConsoleHandler()
     console.setFormatter(ConsoleFormatter(name, show_traceback=number <= logging.DEBUG))
+    console.setLevel(number if console_level is None else level_number(console_level))
     root.addHandler(console)
     root.setLevel(number)
     for noisy, least in NOISY_LOGGERS.items():

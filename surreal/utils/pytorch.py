@@ -138,8 +138,8 @@ class Module(nn.Module):
         self.is_on_cpu = self.device.type == "cpu"
 
     def __getstate__(self) -> dict[str, Any]:
-        # A lock cannot be copied; a copy of the module (a target network) gets its own.
-        return {name: value for name, value in self.__dict__.items() if name != "lock"}
+        # A lock cannot be copied; a copy of the module (a target network) gets its own. A compiled call is of this one.
+        return {name: value for name, value in self.__dict__.items() if name not in ("lock", "_compiled_call_impl")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -1,4 +1,8 @@
-"""Real processes, as a user starts them, in a folder of their own."""
+"""Real processes, as a user starts them, in a folder of their own.
+
+Most of them are forked off a warm Python (tests/warm_python.py), which spares each the import of torch. What must be
+true of a Python from its first instruction on is tried with `Workplace.spawn`: a whole run, every script, terminals.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,8 +23,7 @@ import pytest
 from surreal.errors import SurrealError
 from surreal.main.commands.status import find_run, run_status
 from tests.servers import die_with_parent
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.warm_python import WarmProcess, WarmPython, environment_of_a_user
 
 #: Environment variable by which everything that a test started, directly or not, is known.
 _MARK = "SURREAL_TEST_PLACE"
@@ -45,15 +48,35 @@ def wait_for(condition: Callable[[], T | None], what: str, timeout_s: float = 20
 
 
 class Command:
-    """A started process whose output goes to a file."""
+    """A started process whose output goes to a file.
 
-    def __init__(self, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
-        with tempfile.NamedTemporaryFile(prefix="out-", dir=folder, delete=False) as file:
+    Args:
+        arguments: of `python`.
+        folder: to work in, and for the file.
+        environment: all its variables.
+        warm_python: forks it; None starts a Python of its own.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], folder: Path, environment: dict[str, str], warm_python: WarmPython | None
+    ) -> None:
+        self.process: subprocess.Popen[bytes] | WarmProcess
+        with tempfile.NamedTemporaryFile(prefix="out-", dir=folder, delete=False) as file, open(os.devnull) as nothing:
             self._output = Path(file.name)
+            if warm_python is not None:
+                streams = (nothing.fileno(), file.fileno(), file.fileno())
+                self.process = warm_python.start(
+                    arguments,
+                    folder=folder,
+                    environment=environment,
+                    streams=streams,
+                    is_launcher=list(arguments[:3]) == ["-m", "surreal.cli", "run"],
+                )
+                return
             self.process = subprocess.Popen(
-                arguments,
+                [sys.executable, *arguments],
                 cwd=folder,
-                stdin=subprocess.DEVNULL,
+                stdin=nothing,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -90,18 +113,11 @@ class Workplace:
     fast_eval = ("--set", "eval.interval_s=0.5", "--set", "eval.episodes=4", "--set", "eval.confirm_episodes=0")
     wait_for = staticmethod(wait_for)
 
-    def __init__(self, folder: Path, temporary: Path) -> None:
+    def __init__(self, folder: Path, temporary: Path, warm_python: WarmPython | None) -> None:
         self.folder = folder
+        self._warm_python = warm_python
         self.temporary = temporary
-        self.environment = {
-            # As a user has it: what tests/conftest.py sets would hide what a run leaves among the temporary files.
-            **{key: value for key, value in os.environ.items() if not key.startswith(("SURREAL_", "TORCHINDUCTOR_"))},
-            "PYTHONPATH": str(ROOT),
-            "PYTHONWARNINGS": "",
-            "OMP_NUM_THREADS": "1",
-            "TMPDIR": str(temporary),
-            _MARK: str(temporary),
-        }
+        self.environment = {**environment_of_a_user(), "TMPDIR": str(temporary), _MARK: str(temporary)}
         self.commands: list[Command] = []
 
     def start(self, *arguments: str, **environment: str) -> Command:
@@ -109,9 +125,12 @@ class Workplace:
         return self.start_python("-m", "surreal.cli", *arguments, **environment)
 
     def start_python(self, *arguments: str, **environment: str) -> Command:
-        command = Command([sys.executable, *arguments], self.folder, {**self.environment, **environment})
-        self.commands.append(command)
-        return command
+        """`python ARGUMENTS` in the background, forked off a warm one where that is possible."""
+        return self._begin(arguments, environment, self._warm_python)
+
+    def spawn(self, *arguments: str, **environment: str) -> Command:
+        """`python ARGUMENTS` in the background, as a Python of its own."""
+        return self._begin(arguments, environment, None)
 
     def run(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """`surreal ARGUMENTS` until it ends: exit code and output."""
@@ -145,7 +164,8 @@ class Workplace:
         found = []
         for process in psutil.process_iter():
             try:
-                is_ours = process.environ().get(_MARK) == str(self.temporary)
+                # What was forked off the warm Python, or by that, shows its variables, but is at work in the folder.
+                is_ours = process.environ().get(_MARK) == str(self.temporary) or process.cwd() == str(self.folder)
                 if is_ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
             except psutil.Error:
@@ -159,16 +179,21 @@ class Workplace:
         names = {path.name for path in self.folder.iterdir()}
         assert {name for name in names if not name.startswith("out-")} == {"runs"}
 
+    def _begin(self, arguments: Sequence[str], environment: dict[str, str], warm_python: WarmPython | None) -> Command:
+        command = Command(arguments, self.folder, {**self.environment, **environment}, warm_python)
+        self.commands.append(command)
+        return command
+
     def role_pid(self, name: str) -> int:
         """Process id of a role, from its heartbeat."""
         return next(int(entry["pid"]) for entry in self.status()["processes"] if entry["name"] == name)
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Iterator[Workplace]:
+def workplace(tmp_path: Path, warm_python: WarmPython) -> Iterator[Workplace]:
     # Short: a socket's path has a limit, and the embedded Redis puts its socket into the folder for temporary files.
     temporary = Path(tempfile.mkdtemp(prefix="srl-"))
-    place = Workplace(tmp_path, temporary)
+    place = Workplace(tmp_path, temporary, warm_python if sys.platform == "linux" else None)
     yield place
     for process in place.processes():
         process.kill()

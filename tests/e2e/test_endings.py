@@ -49,7 +49,7 @@ sys.exit(process.wait())
 """
 ON_A_SMALL_DISK = """
 import os, resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 os.execv(sys.executable, [sys.executable, "-m", "surreal.cli", *sys.argv[1:]])
 """
 
@@ -230,8 +230,8 @@ def test_a_launcher_that_is_killed_twice_leaves_what_goes_on(trial: Trial) -> No
 
 
 def test_a_disk_that_is_full_from_the_start_ends_the_run_with_the_reason(trial: Trial) -> None:
-    # No file may grow beyond a size, of the launcher and of all that it starts: the first checkpoint does.
-    arguments = [*trial.arguments("model.args.hidden_sizes=[256]"), "--no-progress"]
+    # No file may grow beyond a size, of the launcher and of all that it starts: the first checkpoint does, and no log.
+    arguments = [*trial.arguments("model.args.hidden_sizes=[4096]"), "--no-progress"]
     command = trial.workplace.start_python("-c", ON_A_SMALL_DISK, *arguments)
     assert command.wait() == 1, command.output
     result = trial.result()

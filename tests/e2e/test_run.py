@@ -31,7 +31,8 @@ def rounds_of(run_dir: Path) -> list[dict[str, Any]]:
 def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) -> None:
     options = ["--set", "run.max_env_steps=12000", "--set", "eval.record_video_every=1", "--seed", "3"]
     options += ["--set", "run.stop_at_return=null", "--set", "checkpoint.checkpoint_time_interval=900"]
-    command = workplace.start("run", "cartpole-dqn", *workplace.fast_eval, *options)
+    arguments = ("run", "cartpole-dqn", *workplace.fast_eval, *options)
+    command = workplace.spawn("-m", "surreal.cli", *arguments)
     run_dir = workplace.run_dir()
     workplace.wait_for((run_dir / "redis.address").exists, "the address")
     status = workplace.wait_for(

@@ -1,4 +1,7 @@
-"""The scripts: the plain-API examples in either start order, and the role scripts on a Redis of their own."""
+"""The scripts: the plain-API examples in either start order, and the role scripts on a Redis of their own.
+
+Each is run once as a Python of its own (`Workplace.spawn`), as a user runs it; otherwise off a warm one.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,11 @@ def test_plain_examples_work_in_either_order(
     workplace: Workplace, redis_server: Any, run_id: str, order: tuple[str, str]
 ) -> None:
     arguments = ["--redis", redis_server.address, "--run", run_id, "--steps", "4000"]
-    first = workplace.start_python(str(SCRIPTS / f"run_cartpole_{order[0]}.py"), *arguments)
+    start = workplace.spawn if order[0] == "agent" else workplace.start_python
+    first = start(str(SCRIPTS / f"run_cartpole_{order[0]}.py"), *arguments)
     # Not at once: the first one has to find out that it is alone.
     workplace.wait_for(lambda: any(run_id in key for key in _keys(redis_server)), "its first key")
-    second = workplace.start_python(str(SCRIPTS / f"run_cartpole_{order[1]}.py"), *arguments)
+    second = start(str(SCRIPTS / f"run_cartpole_{order[1]}.py"), *arguments)
     assert first.wait() == 0, first.output
     assert second.wait() == 0, second.output
     learner = first if order[0] == "learner" else second
@@ -42,8 +46,12 @@ def test_plain_examples_work_in_either_order(
 def test_ctrl_c_ends_the_plain_examples_with_a_line(workplace: Workplace, redis_server: Any, run_id: str) -> None:
     arguments = ["--redis", redis_server.address, "--run", run_id]
     commands = {
-        name: workplace.start_python(str(SCRIPTS / f"run_cartpole_{name}.py"), *arguments)
-        for name in ("eval", "learner", "agent")
+        name: start(str(SCRIPTS / f"run_cartpole_{name}.py"), *arguments)
+        for name, start in (
+            ("eval", workplace.spawn),
+            ("learner", workplace.start_python),
+            ("agent", workplace.start_python),
+        )
     }
     lonely = workplace.start_python(str(SCRIPTS / "run_cartpole_agent.py"), *arguments[:3], f"{run_id}-alone")
     for name, sign in (("learner", "update 0: version 1"), ("agent", "mean return"), ("eval", ": return ")):
@@ -99,15 +107,19 @@ def test_role_scripts_join_one_run_from_several_folders(workplace: Workplace, tm
     port = workplace.wait_for(lambda: re.search(r"127\.0\.0\.1:(\d+)", server.output), "the server's address")[1]
     environment = {"SURREAL_REDIS": f"redis://:our%20secret%2F%2B@127.0.0.1:{port}"}
     script = {role: str(SCRIPTS / f"run_{role}.py") for role in ("agent", "learner", "eval")}
-    learner = workplace.start_python(
+    learner = workplace.spawn(
         script["learner"], "cartpole-dqn", "--run", "shared", "--run-dir", "here",
         *workplace.endless, *workplace.fast_eval, **environment,
     )  # fmt: skip
     workplace.wait_for(lambda: workplace.knows("shared", environment["SURREAL_REDIS"]), "the run")
     # The others know nothing but the run's name and its Redis.
     others = [
-        workplace.start_python(script[role], "--run", "shared", "--run-dir", "there", "--index", index, **environment)
-        for role, index in (("agent", "0"), ("agent", "1"), ("eval", "0"))
+        start(script[role], "--run", "shared", "--run-dir", "there", "--index", index, **environment)
+        for start, role, index in (
+            (workplace.spawn, "agent", "0"),
+            (workplace.start_python, "agent", "1"),
+            (workplace.spawn, "eval", "0"),
+        )
     ]
 
     def is_complete() -> bool:

@@ -13,29 +13,22 @@ REINFORCE = '''
 
 import torch
 
-from surreal.learner import GradientLearner
+from surreal.learner import ActorCriticLearner
 from surreal.learner.returns import bootstrapped_returns
 
 
-class Reinforce(GradientLearner):
-    """Args: model, replay, critic_scale: weight of the baseline's loss; options: see `GradientLearner`."""
+class Reinforce(ActorCriticLearner):
+    """Args: model, replay, options: see `ActorCriticLearner`."""
 
-    takes = frozenset({"trajectories"})
-
-    def __init__(self, model, replay, *, critic_scale=0.5, **options):
-        super().__init__(model, replay, **options)
-        self.critic_scale = critic_scale
-
-    def learn(self, i, batch):
+    def improve(self, batch):
         policy, value = self.model(batch.obs)
         with torch.no_grad():
             returns = bootstrapped_returns(batch.reward, batch.discount, batch.mask, value)
         error = batch.mask * (returns - value[:-1])
-        log_probability = policy[:-1].log_probability(batch.action)
-        policy_loss = -(error.detach() * log_probability).sum() / batch.mask.sum()
-        value_loss = error.square().sum() / batch.mask.sum()
-        self.step(policy_loss + self.critic_scale * value_loss)
-        return {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach()}
+        steps = batch.mask.sum()
+        policy_loss = -(error.detach() * policy[:-1].log_probability(batch.action)).sum() / steps
+        entropy = (batch.mask * policy[:-1].entropy()).sum() / steps
+        return self.descend(policy_loss, error.square().sum() / steps, entropy)
 '''
 
 YAML = """
@@ -57,7 +50,7 @@ run: {stop_at_return: 195, max_env_steps: 400_000}
 
 def test_a_learner_in_a_file_of_its_own_trains_cartpole(workplace: Workplace) -> None:
     """Random play returns 22; the bound on env steps is several times what it takes."""
-    assert len(REINFORCE.strip().splitlines()) <= 40
+    assert len(REINFORCE.strip().splitlines()) <= 25
     (workplace.folder / "my_reinforce.py").write_text(REINFORCE)
     (workplace.folder / "toy.yaml").write_text(YAML)
     code, output = workplace.run("run", "toy.yaml")

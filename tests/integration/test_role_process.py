@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.errors import RedisUnavailableError
+from surreal.errors import ConfigError, RedisUnavailableError
 from surreal.main.process.arguments import RoleArguments
 from surreal.main.process.role import RoleProcess, registry
 from surreal.main.process.roles import AGENT, LEARNER, Role
@@ -96,3 +96,8 @@ def test_servers_of_experience_and_parameters_may_be_others(
 def test_each_server_must_answer_at_the_start(join: Callable[..., RoleProcess], key: str) -> None:
     with pytest.raises(RedisUnavailableError, match=r"127\.0\.0\.1:9 did not answer"):
         join(f"{key}=127.0.0.1:9")
+
+
+def test_nobody_joins_a_run_in_lockstep(join: Callable[..., RoleProcess]) -> None:
+    with pytest.raises(ConfigError, match="the learner's process does all by itself, and no agent can join it"):
+        join("run.deterministic=true")

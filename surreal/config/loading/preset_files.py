@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from surreal.config.checking.problems import nearest
+from surreal.config.yaml_tree import parse
 from surreal.errors import ConfigError
 
 #: Folder of the presets.
@@ -34,3 +37,22 @@ def preset_title(name: str) -> str:
     """Give what the first comment line of a preset says of it."""
     first = preset_path(name).read_text(encoding="utf-8").partition("\n")[0]
     return first.removeprefix("#").strip()
+
+
+def preset_table() -> Mapping[str, Mapping[str, str]]:
+    """Group the presets by their task: heading, with the extra that it needs, to name to title."""
+    table: dict[str, dict[str, str]] = {}
+    for name in preset_names():
+        config, _ = parse(preset_path(name).read_text(encoding="utf-8"), name)
+        task, title = config["env"]["id"].removeprefix("surreal/"), preset_title(name)
+        if extra := preset_extra(name):
+            title = title.removesuffix(f" Needs the {extra} extra.")
+        heading = task + (f"   (needs the {extra} extra)" if extra else "")
+        table.setdefault(heading, {})[name] = title.removeprefix(f"{task} with ")
+    return table
+
+
+def preset_extra(name: str) -> str | None:
+    """Give the extra of the package that a preset's environment needs, which its first line names; None if none."""
+    found = re.search(r"Needs the (\w+) extra\.$", preset_title(name))
+    return found[1] if found else None

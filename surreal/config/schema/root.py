@@ -156,6 +156,8 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     yield from _memory_conflicts(config)
     yield from _process_conflicts(config)
     yield from _round_conflicts(config)
+    if config.run.deterministic:
+        yield from _order_conflicts(config)
 
 
 def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
@@ -226,4 +228,24 @@ def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             "agent.round_steps",
             f"is {steps}, but replay.args.trajectory_steps is {config.replay.args['trajectory_steps']}; make them the "
             "same, or leave round_steps out",
+        )
+
+
+def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what would make a run with `run.deterministic` depend on anything but its counts."""
+    rule = "with run.deterministic one process acts and learns, by counts alone"
+    if config.rlx.servers:
+        yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, and clients come when they like; set it to 0"
+    if not config.agent.count:
+        yield "agent.count", f"is 0, but {rule}: nobody else could join; set it to 1 or more"
+    if config.num_shards > 1:
+        yield "replay.shards", f"is {config.num_shards}, but {rule}, and shards have no common order; set it to 1"
+    if config.replay.max_age_s is not None:
+        yield "replay.max_age_s", f"is {config.replay.max_age_s:g}, but {rule}, and age is no count; leave it out"
+    if config.replay.follow:
+        yield "replay.follow", f"is true, but {rule}: nobody could be followed; leave it out"
+    if config.checkpoint.interval_updates is None and config.run.max_env_steps is None:
+        yield (
+            "checkpoint.interval_updates",
+            f"is not set, and run.max_env_steps neither, but {rule}: nothing says when to write checkpoints; set one",
         )

@@ -258,6 +258,10 @@ class RunConfig(Section):
     stop_at_return: float | None = None
     """Mean return of an evaluation round that ends the run. Unset: no such goal."""
 
+    deterministic: bool = False
+    """Whether one process acts, learns and evaluates in a fixed order (`surreal run --deterministic`): the same seed
+    gives the same parameters, bit for bit, and a run that was interrupted ends like one that was not."""
+
     restart_limit: int = Field(5, ge=0)
     """How often each process that was killed is restarted."""
 

@@ -73,6 +73,11 @@ class ShardKeys:
         return next(tag for tag in tags if begin <= key_slot(tag.encode()) < end)
 
     @property
+    def prefix(self) -> str:
+        """What all of them begin with."""
+        return f"{self._base}:"
+
+    @property
     def stream(self) -> str:
         return f"{self._base}:stream"
 
@@ -112,6 +117,11 @@ class PolicyKeys:
     @property
     def _base(self) -> str:
         return f"surreal:{{{self.run}}}:policy:{self.policy}"
+
+    @property
+    def prefix(self) -> str:
+        """What all of them begin with."""
+        return f"{self._base}:"
 
     @property
     def params(self) -> str:

@@ -115,13 +115,14 @@ class EnvList:
         columns = self.columns
         reward = columns.reward
         ended: list[int] = []
-        self._forget_ends()
+        for index in self._stale:
+            columns.terminated[index] = columns.truncated[index] = False
         if self.obs_spec.structure is None and not self.has_mask:
-            array, shape = columns.obs[0], self.obs_spec.leaves[0].shape
+            array, shape, ndarray = columns.obs[0], self.obs_spec.leaves[0].shape, np.ndarray
             for index, (step, action) in enumerate(zip(self._step_fns, self.adapter.rows(actions), strict=True)):
                 obs, value, terminated, truncated, info = step(action)
                 # Assignment would broadcast a wrong shape without a word.
-                if np.shape(obs) != shape if obs.__class__ is not np.ndarray else obs.shape != shape:
+                if np.shape(obs) != shape if obs.__class__ is not ndarray else obs.shape != shape:
                     raise _shape_error(self.envs[index], self.obs_spec.leaves[0], np.shape(obs))
                 try:
                     reward[index] = value
@@ -132,6 +133,7 @@ class EnvList:
                 if terminated or truncated:
                     columns.terminated[index], columns.truncated[index] = terminated, truncated
                     ended.append(index)
+            is_good = is_sound(array)
         else:
             for index, (step, action) in enumerate(zip(self._step_fns, self.adapter.rows(actions), strict=True)):
                 obs, value, terminated, truncated, info = step(action)
@@ -140,16 +142,15 @@ class EnvList:
                 if terminated or truncated:
                     columns.terminated[index], columns.truncated[index] = terminated, truncated
                     ended.append(index)
+            is_good = all(map(is_sound, columns.obs))
         self._steps += 1
-        self.lost = self._find_lost()
-        if self.lost:
-            ended = [index for index in ended if index not in self.lost]
+        self.lost = []
+        if self._raised or not is_good or not is_sound(reward):
+            ended = self._lose(ended)
         self._returns += reward
         for index in ended:
             self._finish(index)
-        for index in self.lost:
-            self._begin_again(index)
-        self._stale = [*ended, *self.lost]
+        self._stale = ended + self.lost
         return ended
 
     def close(self) -> None:
@@ -174,10 +175,6 @@ class EnvList:
                 return seen, 0.0, False, False, {}
 
         return guarded
-
-    def _forget_ends(self) -> None:
-        for index in self._stale:
-            self.columns.terminated[index] = self.columns.truncated[index] = False
 
     def _take(self, index: int, obs: Any, reward: Any, info: Mapping[str, Any]) -> bool:
         """Write down what a step showed; false if that is not possible, and forgiven."""
@@ -204,11 +201,16 @@ class EnvList:
         self._raised.append(index)
         self.columns.reward[index] = 0.0
 
+    def _lose(self, ended: list[int]) -> list[int]:
+        """Begin again where the episode is lost; returns which of the others ended."""
+        self.lost = self._find_lost()
+        for index in self.lost:
+            self._begin_again(index)
+        return [index for index in ended if index not in self.lost]
+
     def _find_lost(self) -> list[int]:
         """Find the environments whose step raised, or shows an impossible number."""
         columns, lost = self.columns, set(self._raised)
-        if not lost and is_sound(columns.reward) and all(map(is_sound, columns.obs)):
-            return []
         for name, array in (("reward", columns.reward), *zip(self._leaf_names, columns.obs, strict=True)):
             if not is_sound(array):
                 for index in np.flatnonzero(unsound_rows(array)).tolist():

@@ -16,6 +16,7 @@ from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.off_policy.losses import critic_loss, l2_penalty
 from surreal.learner.off_policy.noise import UpdateNoise
+from surreal.learner.option_checks import check_not_negative, check_positive
 from surreal.learner.target import TargetNetwork
 from surreal.model import DeterministicActorCritic
 from surreal.model.off_policy.critics import ContinuousCritics
@@ -66,16 +67,10 @@ class DDPGLearner(GradientLearner):
         super().__init__(model, replay, **options)
         if not isinstance(model, DeterministicActorCritic):
             raise ValueError(f"the model is a {type(model).__name__}; it must be a DeterministicActorCritic")
-        if critic_learning_rate is not None and not critic_learning_rate > 0.0:
-            raise ValueError(f"critic_learning_rate is {critic_learning_rate}; it must be > 0")
+        check_positive(critic_learning_rate=critic_learning_rate, smoothing_clip=smoothing_clip)
+        check_not_negative(smoothing_sigma=smoothing_sigma, l2_coeff=l2_coeff)
         if policy_delay < 1:
             raise ValueError(f"policy_delay is {policy_delay}; it must be >= 1")
-        if smoothing_sigma < 0.0 or not smoothing_clip > 0.0:
-            raise ValueError(
-                f"smoothing_sigma is {smoothing_sigma} and smoothing_clip {smoothing_clip}; they must be >= 0 and > 0"
-            )
-        if l2_coeff < 0.0:
-            raise ValueError(f"l2_coeff is {l2_coeff}; it must be >= 0")
         TargetNetwork.check(1, target_update_tau)
         self._network = model
         self._critic_learning_rate = critic_learning_rate
@@ -103,13 +98,13 @@ class DDPGLearner(GradientLearner):
         self.step(loss, CRITIC)
         if (self.updates + 1) % self.policy_delay == 0:
             # Differentiated by the actor's parameters only: the critic is what it climbs, and stays as it is.
-            self.step(-critic.first(batch.obs, model.actor.forward(batch.obs)).mean(), ACTOR)
+            self.step(-critic.first(batch.obs, model.actor(batch.obs)).mean(), ACTOR)
             self.target.after_update(self.updates + 1)
         error = (target - q.detach()).abs().mean(0)
         self.send_priorities(batch, error)
         if not self.is_metrics_due:
             return {}
-        return {"loss": loss.detach(), "q_mean": q.detach().mean(), "td_error_abs_mean": error.mean()}
+        return {"loss": loss, "q_mean": q.mean(), "td_error_abs_mean": error.mean()}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the value of the actions taken, and what it should be.
@@ -117,11 +112,11 @@ class DDPGLearner(GradientLearner):
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
         """
-        q = self._network.critic.forward(batch.obs, batch.action)
+        q = self._network.critic(batch.obs, batch.action)
         with torch.no_grad():
             target = cast(DeterministicActorCritic, self.target.network)
-            action = self._smoothed(target.actor.forward(batch.next_obs))
-            next_q = target.critic.forward(batch.next_obs, action).amin(0)
+            action = self._smoothed(target.actor(batch.next_obs))
+            next_q = target.critic(batch.next_obs, action).amin(0)
             return q, torch.addcmul(batch.reward, batch.discount, next_q)
 
     def _smoothed(self, action: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import chosen_q, huber_loss
 from surreal.learner.off_policy.noise import UpdateNoise
+from surreal.learner.option_checks import check_positive
 from surreal.learner.returns import q_target
 from surreal.learner.target import TargetNetwork
 from surreal.model import NoisyQFunction
@@ -51,8 +52,7 @@ class DQNLearner(GradientLearner):
         **options: Any,
     ) -> None:
         super().__init__(model, replay, **options)
-        if not huber_delta > 0.0:
-            raise ValueError(f"huber_delta is {huber_delta}; it must be > 0")
+        check_positive(huber_delta=huber_delta)
         TargetNetwork.check(target_update_period, target_update_tau)
         self.double = double
         self.huber_delta = huber_delta
@@ -82,11 +82,7 @@ class DQNLearner(GradientLearner):
         self.send_priorities(batch, target - q)
         if not self.is_metrics_due:
             return {}
-        return {
-            "loss": loss.detach(),
-            "q_mean": q.detach().mean(),
-            "td_error_abs_mean": (target - q.detach()).abs().mean(),
-        }
+        return {"loss": loss, "q_mean": q.mean(), "td_error_abs_mean": (target - q).abs().mean()}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the value of the actions taken, and what it should be.

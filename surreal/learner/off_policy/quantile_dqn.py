@@ -12,6 +12,7 @@ from torch.nn import functional
 from surreal.learner.base import ReplayView
 from surreal.learner.losses import check_rank
 from surreal.learner.off_policy.dqn import DQNLearner
+from surreal.learner.returns import among_legal
 from surreal.model import QuantileQFunction
 from surreal.types import Batch
 from surreal.utils.pytorch import Module
@@ -39,7 +40,7 @@ class QuantileDQNLearner(DQNLearner):
         self.step(loss)
         self.target.after_update(self.updates + 1)
         self.send_priorities(batch, losses)
-        return {"loss": loss.detach(), "q_mean": quantiles.detach().mean()} if self.is_metrics_due else {}
+        return {"loss": loss, "q_mean": quantiles.mean()} if self.is_metrics_due else {}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the quantiles of the actions taken, and a sample of what they should be those of.
@@ -52,10 +53,7 @@ class QuantileDQNLearner(DQNLearner):
         with torch.no_grad():
             following = frozen.quantiles(batch.next_obs)
             choosing = online(batch.next_obs) if self.double else following.mean(-1)
-            legal = batch.extras.get("next_action_mask")
-            if legal is not None:
-                choosing = choosing.masked_fill(~legal & legal.any(1, keepdim=True), -torch.inf)
-            best = _chosen(following, choosing.argmax(1))
+            best = _chosen(following, among_legal(choosing, batch.extras.get("next_action_mask")).argmax(1))
             return quantiles, torch.addcmul(batch.reward[:, None], batch.discount[:, None], best)
 
 

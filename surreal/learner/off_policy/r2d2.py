@@ -18,6 +18,8 @@ from surreal import tree
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import check_rank
+from surreal.learner.option_checks import check_positive
+from surreal.learner.returns import among_legal
 from surreal.learner.target import TargetNetwork
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
@@ -73,8 +75,7 @@ class R2D2Learner(GradientLearner):
             raise ValueError("R2D2Learner needs a model with memory: use_lstm: true")
         if n_step < 1:
             raise ValueError(f"n_step is {n_step}; it must be >= 1")
-        if not huber_delta > 0.0:
-            raise ValueError(f"huber_delta is {huber_delta}; it must be > 0")
+        check_positive(huber_delta=huber_delta)
         TargetNetwork.check(target_update_period, target_update_tau)
         self.n_step = n_step
         self.rescale_values = rescale_values
@@ -99,8 +100,8 @@ class R2D2Learner(GradientLearner):
             return {}
         count = mask.sum().clamp(min=1.0)
         return {
-            "loss": loss.detach(),
-            "q_mean": (q.detach() * mask).sum() / count,
+            "loss": loss,
+            "q_mean": (q * mask).sum() / count,
             "td_error_abs_mean": error.sum() / count,
         }
 
@@ -137,8 +138,7 @@ class R2D2Learner(GradientLearner):
         if legal is not None:
             # What is legal after a step is so in the row behind it. Nobody bootstraps from the first row.
             legal = torch.cat((torch.ones_like(legal[:1]), legal[batch.burn_in :]))
-            q = q.masked_fill(~legal & legal.any(2, keepdim=True), -torch.inf)
-        return next_q.gather(2, q.argmax(2, keepdim=True)).squeeze(2)
+        return next_q.gather(2, among_legal(q, legal).argmax(2, keepdim=True)).squeeze(2)
 
     def _send_priorities(self, batch: TrajectoryBatch, error: Tensor, mask: Tensor) -> None:
         """Give the replay eta * max + (1 - eta) * mean of |TD error| over each sequence, if it wants priorities."""

@@ -18,6 +18,7 @@ from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.off_policy.losses import critic_loss
 from surreal.learner.off_policy.noise import UpdateNoise
+from surreal.learner.option_checks import check_positive
 from surreal.learner.target import TargetNetwork
 from surreal.model import SoftModel
 from surreal.model.off_policy.critics import Critics
@@ -85,9 +86,7 @@ class SACLearner(GradientLearner):
                 f"the model is a {type(model).__name__}; it must be a SoftActorCritic or a DiscreteSoftActorCritic"
             )
         rates = {"critic_learning_rate": critic_learning_rate, "temperature_learning_rate": temperature_learning_rate}
-        for name, value in {**rates, "temperature": temperature}.items():
-            if value is not None and not value > 0.0:
-                raise ValueError(f"{name} is {value}; it must be > 0")
+        check_positive(**rates, temperature=temperature)
         TargetNetwork.check(1, target_update_tau)
         self._network = model
         self._rates = rates
@@ -126,7 +125,7 @@ class SACLearner(GradientLearner):
         self.send_priorities(batch, error)
         if not self.is_metrics_due:
             return {}
-        metrics = {"loss": loss.detach(), "q_mean": q.detach().mean(), "td_error_abs_mean": error.mean()}
+        metrics = {"loss": loss, "q_mean": q.mean(), "td_error_abs_mean": error.mean()}
         return {**metrics, "entropy": entropy, "temperature": temperature}
 
     def estimate(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
@@ -135,7 +134,7 @@ class SACLearner(GradientLearner):
         Returns:
             `(q, target)`, [critics, B] and [B] float32; the gradient flows through `q` only.
         """
-        q = self._network.critic.forward(batch.obs, batch.action)
+        q = self._network.critic(batch.obs, batch.action)
         with torch.no_grad():
             critic, legal = cast(Critics, self.target.network), batch.extras.get("next_action_mask")
             value, log_probability = self._network.expect(critic, batch.next_obs, generator, legal)

@@ -1,58 +1,56 @@
 """Advantage actor-critic: the loss of A3C (Mnih et al. 2016, arXiv:1602.01783), computed where the experience arrives.
 
-The whole algorithm is `A2CLearner.learn`. n of the n-step advantage is the trajectory's length (`trajectory_steps` of
+The whole algorithm is `A2CLearner.improve`. n of the n-step advantage is the trajectory's length (`trajectory_steps` of
 the replay) with `gae_lambda` 1; below 1, it is generalised advantage estimation (arXiv:1506.02438).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from surreal.learner.base import ReplayView
-from surreal.learner.gradients import GradientLearner
+from surreal.learner.curiosity import CuriositySettings, Surprise, read_curiosity, surprise
 from surreal.learner.on_policy.advantages import generalised_advantages
-from surreal.learner.on_policy.evaluating import (
-    count_observations,
-    evaluate,
-    recorded,
-    scale_rewards,
-)
-from surreal.learner.on_policy.option_checks import check_not_negative, check_positive, check_shares
+from surreal.learner.on_policy.base import ActorCriticLearner
+from surreal.learner.on_policy.evaluating import evaluate, recorded
 from surreal.learner.on_policy.policy_losses import (
     clipped_policy_loss,
     clipped_value_loss,
     explained_variance,
     mean_of_steps,
-    normalise,
     policy_gradient_loss,
     value_loss,
 )
+from surreal.learner.option_checks import check_positive, check_shares
+from surreal.model import ActorCritic
+from surreal.specs import ObsSpec
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
 
+CURIOSITY = "curiosity"
 
-class A2CLearner(GradientLearner):
+
+class A2CLearner(ActorCriticLearner):
     """Learns a policy and its value, one update for each batch of short trajectories.
 
     Args:
-        model: gives a `PolicyValue`, see `surreal.model.ActorCritic`.
-        replay: gives trajectories.
+        model: see `ActorCriticLearner`.
+        replay: see `ActorCriticLearner`.
         gae_lambda: in [0, 1]; 1 is A3C's n-step advantage, lowering it has less variance and trusts the value more.
-        entropy_beta: weight of the policy's entropy, >= 0; raising it keeps the policy random for longer.
-        critic_scale: weight of the value's loss, >= 0; raising it fits the value faster.
-        normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
         policy_clip: for agents that lag: weight each action by how much likelier it has become, but no further than
             this from 1 (PPO's clipped loss), > 0. None: take agents to act with the newest policy, as A3C does.
         critic_clip: keep the value within this of the one that the agent recorded (PPO's clipped loss), > 0; None: no
             such bound.
-        options: see `GradientLearner`.
+        icm: intrinsic curiosity, reward for what could not be foreseen, as `{reward_scale, forward_share,
+            learning_rate, hidden_sizes, convolutions, activation, units}`; see `surreal.learner.curiosity`. {} takes
+            all defaults. None: none.
+        seed: of the initial parameters of curiosity's networks, >= 0.
+        options: see `ActorCriticLearner`.
     """
-
-    takes = frozenset({"trajectories"})
 
     def __init__(
         self,
@@ -61,32 +59,51 @@ class A2CLearner(GradientLearner):
         *,
         gae_lambda: float = 1.0,
         entropy_beta: float = 0.01,
-        critic_scale: float = 0.5,
         normalize_advantage: bool = False,
         policy_clip: float | None = None,
         critic_clip: float | None = None,
+        icm: Mapping[str, Any] | None = None,
+        seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, **options)
+        super().__init__(model, replay, entropy_beta=entropy_beta, normalize_advantage=normalize_advantage, **options)
         check_shares(gae_lambda=gae_lambda)
-        check_not_negative(entropy_beta=entropy_beta, critic_scale=critic_scale)
         check_positive(policy_clip=policy_clip, critic_clip=critic_clip)
         self.gae_lambda = gae_lambda
-        self.entropy_beta = entropy_beta
-        self.critic_scale = critic_scale
-        self.normalize_advantage = normalize_advantage
         self.policy_clip = policy_clip
         self.critic_clip = critic_clip
+        self._icm = read_curiosity(icm)
+        if self._icm is not None and not isinstance(model, ActorCritic):
+            raise ValueError(f"the model is a {type(model).__name__}; icm needs an ActorCritic")
+        self._seed = seed
 
-    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        batch = scale_rewards(self.model, batch)
+    def build(self) -> None:
+        super().build()
+        if self._icm is not None:
+            model = cast(ActorCritic, self.model)
+            self.dynamics = self._icm.make(cast(ObsSpec, model.obs_spec), model.action_space, seed=self._seed)
+            self.keep(CURIOSITY, self.dynamics.to(self.device))
+            named = self.dynamics.named_parameters()
+            self.optimize_group(CURIOSITY, named, learning_rate=self._icm.learning_rate)
+
+    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        if self._icm is None:
+            return self.actor_critic_step(batch)
+        found = self.foresee(batch)
+        metrics = self.actor_critic_step(batch._replace(reward=batch.reward + found.reward))
+        loss = mean_of_steps(found.loss, batch.mask)
+        self.step(loss, CURIOSITY)
+        intrinsic = mean_of_steps(found.reward, batch.mask)
+        return {**metrics, "curiosity_loss": loss, "intrinsic_reward_mean": intrinsic}
+
+    def actor_critic_step(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        """Do one step of policy and value, and give their metrics."""
         mask = batch.mask
         policy, log_probability, value = evaluate(self.model, batch)
         with torch.no_grad():
             advantage = generalised_advantages(batch.reward, batch.discount, mask, value, self.gae_lambda)
             returns = advantage + value[:-1]
-            if self.normalize_advantage:
-                advantage = normalise(advantage, mask)
+            advantage = self.normalised(advantage, mask)
         if self.policy_clip is None:
             policy_loss = policy_gradient_loss(log_probability, advantage, mask)
         else:
@@ -96,14 +113,14 @@ class A2CLearner(GradientLearner):
             critic_loss = value_loss(value[:-1], returns, mask)
         else:
             critic_loss = clipped_value_loss(value[:-1], recorded(batch, "value"), returns, mask, self.critic_clip)
-        entropy = mean_of_steps(policy.entropy(), mask)
-        self.step(policy_loss + self.critic_scale * critic_loss - self.entropy_beta * entropy)
-        count_observations(self.model, batch)
-        if not self.is_metrics_due:
-            return {}
-        return {
-            "policy_loss": policy_loss.detach(),
-            "value_loss": critic_loss.detach(),
-            "entropy": entropy.detach(),
-            "explained_variance": explained_variance(value[:-1], returns, mask).detach(),
-        }
+        metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
+        if self.is_metrics_due:
+            metrics["explained_variance"] = explained_variance(value[:-1], returns, mask)
+        return metrics
+
+    def foresee(self, batch: TrajectoryBatch) -> Surprise:
+        """Compute reward and loss of curiosity, for observations as the policy sees them."""
+        settings, obs_filter = cast(CuriositySettings, self._icm), cast(ActorCritic, self.model).obs_filter
+        if obs_filter is not None:
+            batch = batch._replace(obs=obs_filter.forward(batch.obs))
+        return surprise(self.dynamics, batch, settings)

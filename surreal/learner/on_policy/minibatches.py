@@ -1,8 +1,11 @@
-"""Minibatches of trajectories: single steps in any order, or whole sequences where a memory needs their order."""
+"""Batches of trajectories, made larger and smaller.
+
+Minibatches are single steps in any order, or whole sequences where a memory needs their order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +15,7 @@ from torch import Tensor
 from surreal import tree
 from surreal.learner.on_policy.evaluating import compute, legal
 from surreal.model import PolicyValue
-from surreal.types import Obs, TrajectoryBatch
+from surreal.types import Obs, SampleInfo, TrajectoryBatch
 from surreal.utils.pytorch import Module
 
 
@@ -54,6 +57,30 @@ def minibatches(
     steps = batch.mask.cpu().flatten().nonzero().squeeze(1)
     for chosen in _split(steps, size, rng):
         yield _pick(batch, (chosen.to(device) // columns, chosen.to(device) % columns), None)
+
+
+def concatenate(batches: Sequence[TrajectoryBatch]) -> TrajectoryBatch:
+    """Put the trajectories of several batches, one at least, into one; all have as many rows."""
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    infos: Any = zip(*(batch.sample_info for batch in batches), strict=True)
+    joined: dict[str, Any] = {
+        name: _join([getattr(batch, name) for batch in batches], dim=0 if name == "initial_state" else 1)
+        for name in first._fields
+        if name not in ("sample_info", "burn_in")
+    }
+    info: Any = [None if column[0] is None else np.concatenate(column) for column in infos]
+    return TrajectoryBatch(**joined, sample_info=SampleInfo(*info), burn_in=first.burn_in)
+
+
+def _join(trees: Sequence[Any], dim: int) -> Any:
+    first = trees[0]
+    if isinstance(first, Mapping):
+        return {key: _join([tree[key] for tree in trees], dim) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_join(children, dim) for children in zip(*trees, strict=True))
+    return torch.cat(list(trees), dim)
 
 
 def _split(items: Tensor, size: int | None, rng: np.random.Generator) -> tuple[Tensor, ...]:

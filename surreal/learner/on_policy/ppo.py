@@ -1,6 +1,6 @@
 """Proximal policy optimisation: Schulman et al. 2017, arXiv:1707.06347, by clipping or by an adaptive KL penalty.
 
-The whole algorithm is `PPOLearner.learn`, and what one minibatch does is `PPOLearner.losses`.
+The whole algorithm is `PPOLearner.improve`, and what one minibatch does is `PPOLearner.losses`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,10 @@ import torch
 from torch import Tensor
 
 from surreal.learner.base import ReplayView
-from surreal.learner.gradients import GradientLearner
-from surreal.learner.on_policy.evaluating import (
-    Targets,
-    count_observations,
-    make_targets,
-    scale_rewards,
-)
+from surreal.learner.on_policy.base import ActorCriticLearner
+from surreal.learner.on_policy.evaluating import Targets, make_targets
 from surreal.learner.on_policy.kl_penalty import AdaptiveKL
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
-from surreal.learner.on_policy.option_checks import check_not_negative, check_positive, check_shares
 from surreal.learner.on_policy.policy_losses import (
     clipped_policy_loss,
     clipped_value_loss,
@@ -31,6 +25,7 @@ from surreal.learner.on_policy.policy_losses import (
     mean_of_steps,
     value_loss,
 )
+from surreal.learner.option_checks import check_not_negative, check_positive, check_shares
 from surreal.schedules import LinearSchedule
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
@@ -46,12 +41,12 @@ class Losses(NamedTuple):
     clip_fraction: Tensor  #: of the steps, those whose ratio left the clip range
 
 
-class PPOLearner(GradientLearner):
+class PPOLearner(ActorCriticLearner):
     """Learns a policy and its value by several epochs over each batch, and keeps the policy near the one that acted.
 
     Args:
-        model: gives a `PolicyValue`, see `surreal.model.ActorCritic`.
-        replay: gives trajectories, with the log-probabilities that `surreal.agent.PolicyAgent` records.
+        model: see `ActorCriticLearner`.
+        replay: see `ActorCriticLearner`.
         policy_iterations: epochs over a batch, >= 1; raising it learns more from each env step, and goes further.
         value_func_iterations: epochs of the value, >= 1, if the model has a network of its own for it
             (`value_hidden_sizes`). None: as many as of the policy.
@@ -66,17 +61,10 @@ class PPOLearner(GradientLearner):
             None: never.
         vf_clipped_loss: clip the value's loss too, by the same range.
         gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
-        normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
-        entropy_beta: weight of the policy's entropy, >= 0; raising it keeps the policy random for longer.
-        critic_scale: weight of the value's loss, >= 0; raising it fits the value faster.
         l2_coeff: weight of the squares of the value's own parameters, >= 0; raising it keeps values smoother.
-        max_global_step: env steps that the learning rate (with `use_linear_schedule`) and the clip range are annealed
-            over; they stay at their ends afterwards.
         seed: of the order of minibatches.
-        options: see `GradientLearner`.
+        options: see `ActorCriticLearner`.
     """
-
-    takes = frozenset({"trajectories"})
 
     def __init__(
         self,
@@ -92,15 +80,11 @@ class PPOLearner(GradientLearner):
         max_kl: float | None = None,
         vf_clipped_loss: bool = False,
         gae_lambda: float = 0.95,
-        normalize_advantage: bool = True,
-        entropy_beta: float = 0.0,
-        critic_scale: float = 0.5,
         l2_coeff: float = 0.0,
-        max_global_step: int | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, max_global_step=max_global_step, **options)
+        super().__init__(model, replay, **options)
         check_positive(
             policy_iterations=policy_iterations,
             value_func_iterations=value_func_iterations,
@@ -110,12 +94,12 @@ class PPOLearner(GradientLearner):
             max_kl=max_kl,
         )
         check_shares(gae_lambda=gae_lambda)
-        check_not_negative(entropy_beta=entropy_beta, critic_scale=critic_scale, l2_coeff=l2_coeff)
+        check_not_negative(l2_coeff=l2_coeff)
         if clip_range is None and kl_target is None:
             raise ValueError("clip_range and kl_target are both null; one of them must hold the policy")
         if clip_range is None and (clip_range_end is not None or vf_clipped_loss):
             raise ValueError("clip_range is null; clip_range_end and vf_clipped_loss need it")
-        if clip_range_end is not None and max_global_step is None:
+        if clip_range_end is not None and self.max_global_step is None:
             raise ValueError("max_global_step is null; clip_range_end needs it")
         self._has_own_value = getattr(model, "value_hiddens", None) is not None
         if value_func_iterations not in (None, policy_iterations) and not self._has_own_value:
@@ -128,15 +112,12 @@ class PPOLearner(GradientLearner):
         self.mini_batch = mini_batch
         self.clip_range = clip_range
         self._clip_schedule = None
-        if clip_range is not None and clip_range_end is not None and max_global_step is not None:
-            self._clip_schedule = LinearSchedule(clip_range, clip_range_end, max_global_step)
+        if clip_range is not None and clip_range_end is not None and self.max_global_step is not None:
+            self._clip_schedule = LinearSchedule(clip_range, clip_range_end, self.max_global_step)
         self._kl_target = kl_target
         self.max_kl = max_kl
         self.vf_clipped_loss = vf_clipped_loss
         self.gae_lambda = gae_lambda
-        self.normalize_advantage = normalize_advantage
-        self.entropy_beta = entropy_beta
-        self.critic_scale = critic_scale
         self.l2_coeff = l2_coeff
         self._seed = seed
 
@@ -149,8 +130,7 @@ class PPOLearner(GradientLearner):
             parameter for name, parameter in self.model.named_parameters() if name.startswith("value")
         ]
 
-    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        batch = scale_rewards(self.model, batch)
+    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         targets = make_targets(
             self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
         )
@@ -172,11 +152,10 @@ class PPOLearner(GradientLearner):
                 moves_value = epoch < self.value_iterations and (moves_policy or self._has_own_value)
                 if not (moves_policy or moves_value):
                     break
-                self.step(self._total(losses, moves_policy=moves_policy, moves_value=moves_value))
+                self.step(self._total(losses, moves_policy=moves_policy, moves_value=moves_value), *self.groups)
         means = Losses(*(torch.stack(column).mean() for column in zip(*last, strict=True)))
         if self.kl_penalty is not None:
             self.kl_penalty.after_update(float(means.kl))
-        count_observations(self.model, batch)
         return self._metrics(means, targets, batch, epochs) if self.is_metrics_due else {}
 
     def losses(self, part: Minibatch, targets: Targets) -> Losses:
@@ -198,7 +177,7 @@ class PPOLearner(GradientLearner):
         return Losses(
             policy_loss,
             critic_loss,
-            mean_of_steps(policy.entropy(), part.mask),
+            self.entropy(policy, part.action, part.mask),
             mean_of_steps(targets.policy[part.index].kl(policy), part.mask),
             mean_of_steps(clipped, part.mask),
         )

@@ -6,7 +6,7 @@ is appendix C of the paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,20 +15,22 @@ from torch import Tensor
 
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.on_policy.conjugate_gradient import conjugate_gradient
 from surreal.learner.on_policy.evaluating import Targets, count_observations, make_targets, scale_rewards
-from surreal.learner.on_policy.minibatches import Minibatch, minibatches
-from surreal.learner.on_policy.option_checks import check_positive, check_shares
+from surreal.learner.on_policy.minibatches import Minibatch, concatenate, minibatches
 from surreal.learner.on_policy.policy_losses import (
     explained_variance,
     importance_policy_loss,
     mean_of_steps,
     value_loss,
 )
+from surreal.learner.on_policy.trust_region import conjugate_gradient, shorter_fraction
+from surreal.learner.option_checks import check_positive, check_shares
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
 
 _VALUE = "value"
+#: How far parameters are moved to measure the slope of a gradient.
+_PROBE = 1e-2
 
 
 class Moved(NamedTuple):
@@ -54,7 +56,14 @@ class TRPOLearner(GradientLearner):
         cg_iterations: of the conjugate gradients, >= 1; raising it comes nearer to the natural gradient, at the cost of
             a pass each.
         line_search_steps: shorter steps that are tried before the policy stays as it is, >= 1.
-        line_search_decay: length of each of them to the one before, in [0, 1].
+        line_search_decay: length of each of them to the one before, in [0, 1], of an Origin line search.
+        linesearch_type: Origin: each try is `line_search_decay` of the one before. Adaptive: it is where divergence and
+            surrogate of the last one say that a step will do, which needs fewer tries.
+        subtype: how the divergence's curvature is found. trpo-d2: by second derivatives. trpo-d1: by first derivatives
+            alone, the difference of two gradients; for what has no second derivatives, and a little less exact.
+        timesteps_per_batch: gather batches until they have so many steps, >= 1, and learn then. None: from each batch.
+        episodes_per_batch: gather them until so many episodes have ended in them, >= 1; None likewise. What is gathered
+            is lost with a learner that dies.
         value_func_iterations: epochs of the value over a batch, >= 1.
         mini_batch: steps of a minibatch of the value, >= 1; None: the whole batch.
         gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
@@ -75,6 +84,10 @@ class TRPOLearner(GradientLearner):
         cg_iterations: int = 15,
         line_search_steps: int = 10,
         line_search_decay: float = 0.8,
+        linesearch_type: str = "Origin",
+        subtype: str = "trpo-d2",
+        timesteps_per_batch: int | None = None,
+        episodes_per_batch: int | None = None,
         value_func_iterations: int = 10,
         mini_batch: int | None = 128,
         gae_lambda: float = 0.98,
@@ -90,15 +103,31 @@ class TRPOLearner(GradientLearner):
             line_search_steps=line_search_steps,
             value_func_iterations=value_func_iterations,
             mini_batch=mini_batch,
+            timesteps_per_batch=timesteps_per_batch,
+            episodes_per_batch=episodes_per_batch,
         )
         check_shares(line_search_decay=line_search_decay, gae_lambda=gae_lambda)
         if getattr(model, "value_hiddens", None) is None:
             raise ValueError("the model's value shares the policy's network; give it its own (value_hidden_sizes)")
+        if linesearch_type not in ("Origin", "Adaptive"):
+            raise ValueError(f"linesearch_type is {linesearch_type!r}; it must be Origin or Adaptive")
+        if subtype not in ("trpo-d1", "trpo-d2"):
+            raise ValueError(f"subtype is {subtype!r}; it must be trpo-d1 or trpo-d2")
+        if subtype == "trpo-d2" and options.get("compile"):
+            raise ValueError("compile is true, but it leaves no second derivatives; set subtype to trpo-d1")
+        if timesteps_per_batch is not None and episodes_per_batch is not None:
+            raise ValueError("timesteps_per_batch and episodes_per_batch are both set; leave one out")
         self.max_kl = max_kl
         self.damping = damping
         self.cg_iterations = cg_iterations
         self.line_search_steps = line_search_steps
         self.line_search_decay = line_search_decay
+        self._is_adaptive = linesearch_type == "Adaptive"
+        self._is_first_order = subtype == "trpo-d1"
+        self._timesteps_per_batch = timesteps_per_batch
+        self._episodes_per_batch = episodes_per_batch
+        self._gathered: list[TrajectoryBatch] = []
+        self._metrics: Mapping[str, Tensor | float] = {}
         self.value_func_iterations = value_func_iterations
         self.mini_batch = mini_batch
         self.gae_lambda = gae_lambda
@@ -111,6 +140,23 @@ class TRPOLearner(GradientLearner):
         self._policy_parameters = [tensor for name, tensor in named if not name.startswith("value_network.")]
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        """Call `improve`, as soon as enough was gathered; metrics are of the last time."""
+        self._gathered.append(batch)
+        if self._has_enough():
+            batch, self._gathered = concatenate(self._gathered), []
+            self._metrics = self.improve(batch)
+        return self._metrics
+
+    def _has_enough(self) -> bool:
+        if self._timesteps_per_batch is not None:
+            return sum(int(batch.mask.sum()) for batch in self._gathered) >= self._timesteps_per_batch
+        if self._episodes_per_batch is not None:
+            ended = sum(int((batch.terminated | batch.truncated).sum()) for batch in self._gathered)
+            return ended >= self._episodes_per_batch
+        return True
+
+    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        """Do one update of policy and value, and give its metrics."""
         batch = scale_rewards(self.model, batch)
         targets = make_targets(
             self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
@@ -126,11 +172,9 @@ class TRPOLearner(GradientLearner):
                 critic_loss = value_loss(value, targets.returns[part.index], part.mask)
                 self.step(critic_loss, _VALUE)
         count_observations(self.model, batch)
-        if not self.is_metrics_due:
-            return {}
         return {
             "policy_loss": moved.loss,
-            "value_loss": critic_loss.detach(),
+            "value_loss": critic_loss,
             "entropy": mean_of_steps(targets.policy.entropy(), batch.mask),
             "kl": moved.kl,
             "step_fraction": moved.fraction,
@@ -140,31 +184,66 @@ class TRPOLearner(GradientLearner):
 
     def move_policy(self, part: Minibatch, targets: Targets) -> Moved:
         """Go along the natural gradient, as far as the divergence may be and the surrogate improves."""
-        parameters = self._policy_parameters
         loss, kl = self.surrogate(part, targets)
-        gradient = _flat(torch.autograd.grad(loss, parameters, retain_graph=True))
-        kl_gradient = _flat(torch.autograd.grad(kl, parameters, create_graph=True))
-
-        def fisher_product(vector: Tensor) -> Tensor:
-            product = _flat(torch.autograd.grad(kl_gradient @ vector, parameters, retain_graph=True))
-            return product + self.damping * vector
-
+        gradient = _flat(torch.autograd.grad(loss, self._policy_parameters, retain_graph=True))
+        fisher_product = self._first_order(part, targets) if self._is_first_order else self._second_order(kl)
         direction = conjugate_gradient(fisher_product, -gradient, iterations=self.cg_iterations)
         length = (2.0 * self.max_kl / (direction @ fisher_product(direction))).sqrt()
-        step, before = length * direction, _flat(parameters).detach()
+        step = length * direction
         self.skipped.note(step.norm())
         self.skipped.check()
         if bool(step.isfinite().all()):
-            fraction = 1.0
-            for _ in range(self.line_search_steps):
-                self._replace(before + fraction * step)
-                with torch.no_grad():
-                    new_loss, new_kl = self.surrogate(part, targets)
-                if new_loss < loss.detach() and new_kl <= self.max_kl:
-                    return Moved(float(new_loss), float(new_kl), fraction, gradient.norm())
-                fraction *= self.line_search_decay
-            self._replace(before)
+            found = self._search(part, targets, step, float(loss.detach()), float(gradient @ step))
+            if found is not None:
+                return Moved(*found, gradient.norm())
         return Moved(float(loss.detach()), 0.0, 0.0, gradient.norm())
+
+    def _search(
+        self, part: Minibatch, targets: Targets, step: Tensor, loss: float, slope: float
+    ) -> tuple[float, float, float] | None:
+        """Go as far along a step as may be, and give loss, divergence and fraction; None: nowhere."""
+        before, fraction = _flat(self._policy_parameters).detach(), 1.0
+        for _ in range(self.line_search_steps):
+            self._replace(before + fraction * step)
+            with torch.no_grad():
+                new_loss, kl = (float(found) for found in self.surrogate(part, targets))
+            if new_loss < loss and kl <= self.max_kl:
+                return new_loss, kl, fraction
+            if self._is_adaptive:
+                gain = new_loss - loss
+                fraction = shorter_fraction(fraction, gain=gain, slope=slope, kl=kl, max_kl=self.max_kl)
+            else:
+                fraction *= self.line_search_decay
+        self._replace(before)
+        return None
+
+    def _second_order(self, kl: Tensor) -> Callable[[Tensor], Tensor]:
+        """Give the product of the damped Fisher matrix with a vector, by differentiating the divergence twice."""
+        parameters = self._policy_parameters
+        slope = _flat(torch.autograd.grad(kl, parameters, create_graph=True))
+
+        def product(vector: Tensor) -> Tensor:
+            image = _flat(torch.autograd.grad(slope @ vector, parameters, retain_graph=True))
+            return image + self.damping * vector
+
+        return product
+
+    def _first_order(self, part: Minibatch, targets: Targets) -> Callable[[Tensor], Tensor]:
+        """Give the same, by the difference of the divergence's gradient a little to both sides."""
+        parameters, before = self._policy_parameters, _flat(self._policy_parameters).detach()
+
+        def slope(at: Tensor) -> Tensor:
+            self._replace(at)
+            _, kl = self.surrogate(part, targets)
+            return _flat(torch.autograd.grad(kl, parameters))
+
+        def product(vector: Tensor) -> Tensor:
+            length = float(_PROBE / vector.norm().clamp(min=1e-8))
+            image = (slope(before + length * vector) - slope(before - length * vector)) / (2.0 * length)
+            self._replace(before)
+            return image + self.damping * vector
+
+        return product
 
     def surrogate(self, part: Minibatch, targets: Targets) -> tuple[Tensor, Tensor]:
         """Loss of the policy as it is now, and its divergence from the one before the update: scalars."""

@@ -105,8 +105,12 @@ def build_sender(
     *,
     index: int = 0,
     on_full: Literal["wait", "drop"] | None = None,
+    is_limited: bool = True,
 ) -> ExpSender:
-    """Make the sender of process number `index`; `on_full` wins over `sender.on_full`."""
+    """Make the sender of process number `index`; `on_full` wins over `sender.on_full`.
+
+    `is_limited` says whether the limiter holds it back, if there is one.
+    """
     return ExpSender(
         shards,
         chunk_steps=config.sender.chunk_steps,
@@ -116,7 +120,7 @@ def build_sender(
         on_full=on_full or config.sender.on_full,
         compression=config.sender.compression,
         wait_timeout_s=config.sender.wait_timeout_s,
-        is_limited=config.replay.samples_per_insert is not None,
+        is_limited=is_limited and config.replay.samples_per_insert is not None,
         obs_spec=pool.obs_spec,
         action_spec=action_spec(pool.action_space),
         frame_stack=config.env.frame_stack,

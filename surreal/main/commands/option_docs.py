@@ -99,7 +99,7 @@ def options_of(cls: type[object]) -> list[Option]:
 
 
 def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[object], str]) -> Iterator[str]:
-    """Write what a class describes itself as a table, and the names of what its bases describe.
+    """Write what a class declares or describes itself as a table, and the names of what its bases do.
 
     Args:
         cls: abstract ones are there for what others inherit from them.
@@ -109,20 +109,22 @@ def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[obje
     options = options_of(cls)
     collaborators = [option.name for option in options if option.is_positional][: recipe.collaborators]
     options = [option for option in options if option.name not in collaborators]
+    own = {option.name for option in options if option.described_by is cls or option.name in _parameters(cls)}
     if not inspect.isabstract(cls):
         yield f"{_summary(cls)} In Python: `{cls.__name__}({', '.join([*collaborators, '...'])})`.\n"
     aliases = {name: alias for alias, name in (recipe.renamed or {}).items()}
     rows = []
     for option in options:
-        if option.described_by is cls:
+        if option.name in own:
             alias = aliases.get(option.name)
             name = f"`{option.name}`" if alias is None else f"`{alias}` (`{option.name}` in Python)"
             rows.append((name, _mark(option.name, recipe), *_cells(option)))
     if rows:
         rows.sort(key=lambda row: _MARKS.index(row[1]))
         yield table(("option", "in `args`", "type", "default", "meaning"), rows)
-    for base in dict.fromkeys(option.described_by for option in options if option.described_by is not cls):
-        names = ", ".join(f"`{option.name}`" for option in options if option.described_by is base)
+    inherited = [option for option in options if option.name not in own]
+    for base in dict.fromkeys(option.described_by for option in inherited):
+        names = ", ".join(f"`{option.name}`" for option in inherited if option.described_by is base)
         anchor = re.sub(r"[^\w-]", "", titles[base].lower().replace(" ", "-"))
         yield f"Inherited, see [{titles[base]}](#{anchor}): {names}.\n"
     rest = _described(cls).get("options", "")

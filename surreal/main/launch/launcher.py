@@ -11,7 +11,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -20,11 +20,11 @@ import redis
 from rich.console import Console
 
 from surreal.config import fingerprint, load_config
-from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.errors import BusyError, FolderError, RedisUnavailableError, SurrealError
 from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
 from surreal.main.launch.check import check_apart
+from surreal.main.launch.children import make_children
 from surreal.main.launch.collecting import LastCollection
 from surreal.main.launch.outcome import RunOutcome
 from surreal.main.launch.prepare import RunOptions, prepare
@@ -40,7 +40,7 @@ from surreal.main.process.arguments import REDIS_VARIABLE
 from surreal.main.process.claims import Claim
 from surreal.main.process.ending.interrupts import Interrupts
 from surreal.main.process.ending.reasons import Counts, Ending, ExitCode, result_of
-from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_SERVER, ROLES, NormalEnd, Role
+from surreal.main.process.roles import NormalEnd
 from surreal.main.process.takeover import take_over
 from surreal.main.session.best import read_best
 
@@ -129,7 +129,8 @@ class Launcher:
                     telemetry.stop()
                     collection.finish(lambda: self._interrupts.is_hurried)
                 self._warnings.poll()
-                self._clear(servers, ending)
+                if ending.exit_code is ExitCode.OK:  # an interrupted or failed run may be resumed
+                    servers.clear()
             except KeyboardInterrupt:
                 supervision.kill()
                 asked = self._interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
@@ -166,7 +167,8 @@ class Launcher:
         self.folder.write_address(servers.address, self.run)
         if not self._options.is_quiet:
             self._say(f"run {self.run} in {self.folder.path}")
-        if self._options.resume and self._options.offline is None and not servers.has_experience():
+        refills = self._options.offline is None and not self.config.run.deterministic
+        if self._options.resume and refills and not servers.has_experience():
             self._say("the replay is empty: it is filled anew before learning goes on")
 
     def _register(self, servers: RunServers, claim: Claim) -> None:
@@ -193,20 +195,7 @@ class Launcher:
     def _children(self, servers: RunServers, stack: ExitStack) -> list[Child]:
         common = ["--config", str(self.folder.config_path), "--run", self.run, "--run-dir", str(self.folder.path)]
         common += ["--supervised", *(["--resume"] if self._options.resume else [])]
-        offline = [] if self._options.offline is None else ["--offline", str(self._options.offline.absolute())]
-        arguments: dict[Role, Callable[[int], list[str]]] = {
-            LEARNER: lambda _: [*common, *offline],
-            AGENT: lambda number: [*common, "--index", str(number)],
-            EVAL: lambda _: common,
-        }
-        if RLX_SERVER.count(self.config):
-            from surreal.main.build.rlx_server import port_owner  # brings gymnasium, for the wrappers
-            from surreal.main.launch.rlx_arguments import rlx_arguments
-
-            arguments |= rlx_arguments(self.config, common, stack, self._say, owner=port_owner(servers.client))
-        return [
-            Child(role, number, arguments[role](number)) for role in ROLES for number in range(role.count(self.config))
-        ]
+        return make_children(self.config, servers.client, common, stack, self._say, offline=self._options.offline)
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
@@ -283,16 +272,6 @@ class Launcher:
         )
         self._onlooker.look()
         return ending if problem is None else Ending(f"{ending.reason}; then {problem}", ExitCode.FAILED)
-
-    def _clear(self, servers: RunServers, ending: Ending) -> None:
-        """Give back the memory of a Redis that goes on; an interrupted or failed run may be resumed and keeps it."""
-        if ending.exit_code is not ExitCode.OK:
-            return
-        try:
-            if not live_processes(servers.client):
-                servers.delete_run()
-        except (SurrealError, redis.RedisError) as error:
-            logger.warning("the run's keys stay in Redis: %s", error)
 
     def _finish(self, ending: Ending, restarts: int) -> RunOutcome:
         self.folder.sweep()

@@ -12,7 +12,8 @@ from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.errors import RedisUnavailableError
+from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.errors import RedisUnavailableError, SurrealError
 
 logger = logging.getLogger(__name__)
 
@@ -79,12 +80,18 @@ class RunServers:
         counts = [stream.client.attempt(stream.counts, what="count the steps") for stream in self.replay.streams()]
         return any(each is not None and each.live_steps for each in counts)
 
-    def delete_run(self) -> None:
-        """Remove the run's keys from servers that go on; our own ends anyway, and may have its data in the folder.
+    def clear(self) -> None:
+        """Remove the run's keys from servers that go on, unless processes elsewhere still use them.
 
-        Raises:
-            redis.RedisError: a server did not answer; the others have been cleared.
+        Our own server ends anyway, and may have its data in the folder.
         """
+        try:
+            if not live_processes(self.client):
+                self._delete_run()
+        except (SurrealError, redis.RedisError) as error:
+            logger.warning("the run's keys stay in Redis: %s", error)
+
+    def _delete_run(self) -> None:
         clients = (*self.replay.clients, self.parameter_client, self.client)
         failure: Exception | None = None
         for client in {id(client): client for client in clients}.values():

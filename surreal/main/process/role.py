@@ -67,6 +67,11 @@ class RoleProcess:
         self._signals = signals
         self.name = role.process_name(arguments.index)
         self.config, self.client = _connect(role, arguments, stop)
+        if self.config.run.deterministic and role is not LEARNER:
+            raise ConfigError(
+                f"run.deterministic is true: the learner's process does all by itself, and no {role.name} can join it",
+                key="run.deterministic",
+            )
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
         self.replay = self._connect_replay()
         self.parameter_client = self._client_at(self.config.redis.parameter_address)

@@ -74,6 +74,11 @@ def read_activation(activation: ActivationName) -> str | KafSettings:
     return name
 
 
+def inputs_per_unit(activation: str | KafSettings) -> int:
+    """Count the numbers that make one unit's activation: what the layer before it has to compute for each unit."""
+    return activation.inputs_per_unit if isinstance(activation, KafSettings) else 1
+
+
 def make_activation(activation: str | KafSettings, units: int) -> Activation | KAF | None:
     """Make the activation of a dense layer; None for none at all."""
     if isinstance(activation, KafSettings):

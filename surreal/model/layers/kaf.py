@@ -56,11 +56,13 @@ class KAF(nn.Module):
     Args:
         units: of the layer.
         settings: which activations these are.
+        members: networks that are computed at once, whose layers these are, >= 1; None: one, and features have no axis
+            of members.
     """
 
     dictionary: Tensor
 
-    def __init__(self, units: int, settings: KafSettings) -> None:
+    def __init__(self, units: int, settings: KafSettings, members: int | None = None) -> None:
         super().__init__()
         self.settings = settings
         points = torch.linspace(-settings.boundary, settings.boundary, settings.size, dtype=torch.float64)
@@ -70,16 +72,23 @@ class KAF(nn.Module):
         else:
             grid = torch.cartesian_prod(points, points)
             start = _fit(grid, torch.tanh(grid.sum(1)), settings.gamma).view(settings.size, settings.size)
-        self.alpha = nn.Parameter(start.float().expand(units, *start.shape).clone())
+        leading = (units,) if members is None else (members, 1, units)
+        self.alpha = nn.Parameter(start.float().expand(*leading, *start.shape).clone())
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Compute [..., units] from [..., units]; rbf2d: from [..., 2 units], all first numbers before all second."""
+    def forward(self, features: Tensor, members: int | None = None) -> Tensor:
+        """Compute [..., units] from [..., units]; rbf2d: from [..., 2 units], all first numbers before all second.
+
+        Args:
+            features: float32; of several networks [members, N, units], or the same of the first of them.
+            members: how many these are; None: all.
+        """
+        alpha = self.alpha if members is None else self.alpha[:members]
         kernel = torch.exp(-self.settings.gamma * (features.unsqueeze(-1) - self.dictionary).square())
         if self.settings.kernel == "rbf":
-            return (kernel * self.alpha).sum(-1)
+            return (kernel * alpha).sum(-1)
         first, second = kernel.chunk(2, dim=-2)
         # The sum over one axis of the dictionary is a matrix product for each unit.
-        mixed = torch.einsum("...ui,uij->...uj", first, self.alpha)
+        mixed = torch.einsum("...ui,...uij->...uj", first, alpha)
         return (mixed * second).sum(-1)
 
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from surreal.model.layers.activations import ActivationName, make_activation, read_activation
+from surreal.model.layers.activations import ActivationName, inputs_per_unit, make_activation, read_activation
 from surreal.model.layers.allocate import allocate
-from surreal.model.layers.kaf import KafSettings
 
 
 class Dense(nn.Linear):
@@ -62,7 +61,7 @@ class MLP(nn.Module):
             raise ValueError(f"sizes is {list(sizes)}; it must name the input and at least one layer")
         kinds = [read_activation(activation)] * (len(sizes) - 2) + [read_activation(output_activation)]
         self.layers = nn.ModuleList(
-            Dense(before, after * (kind.inputs_per_unit if isinstance(kind, KafSettings) else 1), generator)
+            Dense(before, after * inputs_per_unit(kind), generator)
             for (before, after), kind in zip(pairwise(sizes), kinds, strict=True)
         )
         activations = [make_activation(kind, units) for kind, units in zip(kinds, sizes[1:], strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 
@@ -9,6 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from surreal.model.layers.allocate import allocate
+
+#: Steps that have to lie between two beginnings of episodes, on average, for a run of them to be worth a call.
+_LEAST_RUN = 3
 
 
 class Core(nn.Module, ABC):
@@ -73,6 +77,30 @@ class LSTMCore(Core):
     def step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         output, cell = self.cell(features, (state[:, 0], state[:, 1]))
         return output, torch.stack((output, cell), dim=1)
+
+    def forward(self, features: Tensor, state: Tensor, is_first: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Compute as any core does, but at once what lies between two steps at which an episode begins."""
+        if features.dim() == 2:
+            return super().forward(features, state, is_first)
+        begins = [] if is_first is None else (is_first[1:].any(1).nonzero()[:, 0] + 1).tolist()
+        if len(begins) * _LEAST_RUN > len(features):
+            return super().forward(features, state, is_first)
+        outputs = []
+        for start, end in itertools.pairwise([0, *begins, len(features)]):
+            output, state = self._run(
+                features[start:end], self._clear(state, None if is_first is None else is_first[start])
+            )
+            outputs.append(output)
+        return torch.cat(outputs), state
+
+    def _run(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the steps [T, B, inputs] of episodes that go on; several times as fast as step by step."""
+        cell = self.cell
+        weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
+        before = tuple(state.transpose(0, 1).unsqueeze(1).contiguous())
+        # One layer with biases, no dropout, in one direction, time first.
+        outputs, output, memory = torch.lstm(features, before, weights, True, 1, 0.0, self.training, False, False)
+        return outputs, torch.stack((output[0], memory[0]), dim=1)
 
 
 class DilatedLSTMCore(Core):

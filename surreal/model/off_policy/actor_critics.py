@@ -10,7 +10,7 @@ import gymnasium
 from torch import Tensor, nn
 
 from surreal.model.base import LazyModel, make_generator
-from surreal.model.layers.activations import get_activation
+from surreal.model.layers.activations import ActivationName, read_activation
 from surreal.model.layers.conv import ConvStage, read_convolutions
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.actors import DeterministicActor
@@ -34,7 +34,8 @@ class OffPolicyActorCritic(LazyModel):
         critic_hiddens: units of the critics' dense layers; None takes `hiddens`.
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, or a list; see
             `surreal.model.layers.conv`. Actor and critics have their own. None takes images as vectors.
-        activation: after each dense layer; see `surreal.model.layers.activations`.
+        activation: after each dense layer: a name, or kaf, which learns its shape, with `{type: kaf, boundary, size,
+            kernel, gamma}`; see `surreal.model.layers.activations`.
         layer_norm: normalise before each activation, in actor and critics (Ba et al. 2016, arXiv:1607.06450).
         obs_spec: kind of the observations, if known.
         seed: of the initial parameters; None draws them from torch's global generator.
@@ -51,7 +52,7 @@ class OffPolicyActorCritic(LazyModel):
         critics: int = 2,
         critic_hiddens: Sequence[int] | None = None,
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
-        activation: str = "relu",
+        activation: ActivationName = "relu",
         layer_norm: bool = False,
         obs_spec: ObsSpec | None = None,
         seed: int | None = None,
@@ -59,7 +60,7 @@ class OffPolicyActorCritic(LazyModel):
         super().__init__()
         if critics < 1:
             raise ValueError(f"critics is {critics}; it must be >= 1")
-        get_activation(activation)
+        read_activation(activation)
         self._read_space(action_space)
         self.hiddens = check_hiddens(hiddens)
         self.critic_hiddens = self.hiddens if critic_hiddens is None else check_hiddens(critic_hiddens)

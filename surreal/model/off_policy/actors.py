@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from surreal.model.distributions import Categorical, Distribution
-from surreal.model.layers.activations import get_activation
+from surreal.model.layers.activations import ActivationName, inputs_per_unit, make_activation, read_activation
 from surreal.model.layers.conv import ConvStage
 from surreal.model.layers.mlp import Dense
 from surreal.model.off_policy.action_range import ActionRange
@@ -42,26 +42,29 @@ class ActorBody(nn.Module):
         *,
         hiddens: Sequence[int],
         convolutions: Sequence[ConvStage] | None = None,
-        activation: str = "relu",
+        activation: ActivationName = "relu",
         layer_norm: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.torso = Torso(obs_spec, convolutions=convolutions, generator=generator)
-        self._activation = get_activation(activation)
-        sizes = (self.torso.num_features, *hiddens)
-        self.hidden = nn.ModuleList(Dense(sizes[i], sizes[i + 1], generator) for i in range(len(hiddens)))
-        self.norms = nn.ModuleList(nn.LayerNorm(units) for units in hiddens) if layer_norm else None
+        kind = read_activation(activation)
+        sizes, inputs = (self.torso.num_features, *hiddens), inputs_per_unit(kind)
+        self.hidden = nn.ModuleList(Dense(sizes[i], sizes[i + 1] * inputs, generator) for i in range(len(hiddens)))
+        self.norms = nn.ModuleList(nn.LayerNorm(units * inputs) for units in hiddens) if layer_norm else None
+        self._activations = [make_activation(kind, units) for units in hiddens]
+        self.learned = nn.ModuleList(each for each in self._activations if isinstance(each, nn.Module))
         self.output = Dense(sizes[-1], num_outputs, generator)
 
     def forward(self, obs: Obs) -> Tensor:
         """Compute [..., num_outputs] float32 from [..., *obs_shape]."""
         features = self.torso.forward(obs)
-        for i, layer in enumerate(self.hidden):
+        for i, (layer, activation) in enumerate(zip(self.hidden, self._activations, strict=True)):
             features = layer.forward(features)
             if self.norms is not None:
                 features = self.norms[i].forward(features)
-            features = self._activation(features)
+            if activation is not None:
+                features = activation(features)
         outputs: Tensor = self.output.forward(features)
         return outputs
 

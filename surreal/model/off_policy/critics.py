@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surreal.model.layers.activations import ActivationName
 from surreal.model.layers.conv import ConvStage
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.ensemble import EnsembleMLP
@@ -45,7 +46,7 @@ class Critics(Module):
         count: int,
         hiddens: Sequence[int],
         convolutions: Sequence[ConvStage] | None = None,
-        activation: str = "relu",
+        activation: ActivationName = "relu",
         layer_norm: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm as normalize
 
-from surreal.model.layers.activations import get_activation
+from surreal.model.layers.activations import ActivationName, get_activation, inputs_per_unit, read_activation
+from surreal.model.layers.kaf import KAF, KafSettings
 
 
 class EnsembleDense(nn.Module):
@@ -73,17 +74,20 @@ class EnsembleMLP(nn.Module):
         members: int,
         sizes: Sequence[int],
         *,
-        activation: str = "relu",
+        activation: ActivationName = "relu",
         layer_norm: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.members = members
-        self._activation = get_activation(activation)
+        kind = read_activation(activation)
         *hidden, (before, after) = pairwise(sizes)
         self.hidden = nn.ModuleList(
-            EnsembleDense(members, *pair, layer_norm=layer_norm, generator=generator) for pair in hidden
+            EnsembleDense(members, inputs, units * inputs_per_unit(kind), layer_norm=layer_norm, generator=generator)
+            for inputs, units in hidden
         )
+        self._activation = None if isinstance(kind, KafSettings) else get_activation(kind)
+        self.learned = nn.ModuleList(KAF(units, kind, members) for _, units in hidden if isinstance(kind, KafSettings))
         self.output = EnsembleDense(members, before, after, generator=generator)
 
     def forward(self, features: Tensor, members: int | None = None) -> Tensor:
@@ -98,7 +102,11 @@ class EnsembleMLP(nn.Module):
         """
         count = self.members if members is None else members
         outputs = features.expand(count, *features.shape)
-        for layer in self.hidden:
-            outputs = self._activation(layer.forward(outputs, members))
+        for i, layer in enumerate(self.hidden):
+            outputs = layer.forward(outputs, members)
+            if self._activation is None:
+                outputs = self.learned[i].forward(outputs, members)
+            else:
+                outputs = self._activation(outputs)
         values: Tensor = self.output.forward(outputs, members)
         return values

@@ -64,8 +64,8 @@ class SoftActorCritic(SoftModel):
     def expect(
         self, critic: Critics, obs: Obs, generator: torch.Generator | None, legal: Tensor | None = None
     ) -> Expectation:
-        action, log_probability = self.actor.forward(obs).draw(generator)
-        return Expectation(critic.forward(obs, action).amin(0), log_probability + self._log_scale)
+        action, log_probability = self.actor(obs).draw(generator)
+        return Expectation(critic(obs, action).amin(0), log_probability + self._log_scale)
 
     def _read_space(self, action_space: gymnasium.Space[Any]) -> None:
         self.bounds = ActionRange(action_space)
@@ -91,7 +91,7 @@ class DiscreteSoftActorCritic(SoftModel):
     def expect(
         self, critic: Critics, obs: Obs, generator: torch.Generator | None, legal: Tensor | None = None
     ) -> Expectation:
-        policy = self.actor.forward(obs)
+        policy = self.actor(obs)
         if legal is not None:
             policy = policy.masked(legal | ~legal.any(1, keepdim=True))
         probability = policy.logits.exp()

@@ -25,8 +25,9 @@ R = TypeVar("R", bound=Gathered | GatheredTrajectories)
 B = TypeVar("B", bound=Batch | TrajectoryBatch)
 
 
-#: What a batch holds: a `Batch` of transitions, or a `TrajectoryBatch` of sequences or of on-policy trajectories.
-HandsOut = Literal["transitions", "sequences", "trajectories"]
+#: What a batch holds: a `Batch` of transitions, or a `TrajectoryBatch` of sequences, of on-policy trajectories, or
+#: mixed of both.
+HandsOut = Literal["transitions", "sequences", "trajectories", "mixed"]
 
 
 class BatchMaker(ABC, Generic[R, B]):

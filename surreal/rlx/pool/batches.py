@@ -44,13 +44,15 @@ class BatchBuilder:
             return self._empty._replace(closed_ids=cut_ids) if cut else self._empty
         rows: list[LastEvent | LiveEvent] = [*ended, *live]
         kind = np.array([_FIRST if event.is_first else _MID for event in live], np.uint8)
-        terminated, truncated, info = np.zeros(count, np.bool_), np.zeros(count, np.bool_), _NO_INFO
+        no, info = np.zeros(count, np.bool_), _NO_INFO
+        terminated = truncated = no
         if ended:
+            terminated, truncated = no.copy(), no.copy()
             kind = np.concatenate((np.full(num_last, _LAST, np.uint8), kind))
             terminated[:num_last] = [event.is_terminated for event in ended]
             truncated[:num_last] = ~terminated[:num_last]
             info = _episode_info(ended, count)
-        exploits = np.array([row.is_exploiting for row in rows], np.bool_)
+        trains = np.array([not row.is_exploiting for row in rows], np.bool_)
         return StepBatch(
             kind=kind,
             env_ids=np.array([row.env_slot for row in rows], np.int64),
@@ -58,8 +60,8 @@ class BatchBuilder:
             reward=np.array([row.reward for row in rows], np.float32),
             terminated=terminated,
             truncated=truncated,
-            explore=~exploits if self._explore else np.zeros(count, np.bool_),
-            record=~exploits if self._record else np.zeros(count, np.bool_),
+            explore=trains if self._explore else no,
+            record=trains if self._record else no,
             num_last=num_last,
             info=info,
             closed_ids=cut_ids,
@@ -74,9 +76,10 @@ class BatchBuilder:
             return objects
         leaves: list[NDArray[Any]] = []
         for index, leaf in enumerate(self._obs_spec.leaves):
-            rows: list[Any] = [state[index] for state in states]
             # Joined in one call; bytes, as most states come, need no more than that.
-            rows = [row if type(row) is bytes else np.ascontiguousarray(row, leaf.dtype) for row in rows]
+            rows: list[Any] = [
+                row if type(row := state[index]) is bytes else np.ascontiguousarray(row, leaf.dtype) for state in states
+            ]
             leaves.append(np.ndarray((count, *leaf.shape), leaf.dtype, bytearray().join(rows)))
         return self._obs_spec.unflatten(leaves)
 

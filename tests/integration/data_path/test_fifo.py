@@ -12,7 +12,8 @@ from naive_replay import DEADLINE_S, Pool, in_thread, live, names_of
 
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.errors import ContractError, ReplayFullError
-from surreal.replay import FIFOReplay, UniformReplay, fifo
+from surreal.replay import FIFOReplay, UniformReplay
+from surreal.replay.trajectories import fullness
 from surreal.types import TrajectoryBatch
 
 Trajectory = list[int]
@@ -286,7 +287,7 @@ def test_a_full_stream_of_open_trajectories_goes_on(
     run: Any, make_fifo: Callable[..., FIFOReplay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Agents wait for room, the batch waits for steps: what is open is filled up."""
-    monkeypatch.setattr(fifo, "_FULL_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(fullness, "_FULL_TIMEOUT_S", 0.0)
     replay = make_fifo(batch_size=2, trajectory_steps=1000, max_bytes=20_000)
     replay.step(timeout_s=0)
     sender, pool = run.sender(chunk_steps=64), Pool(3, 1, 0.5, is_dict=False)
@@ -305,7 +306,7 @@ def test_a_full_stream_of_open_trajectories_goes_on(
 def test_a_byte_bound_that_cannot_hold_a_batch_is_an_error_not_a_silence(
     run: Any, make_fifo: Callable[..., FIFOReplay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fifo, "_FULL_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(fullness, "_FULL_TIMEOUT_S", 0.0)
     replay = make_fifo(batch_size=8, trajectory_steps=1000, max_bytes=20_000)
     replay.step(timeout_s=0)
     sender = run.sender(chunk_steps=64)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from surreal.errors import CheckpointError, DivergedError
 from surreal.learner import GradientLearner, Gradients
-from surreal.learner.skipping import MOST_IN_A_ROW
+from surreal.learner.stepping.skipping import MOST_IN_A_ROW
 from surreal.model import MLP, QFunction
 from surreal.types import Batch
 

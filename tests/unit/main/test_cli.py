@@ -13,7 +13,7 @@ import pytest
 import surreal
 from surreal.cli import main
 from surreal.config import load_config
-from surreal.config.loading.preset_files import preset_path
+from surreal.config.loading.preset_files import preset_names, preset_path
 from surreal.errors import SurrealError
 from surreal.main.build.check import check_names, check_run, require_display
 from surreal.main.commands.redis_server import address_for_others
@@ -28,7 +28,10 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets"]) == 0
-    assert "cartpole-dqn" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.index("CartPole-v1") < lines.index("HalfCheetah-v5   (needs the mujoco extra)")
+    assert f"  {'cartpole-sac':27} SAC for discrete actions." in lines[lines.index("CartPole-v1") :]
+    assert sum(line.startswith("  ") for line in lines) == len(preset_names())
 
 
 def test_one_preset_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ def stop_reasons(returns: list[float]) -> list[str]:
     session.evaluator = SimpleNamespace(
         play=lambda episodes, stop, on_step: [EpisodeScore(next(left), 5, 0) for _ in range(episodes)]
     )
-    session.process = SimpleNamespace(turn=lambda: None)
+    session.process = SimpleNamespace(turn=lambda: None, rng=lambda *key: None)
     session._write_down = lambda result: None
     session._request_stop = reasons.append
     session._play(None)

@@ -35,6 +35,25 @@ def test_an_episode_does_not_know_the_one_before() -> None:
     assert not torch.allclose(outputs[4:, 0], fresh[:, 0])
 
 
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.5])
+def test_runs_between_beginnings_are_what_single_steps_give(share: float) -> None:
+    core = LSTMCore(3, 5)
+    rng = torch.Generator().manual_seed(4)
+    features = torch.randn(24, 4, 3, generator=rng)
+    is_first = torch.rand(24, 4, generator=rng) < share
+    state = torch.randn(4, 2, 5, generator=rng)
+    outputs, after = core(features, state, is_first)
+    gradients = torch.autograd.grad(outputs.square().sum(), list(core.parameters()))
+    steps = []
+    for t in range(24):
+        output, state = core(features[t], state, is_first[t])
+        steps.append(output)
+    torch.testing.assert_close(outputs, torch.stack(steps))
+    torch.testing.assert_close(after, state)
+    expected = torch.autograd.grad(torch.stack(steps).square().sum(), list(core.parameters()))
+    torch.testing.assert_close(gradients, expected)
+
+
 def test_a_model_steps_as_it_unrolls() -> None:
     model = QFunction([8], action_space=2, use_lstm=True, lstm_size=4, obs_spec=ObsSpec.from_obs(np.zeros(3)), seed=0)
     assert model.state_shape == (2, 4)

@@ -85,3 +85,19 @@ def test_a_model_takes_them_by_name_and_hands_their_parameters_on() -> None:
 def test_what_is_impossible_is_refused(activation: Any) -> None:
     with pytest.raises(ValueError, match=r"kaf|unknown|settings"):
         QFunction([8], action_space=2, activation=activation)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "rbf2d"])
+def test_members_of_an_ensemble_have_activations_of_their_own(kernel: str) -> None:
+    settings = KafSettings(size=4, kernel=kernel)
+    together = KAF(3, settings, members=2)
+    randomize(together)
+    features = torch.randn(2, 5, 3 * settings.inputs_per_unit)
+    found = together(features)
+    assert found.shape == (2, 5, 3)
+    for member in range(2):
+        alone = KAF(3, settings)
+        with torch.no_grad():
+            alone.alpha.copy_(together.alpha[member, 0])
+        torch.testing.assert_close(alone(features[member]), found[member])
+    torch.testing.assert_close(together(features[:1], 1), found[:1])

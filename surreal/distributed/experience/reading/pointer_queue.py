@@ -69,8 +69,11 @@ class PointerQueue:
         self._cursor = _START
         self._has_warned = False
 
-    def enqueue_step(self) -> int:
+    def enqueue_step(self, *, waits: bool = True) -> int:
         """Read what is new, waiting a moment for it, and queue it: the body of the enqueue thread.
+
+        Args:
+            waits: whether to wait where nothing is new.
 
         Returns:
             How many chunks were queued.
@@ -80,7 +83,7 @@ class PointerQueue:
             ContractError: the replay cannot work with the stream's contract.
             StoppedError: `stop` was set.
         """
-        entries = self._retry(self._read, "read the replay's stream")
+        entries = self._retry(lambda: self._read(waits), "read the replay's stream")
         chunks = [chunk for chunk in map(self._decode, *self._with_contents(entries)) if chunk is not None]
         for chunk in chunks:
             self._put(chunk)
@@ -105,8 +108,8 @@ class PointerQueue:
     def __len__(self) -> int:
         return self._queue.qsize()
 
-    def _read(self) -> list[Entry]:
-        block_ms = _BLOCK_MS if self.has_caught_up.is_set() else None
+    def _read(self, waits: bool) -> list[Entry]:
+        block_ms = _BLOCK_MS if waits and self.has_caught_up.is_set() else None
         entries = self.stream.read(self._cursor, self._read_count, block_ms)
         if not entries:
             self._enter_epoch(self.stream.epoch())

@@ -42,9 +42,13 @@ class ShardedPointerQueue:
         ]
         self.has_caught_up = self.queues[0].has_caught_up if len(streams) == 1 else threading.Event()
 
-    def enqueue_step(self) -> int:
-        """Read what is new in each shard in turn: for a loop without threads. Returns how many chunks were queued."""
-        return sum(queue.enqueue_step() for queue in self.queues)
+    def enqueue_step(self, *, waits: bool = True) -> int:
+        """Read what is new in each shard in turn: for a loop without threads. Returns how many chunks were queued.
+
+        Args:
+            waits: whether to wait a moment where nothing is new.
+        """
+        return sum(queue.enqueue_step(waits=waits) for queue in self.queues)
 
     def dequeue(self, may_take: Callable[[int], bool] = lambda _: True) -> Chunk | None:
         """The next chunk; None if none is ready.

@@ -65,6 +65,8 @@ class RowLog:
         self._mask_width = mask_width
         self.length = 0
         self.carried = 0  # rows at the front that an earlier chunk has shown already
+        #: Shape of a row, where an observation is one plain array.
+        self.array_shape = contract.obs.leaves[0].shape if contract.obs.is_array and contract.stack == 1 else None
         self._allocate(max(capacity, 16))
 
     def _allocate(self, capacity: int) -> None:

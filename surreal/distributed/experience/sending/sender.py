@@ -20,10 +20,9 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.block import COMPRESSIONS
 from surreal.distributed.experience.format.codec import MAX_STACK, Contract
 from surreal.distributed.experience.format.data_contract import MASK_COLUMN, NEXT_MASK_COLUMN, extra_specs, frame_spec
-from surreal.distributed.experience.sending.outbox import Outbox
 from surreal.distributed.experience.sending.recorded import recorded
 from surreal.distributed.experience.sending.row_log import RowLog
-from surreal.distributed.experience.sending.sharded_outbox import ShardedOutbox
+from surreal.distributed.experience.sending.sharded_outbox import make_outbox
 from surreal.distributed.experience.sending.single_steps import SingleSteps
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import BadValueError, ContractError, RedisUnavailableError, ReplayFullError
@@ -89,12 +88,9 @@ class ExpSender:
             raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
         if compression not in (None, *COMPRESSIONS):
             raise ValueError(f"compression is {compression!r}; it must be None or one of {', '.join(COMPRESSIONS)}")
-        shards, drops = ReplayShards.of(client), on_full == "drop"
-        self.outbox: Outbox | ShardedOutbox
-        if len(shards) == 1:
-            self.outbox = Outbox(shards.stream(shard), drops_when_full=drops, max_stream_bytes=max_stream_bytes)
-        else:
-            self.outbox = ShardedOutbox(shards, shard, drops_when_full=drops, max_stream_bytes=max_stream_bytes)
+        self.outbox = make_outbox(
+            ReplayShards.of(client), shard, drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes
+        )
         self._chunk_steps = chunk_steps
         self._chunk_max_bytes = chunk_max_bytes
         self._max_delay_s = max_delay_s

@@ -184,3 +184,12 @@ class ShardedOutbox:
             raise
         logger.info("shard %d answers again; experience goes there", self._home)
         self._go_to(self._home)
+
+
+def make_outbox(
+    shards: ReplayShards, home: int, *, drops_when_full: bool, max_stream_bytes: int
+) -> Outbox | ShardedOutbox:
+    """Make the outbox for as many shards as there are; arguments as for `ShardedOutbox`."""
+    if len(shards) > 1:
+        return ShardedOutbox(shards, home, drops_when_full=drops_when_full, max_stream_bytes=max_stream_bytes)
+    return Outbox(shards.stream(home), drops_when_full=drops_when_full, max_stream_bytes=max_stream_bytes)

@@ -22,7 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 #: Longest import of everything, on a machine that is very busy or reads from a slow disk, s.
 _READY_TIMEOUT_S = 300.0
 #: What keeps libraries from starting threads when they are imported: OpenBLAS, and an allocator that Arrow leaves idle.
-_NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 
 class ForkedProcess:
@@ -84,7 +84,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=child_environment(_NO_THREADS),
+                env=child_environment(NO_THREADS),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )

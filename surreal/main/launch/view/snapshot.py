@@ -98,9 +98,12 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         if known is None or abs(beat.age_s) < abs(known.age_s):
             newest[beat.name] = beat
     alive = [beat for beat in newest.values() if beat.is_alive()]
-    agents = [beat.metrics for beat in alive if beat.role == AGENT.counts_as]
-    learner = next((beat.metrics for beat in alive if beat.role == LEARNER.counts_as), {})
-    evaluation = next((beat.metrics for beat in alive if beat.role == EVAL.counts_as), {})
+    agents, learners, evaluations = (
+        # By what they report: a learner in lockstep is agent and evaluation as well.
+        [beat.metrics for beat in alive if any(name.startswith(f"{role.counts_as}/") for name in beat.metrics)]
+        for role in (AGENT, LEARNER, EVAL)
+    )
+    learner, evaluation = (next(iter(found), {}) for found in (learners, evaluations))
     returns = [metrics["agent/episode_return_recent"] for metrics in agents if "agent/episode_return_recent" in metrics]
     return Snapshot(
         processes=tuple(sorted(newest.values(), key=lambda beat: (beat.role, beat.name))),

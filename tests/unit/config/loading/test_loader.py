@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from surreal.config import load_config, preset_names, preset_path, to_yaml
-from surreal.config.loading.preset_files import preset_title
+from surreal.config.loading.preset_files import preset_extra, preset_title
 from surreal.config.schema.sections import ReplayConfig
+from surreal.envs.make import missing_package
 from surreal.errors import ConfigError
 
 SMALL = """\
@@ -51,6 +52,8 @@ def test_every_preset_loads_and_has_a_title(name: str) -> None:
     assert config.name == name
     assert config.run.stop_at_return is not None or config.run.max_env_steps is not None
     assert preset_title(name).startswith(config.env.id.removeprefix("surreal/").split("-")[0].removesuffix("Dict"))
+    needed = missing_package(config.env.id, "")
+    assert (f"[{preset_extra(name)}]" in str(needed)) == (needed is not None)
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -235,7 +238,7 @@ def test_missing_file_and_misspelt_preset(tmp_path: Path) -> None:
     assert "does not exist" in str(refusal(tmp_path / "nothing"))
     assert "does not exist" in str(refusal("no/such.yaml"))
     assert str(refusal("cartpole-dnq")) == "cartpole-dnq is neither a file nor a preset; did you mean cartpole-dqn?"
-    with pytest.raises(ConfigError, match="there are acrobot-dqn"):
+    with pytest.raises(ConfigError, match="there are acrobot-a2c"):
         preset_path("zzz")
 
 

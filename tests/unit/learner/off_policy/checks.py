@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from surreal.checkpoint import CheckpointStore
 from surreal.learner import Learner
 from surreal.types import Batch
+
+BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([3, 10], np.float32))
+HALF = torch.tensor([2.0, 5.0])
+
+
+def transitions(obs: Tensor, action: Tensor, reward: Tensor) -> Batch:
+    """Make a batch of episodes of one step."""
+    info: Any = None
+    return Batch(obs, action, reward, torch.zeros(len(obs)), obs, {}, info)
+
+
+def one_step_task(best: Tensor, generator: torch.Generator) -> Batch:
+    """Draw 128 actions of `BOX`, rewarded by -|a - a*|^2: a* is `best` plus the first numbers of the observation."""
+    obs = torch.rand(128, 4, generator=generator) - 0.5
+    action = torch.from_numpy(BOX.low) + 2 * HALF * torch.rand(128, 2, generator=generator)
+    return transitions(obs, action, -((action - best - obs[:, :2]) / HALF).square().sum(1))
 
 
 def tensors_of(learner: Learner) -> dict[str, Tensor]:

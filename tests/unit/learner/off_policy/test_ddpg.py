@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from surreal.learner import DDPGLearner
 from surreal.model import DeterministicActorCritic, QFunction
 from surreal.types import Batch
-from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit, finite_differences, tensors_of
+from tests.unit.learner.off_policy.checks import (
+    BOX,
+    HALF,
+    assert_goes_on_bit_for_bit,
+    finite_differences,
+    one_step_task,
+    tensors_of,
+)
 
 MakeBatch = Callable[..., Batch]
-BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([3, 10], np.float32))
-HALF = torch.tensor([2.0, 5.0])
 TD3 = {"policy_delay": 2, "smoothing_sigma": 0.2}
 
 
@@ -205,18 +209,10 @@ def test_solves_a_one_step_task(options: dict[str, Any]) -> None:
     learner = made(hiddens=(32, 32), initial_learning_rate=3e-3, **options)
     best = torch.tensor([0.5, 7.0])
     for i in range(500):
-        obs = torch.rand(128, 4, generator=generator) - 0.5
-        action = torch.from_numpy(BOX.low) + 2 * HALF * torch.rand(128, 2, generator=generator)
-        reward = -((action - best - obs[:, :2]) / HALF).square().sum(1)
-        learner.optimize(i, _transitions(obs, action, reward))
+        learner.optimize(i, one_step_task(best, generator))
     obs = torch.rand(256, 4, generator=generator) - 0.5
     error = (learner.model(obs) - best - obs[:, :2]) / HALF
     assert error.square().mean().sqrt().item() < 0.12
-
-
-def _transitions(obs: Tensor, action: Tensor, reward: Tensor) -> Batch:
-    info: Any = None
-    return Batch(obs, action, reward, torch.zeros(len(obs)), obs, {}, info)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +220,7 @@ def _transitions(obs: Tensor, action: Tensor, reward: Tensor) -> Batch:
     [
         ({"policy_delay": 0}, "policy_delay is 0"),
         ({"smoothing_sigma": -0.1}, "smoothing_sigma is -0.1"),
-        ({"smoothing_clip": 0.0}, "smoothing_clip 0.0"),
+        ({"smoothing_clip": 0.0}, "smoothing_clip is 0.0"),
         ({"l2_coeff": -1.0}, "l2_coeff is -1.0"),
         ({"target_update_tau": 0.0}, "target_update_tau is 0.0"),
         ({"critic_learning_rate": 0.0}, "critic_learning_rate is 0.0"),

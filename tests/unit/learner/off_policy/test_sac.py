@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
@@ -16,11 +15,17 @@ from torch import Tensor
 from surreal.learner import SACLearner
 from surreal.model import DeterministicActorCritic, DiscreteSoftActorCritic, SoftActorCritic
 from surreal.types import Batch
-from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit, finite_differences, tensors_of
+from tests.unit.learner.off_policy.checks import (
+    BOX,
+    HALF,
+    assert_goes_on_bit_for_bit,
+    finite_differences,
+    one_step_task,
+    tensors_of,
+    transitions,
+)
 
 MakeBatch = Callable[..., Batch]
-BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([3, 10], np.float32))
-HALF = torch.tensor([2.0, 5.0])
 DISCRETE = spaces.Discrete(2)
 
 
@@ -159,10 +164,7 @@ def test_solves_a_one_step_task_with_the_entropy_it_aims_at() -> None:
     learner = made(hiddens=(32, 32), temperature=0.1, metrics_interval=1, **rates)
     best = torch.tensor([0.5, 5.0])
     for i in range(600):
-        obs = torch.rand(128, 4, generator=generator) - 0.5
-        action = torch.from_numpy(BOX.low) + 2 * HALF * torch.rand(128, 2, generator=generator)
-        reward = -((action - best - obs[:, :2]) / HALF).square().sum(1)
-        learner.optimize(i, _transitions(obs, action, reward))
+        learner.optimize(i, one_step_task(best, generator))
     obs = torch.rand(256, 4, generator=generator) - 0.5
     error = (learner.model(obs).mode() - best - obs[:, :2]) / HALF
     assert error.square().mean().sqrt().item() < 0.15
@@ -176,14 +178,9 @@ def test_discrete_policy_of_a_one_step_task_is_the_softmax_of_rewards() -> None:
     for i in range(250):
         obs = torch.rand(128, 4, generator=generator)
         action = torch.randint(2, (128,), generator=generator)
-        learner.optimize(i, _transitions(obs, action, torch.where(action == 1, 1.0, 0.5)))
+        learner.optimize(i, transitions(obs, action, torch.where(action == 1, 1.0, 0.5)))
     probability = learner.model(torch.rand(64, 4, generator=generator)).logits.exp()[:, 1]
     torch.testing.assert_close(probability, torch.full((64,), 1 / (1 + math.exp(-1.0))), atol=0.04, rtol=0.0)
-
-
-def _transitions(obs: Tensor, action: Tensor, reward: Tensor) -> Batch:
-    info: Any = None
-    return Batch(obs, action, reward, torch.zeros(len(obs)), obs, {}, info)
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,9 @@ def mean_reward(batch: TrajectoryBatch) -> float:
 @pytest.mark.parametrize("name", LEARNERS)
 def test_learns_what_is_right(name: str, space: str, make_model: MakeModel, play: Play) -> None:
     model = make_model(space=SPACES[space], log_sigma=-1.0, **needs(name))
-    learner = LEARNERS[name](model, initial_learning_rate=0.01, entropy_beta=0.0)
+    learner = LEARNERS[name](model, initial_learning_rate=0.03, entropy_beta=0.0)
     before = mean_reward(play(model, seed=1000))
-    for i in range({"ppo": 12, "trpo": 12}.get(name, 60)):
+    for i in range({"ppo": 4, "trpo": 8}.get(name, 24)):
         learner.optimize(i, play(model, seed=i, columns=16))
     after = mean_reward(play(model, seed=1000))
     # From guessing towards 1 (or 2, or 0) a step; half of the way is far more than chance gives.
@@ -69,9 +69,9 @@ def test_learns_what_is_right(name: str, space: str, make_model: MakeModel, play
 @pytest.mark.parametrize("name", LEARNERS)
 def test_learns_with_a_memory(name: str, apart: bool, make_model: MakeModel, play: Play) -> None:
     model = make_model(use_lstm=True, lstm_size=16, value_hiddens=[8] if apart or name == "trpo" else None)
-    learner = LEARNERS[name](model, initial_learning_rate=0.01, entropy_beta=0.0)
+    learner = LEARNERS[name](model, initial_learning_rate=0.03, entropy_beta=0.0)
     before = mean_reward(play(model, seed=1000))
-    for i in range({"ppo": 8, "trpo": 8}.get(name, 60)):
+    for i in range({"ppo": 4, "trpo": 4}.get(name, 20)):
         learner.optimize(i, play(model, seed=i))
     assert 1.0 - mean_reward(play(model, seed=1000)) < 0.7 * (1.0 - before)
 

@@ -52,6 +52,25 @@ class Closed(Base):
     def learn(self) -> None: ...
 
 
+class Other(Base):
+    """Begins with a seed.
+
+    Args:
+        options: see `Base`.
+    """
+
+    def __init__(self, model: object, *, seed: int = 7, **options: Any) -> None: ...
+
+    def learn(self) -> None: ...
+
+
+def test_an_option_declared_anew_is_shown_with_its_own_default_and_the_meaning_of_the_base() -> None:
+    recipe = Recipe("learner", Base, 1, frozenset())
+    text = "\n".join(class_text(Other, recipe, {Base: "Options of `Base`"}))
+    assert "| `seed` | yes | `int` | `7` | of its randomness. |" in text
+    assert "Inherited, see [Options of `Base`](#options-of-base): `device`." in text
+
+
 def test_inherited_options_are_found_with_the_class_that_describes_them() -> None:
     found = {option.name: option for option in options_of(Open)}
     assert list(found) == ["model", "sizes", "device", "seed"]

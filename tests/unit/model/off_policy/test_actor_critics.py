@@ -150,3 +150,33 @@ def test_critics_may_have_other_layers_than_the_actor() -> None:
     model = made(critic_hiddens=[20])
     assert [layer.weight.shape[2] for layer in model.critic.dense.hidden] == [20]
     assert [layer.out_features for layer in model.actor.body.hidden] == [8, 6]
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "rbf2d"])
+@pytest.mark.parametrize(("cls", "space"), CASES)
+def test_activations_may_be_learned_in_actor_and_critics(
+    cls: type[OffPolicyActorCritic], space: Any, kernel: str
+) -> None:
+    model = made(cls, space, activation={"type": "kaf", "size": 5, "kernel": kernel}, layer_norm=True)
+    obs, action = torch.randn(5, 4), torch.zeros(5, *space.shape, dtype=torch.float32 if space.shape else torch.int64)
+    output = model.actor(obs)
+    said = output if isinstance(output, Tensor) else output.log_probability(action)
+    loss = said.sum() + model.critic(obs, action).sum()
+    named = {name: parameter for name, parameter in model.named_parameters() if name.endswith("alpha")}
+    assert {name.partition(".")[0] for name in named} == {"actor", "critic"}
+    for gradient in torch.autograd.grad(loss, list(named.values())):
+        assert gradient.any()
+
+
+def test_each_critic_has_learned_activations_of_its_own() -> None:
+    """Changing those of the second critic changes the second alone."""
+    model = made(activation="kaf")
+    obs, action = torch.randn(5, 4), torch.rand(5, 2)
+    before = model.critic(obs, action)
+    with torch.no_grad():
+        for kaf in model.critic.dense.learned:
+            kaf.alpha[1].neg_()
+    after = model.critic(obs, action)
+    assert torch.equal(before[0], after[0])
+    assert not torch.allclose(before[1], after[1])
+    torch.testing.assert_close(model.critic.first(obs, action), before[0])

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from surreal import evaluation
 from surreal.errors import EnvError, StoppedError
 from surreal.evaluation import EpisodeScore, EvaluationRound, Evaluator
 from surreal.types import Action
@@ -207,7 +206,7 @@ def test_episode_that_ends_with_its_last_step_is_not_cut() -> None:
 
 
 def test_only_an_environment_without_a_time_limit_of_its_own_gets_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "DEFAULT_MAX_STEPS", 40)
+    monkeypatch.setattr("surreal.evaluation.evaluator.DEFAULT_MAX_STEPS", 40)
     score = evaluator(FixedLength(10**9)).play(1)[0]
     assert (score.length, score.is_cut) == (40, True)
     limited = gymnasium.wrappers.TimeLimit(FixedLength(10**9), 45)

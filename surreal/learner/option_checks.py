@@ -1,4 +1,4 @@
-"""Checks of options that learners of policies have in common."""
+"""Checks of the options of learners, by the name of each."""
 
 from __future__ import annotations
 

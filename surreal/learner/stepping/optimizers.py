@@ -86,9 +86,9 @@ class Optimizer:
         for group in self._optimizer.param_groups:
             group["lr"] = value
 
-    def gradients(self, loss: Tensor) -> dict[str, Tensor]:
+    def gradients(self, loss: Tensor, *, keep_graph: bool = False) -> dict[str, Tensor]:
         """Differentiate a scalar loss; parameters that it does not depend on are left out."""
-        found = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        found = torch.autograd.grad(loss, self._parameters, allow_unused=True, retain_graph=keep_graph)
         return {name: tensor for name, tensor in zip(self._named, found, strict=True) if tensor is not None}
 
     def apply(self, gradients: Mapping[str, Tensor], *, max_norm: float | None, lock: threading.RLock) -> Tensor:

@@ -11,39 +11,26 @@ their end, however long the others have been finished.
 from __future__ import annotations
 
 import logging
-import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
+from surreal.envs.actions import ActionAdapter, mask_width
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.pools.mending import Mercy
-from surreal.errors import EnvError, StoppedError
-from surreal.specs import ObsSpec
+from surreal.errors import StoppedError
+from surreal.evaluation.rounds import EpisodeScore
+from surreal.evaluation.seat import Seat
 from surreal.types import Action, Obs
-from surreal.values import describe_unsound, is_sound
 
 logger = logging.getLogger(__name__)
 
 #: Steps of an episode in an environment that has no time limit of its own; half an hour of an Atari game.
 DEFAULT_MAX_STEPS = 27_000
-
-_NO_REWARD = np.zeros(())
-
-
-class EpisodeScore(NamedTuple):
-    """One episode: undiscounted return, length in env steps, and the seed its environment was reset with."""
-
-    episode_return: float
-    length: int
-    seed: int
-    is_cut: bool = False  #: it did not end within the steps that an episode may take
 
 
 class GreedyAgent(Protocol):
@@ -61,53 +48,6 @@ class GreedyAgent(Protocol):
     ) -> Action: ...
 
 
-@dataclass(frozen=True)
-class EvaluationRound:
-    """The episodes played with one frozen version of the parameters."""
-
-    number: int
-    version: int
-    scores: tuple[EpisodeScore, ...]
-
-    @property
-    def mean_return(self) -> float:
-        return float(np.mean([score.episode_return for score in self.scores]))
-
-    @property
-    def std_return(self) -> float:
-        """Sample standard deviation (n - 1); 0 for one episode."""
-        if len(self.scores) < 2:
-            return 0.0
-        with np.errstate(invalid="ignore"):
-            return float(np.std([score.episode_return for score in self.scores], ddof=1))
-
-    @property
-    def standard_error(self) -> float:
-        """Of the mean: `std / sqrt(n)`."""
-        return self.std_return / math.sqrt(len(self.scores))
-
-    @property
-    def mean_length(self) -> float:
-        return float(np.mean([score.length for score in self.scores]))
-
-    @property
-    def cut_episodes(self) -> int:
-        """Episodes that did not end by themselves."""
-        return sum(score.is_cut for score in self.scores)
-
-    @property
-    def problem(self) -> str:
-        """Why this round says nothing about its policy; "" if it does."""
-        for score in self.scores:
-            if not math.isfinite(score.episode_return):
-                return f"the evaluation's return is not finite: {score.episode_return} with seed {score.seed}"
-        return ""
-
-    def extended(self, scores: Sequence[EpisodeScore]) -> EvaluationRound:
-        """The same round with further episodes of the same version."""
-        return EvaluationRound(self.number, self.version, (*self.scores, *scores))
-
-
 class Evaluator:
     """Plays whole episodes with an agent in eval mode, batched over environments.
 
@@ -120,7 +60,7 @@ class Evaluator:
         agent: acts without exploring; its mode is set to "eval".
         envs: gymnasium environments (5-value `step`), used and reset here, closed by `close`. More of them make a round
             faster, because the model sees larger batches; more than the episodes of a round are not used.
-        rng: draws the seed of every episode.
+        rng: draws the seed of every episode; may be replaced between rounds.
         max_episode_steps: env steps after which an episode is cut and counts as it is; None: no bound for environments
             with a time limit of their own, and `DEFAULT_MAX_STEPS` for others.
 
@@ -141,12 +81,12 @@ class Evaluator:
             raise ValueError("an evaluation needs at least one environment")
         self._agent = agent
         self._envs = list(envs)
-        self._rng = rng
+        self.rng = rng
         self._max_steps = _step_bound(envs[0], max_episode_steps)
         self._spec = describe_observations(envs[0].observation_space)
         self._adapter = ActionAdapter(envs[0].action_space)
         self._mercies = [Mercy() for _ in envs]  # beyond a round: faults in a row may be in two of them
-        self._seats: list[_Seat] = []
+        self._seats: list[Seat] = []
         self.env_steps = 0
         self.void_episodes = 0
         agent.set_mode("eval")
@@ -176,10 +116,10 @@ class Evaluator:
         count = min(len(self._envs), episodes)
         width = mask_width(self._adapter.space)
         seats = [
-            _Seat(index, env, self._spec, mask_width=width, max_steps=self._max_steps, mercy=mercy, redraw=self._redraw)
+            Seat(index, env, self._spec, mask_width=width, max_steps=self._max_steps, mercy=mercy, redraw=self._redraw)
             for index, (env, mercy) in enumerate(zip(self._envs[:count], self._mercies[:count], strict=True))
         ]
-        for number, seed in enumerate(self._rng.integers(0, 2**31 - 1, size=episodes)):
+        for number, seed in enumerate(self.rng.integers(0, 2**31 - 1, size=episodes)):
             seats[number % count].seeds.append(int(seed))
         self._seats = active = seats
         for seat in seats:
@@ -203,7 +143,7 @@ class Evaluator:
         for env in self._envs:
             env.close()
 
-    def _step(self, seats: Sequence[_Seat]) -> None:
+    def _step(self, seats: Sequence[Seat]) -> None:
         columns = [np.stack(rows) for rows in zip(*(seat.leaves for seat in seats), strict=True)]
         has_mask = any(seat.has_mask for seat in seats)
         action = self._agent.act_batch(
@@ -220,82 +160,7 @@ class Evaluator:
     def _redraw(self) -> int:
         """An episode does not count: give the seed of the one in its place."""
         self.void_episodes += 1
-        return int(self._rng.integers(0, 2**31 - 1))
-
-
-class _Seat:
-    """One environment with the episodes it still has to play; `redraw` gives a seed in place of one that is void."""
-
-    def __init__(
-        self,
-        index: int,
-        env: gymnasium.Env[Any, Any],
-        spec: ObsSpec,
-        *,
-        mask_width: int,
-        max_steps: int | None,
-        mercy: Mercy,
-        redraw: Callable[[], int],
-    ) -> None:
-        self.index = index
-        self.seeds: list[int] = []
-        self.scores: list[EpisodeScore] = []
-        self.leaves: list[NDArray[Any]] = []
-        self.mask = np.ones(mask_width, np.bool_)
-        self.has_mask = False
-        self.length = 0
-        self._env = env
-        self._spec = spec
-        self._max_steps = max_steps
-        self._mercy = mercy
-        self._redraw = redraw
-        self._return = 0.0
-
-    @property
-    def is_finished(self) -> bool:
-        return len(self.scores) == len(self.seeds)
-
-    def next_episode(self) -> None:
-        while True:
-            self.length = 0
-            self._return = 0.0
-            obs, info = self._env.reset(seed=self.seeds[len(self.scores)])
-            if self._see(obs, _NO_REWARD, info):
-                return
-
-    def step(self, action: Any) -> None:
-        obs, reward, terminated, truncated, info = self._env.step(action)
-        if not self._see(obs, np.asarray(reward), info):
-            self.next_episode()
-            return
-        self.length += 1
-        self._return += float(reward)
-        has_ended = terminated or truncated
-        if has_ended or self.length == self._max_steps:
-            self._mercy.refill()
-            seed = self.seeds[len(self.scores)]
-            self.scores.append(EpisodeScore(self._return, self.length, seed, is_cut=not has_ended))
-            if not self.is_finished:
-                self.next_episode()
-
-    def _see(self, obs: Obs, reward: NDArray[Any], info: Mapping[str, Any]) -> bool:
-        """Keep what the agent needs of an observation; false if the episode cannot count and another is to begin."""
-        try:
-            # A copy: environments reuse their buffers, and this one is stacked with others later.
-            self.leaves = [np.array(leaf) for leaf in self._spec.flatten(obs)]
-        except ValueError as error:
-            raise EnvError(f"{self._env} gave an observation that its space does not describe: {error}") from error
-        if len(self.mask) and (self.has_mask or "action_mask" in info):
-            mask = info.get("action_mask")
-            self.has_mask = True
-            self.mask = np.ones_like(self.mask) if mask is None else flat_mask(mask, len(self.mask))
-        if is_sound(reward) and all(is_sound(leaf) for leaf in self.leaves):
-            return True
-        names = [f"observation {leaf.name}".rstrip() for leaf in self._spec.leaves]
-        shown = {"reward": reward, **dict(zip(names, self.leaves, strict=True))}
-        self._mercy.ask(f"{self._env}, evaluation: {describe_unsound(shown)}")
-        self.seeds[len(self.scores)] = self._redraw()
-        return False
+        return int(self.rng.integers(0, 2**31 - 1))
 
 
 def _step_bound(env: gymnasium.Env[Any, Any], asked: int | None) -> int | None:

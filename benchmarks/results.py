@@ -1,0 +1,195 @@
+"""Runs presets over seeds and keeps what they reached: docs/results.md, from benchmarks/results.jsonl.
+
+    python -m benchmarks.results                          what is not in the table yet, of the small tasks
+    python -m benchmarks.results cartpole-ppo --seeds 0 1 2   these presets, again
+    python -m benchmarks.results --write                  only the page
+
+Each run is `surreal run PRESET --seed N --verify`: it ends when its evaluation reaches the preset's goal, or with its
+env steps, and the best policy then plays 100 fresh episodes. Their mean return is what counts here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from surreal.config import load_config, preset_names
+
+_ROOT = Path(__file__).parents[1]
+_RECORDS = Path(__file__).with_name("results.jsonl")
+_PAGE = _ROOT / "docs" / "results.md"
+#: Tasks that take minutes on two cores.
+_SMALL = ("bandit", "cartpole", "acrobot", "pendulum")
+_SENTENCE = re.compile(r"(?:not )?solved \S+: mean return (\S+) over (\d+) episodes, (\d+) env steps, (\d+) s")
+
+
+class Reference(NamedTuple):
+    """A published result: mean return, and the env steps that it took."""
+
+    mean_return: float
+    env_steps: int
+
+
+#: RL Baselines3 Zoo's table; the bandit's is its best arm's share of wins.
+REFERENCES = {
+    "bandit-pg": Reference(0.8, 10_000),
+    "cartpole-dqn": Reference(500, 50_000),
+    "cartpole-per-dqn": Reference(500, 50_000),
+    "cartpole-a2c": Reference(500, 500_000),
+    "cartpole-ppo": Reference(500, 100_000),
+    "cartpole-trpo": Reference(500, 100_000),
+    "cartpole-novel-ppo-lstm": Reference(500, 100_000),
+    "acrobot-dqn": Reference(-77, 100_000),
+    "acrobot-a2c": Reference(-83, 500_000),
+    "acrobot-ppo": Reference(-74, 1_000_000),
+    "pendulum-a2c": Reference(-163, 1_000_000),
+    "pendulum-ppo": Reference(-172, 100_000),
+    "pendulum-trpo": Reference(-175, 100_000),
+    "pendulum-ddpg": Reference(-152, 20_000),
+    "pendulum-td3": Reference(-152, 20_000),
+    "pendulum-sac": Reference(-157, 20_000),
+    "lunarlander-dqn": Reference(154, 100_000),
+    "lunarlander-a2c": Reference(156, 200_000),
+    "lunarlander-ppo": Reference(242, 1_000_000),
+    "lunarlander-continuous-ppo": Reference(271, 1_000_000),
+    "lunarlander-continuous-trpo": Reference(262, 200_000),
+    "lunarlander-continuous-ddpg": Reference(230, 300_000),
+    "lunarlander-continuous-td3": Reference(207, 300_000),
+    "lunarlander-continuous-sac": Reference(260, 500_000),
+    "bipedalwalker-a3c-lstm": Reference(300, 5_000_000),
+    "bipedalwalker-ppo": Reference(288, 5_000_000),
+    "bipedalwalker-td3": Reference(306, 1_000_000),
+    "bipedalwalker-sac": Reference(298, 500_000),
+    "halfcheetah-ppo": Reference(5819, 1_000_000),
+    "halfcheetah-td3": Reference(9656, 1_000_000),
+    "halfcheetah-sac": Reference(9535, 1_000_000),
+    "hopper-ppo": Reference(2410, 1_000_000),
+    "hopper-td3": Reference(3606, 1_000_000),
+    "hopper-sac": Reference(2326, 1_000_000),
+    "atari-dqn": Reference(20.6, 10_000_000),
+    "atari-a2c": Reference(17.3, 10_000_000),
+    "atari-ppo": Reference(21.0, 10_000_000),
+}
+
+_HEAD = """\
+# Results
+
+This page is written by `make learn`. Each row is `surreal run PRESET --seed N --verify` for some seeds. A run ends when
+its evaluation reaches the preset's goal (`run.stop_at_return`), or with its env steps; its best policy then plays 100
+fresh episodes without exploration, and their mean return is what is given: the mean over the seeds, and the range. Env
+steps and seconds are medians over the seeds, from the start of the command to its end. A goal is where a run ends, not
+the most that a preset can reach. The references are those of RL Baselines3 Zoo, with the env steps that they took.
+
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run what is asked for, and write the page; 1 if a run failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("presets", nargs="*", help="run these, even if they are in the table; default: what is missing")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--write", action="store_true", help="only write the page")
+    asked = parser.parse_args(argv)
+    has_failed = False
+    if not asked.write:
+        for preset, seed in _to_run(asked.presets, asked.seeds):
+            record = run(preset, seed)
+            has_failed |= "error" in record
+            sys.stdout.write(json.dumps(record) + "\n")
+            sys.stdout.flush()
+            with _RECORDS.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+    _PAGE.write_text(page(read_records()), encoding="utf-8")
+    return int(has_failed)
+
+
+def run(preset: str, seed: int) -> dict[str, Any]:
+    """Run a preset; returns a record of the table."""
+    record: dict[str, Any] = {"preset": preset, "seed": seed, "machine": f"{os.cpu_count()} cores {platform.machine()}"}
+    folder = tempfile.mkdtemp(prefix=f"{preset}-{seed}-")
+    command = [sys.executable, "-m", "surreal", "run", preset, "--seed", str(seed), "--verify", "--quiet"]
+    try:
+        ended = subprocess.run(
+            [*command, "--run-dir", str(Path(folder) / "run")], capture_output=True, text=True, check=False
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    found = _SENTENCE.search(ended.stdout)
+    if found is None:
+        lines = (ended.stderr or ended.stdout).strip().splitlines()
+        return {**record, "error": lines[-1] if lines else f"ended with {ended.returncode}"}
+    mean, episodes, env_steps, seconds = found.groups()
+    return {
+        **record,
+        "return": float(mean),
+        "episodes": int(episodes),
+        "env_steps": int(env_steps),
+        "seconds": int(seconds),
+    }
+
+
+def read_records() -> dict[str, dict[int, Mapping[str, Any]]]:
+    """Read what is kept: preset to seed to its newest record."""
+    found: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    if _RECORDS.exists():
+        for line in _RECORDS.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            found[record["preset"]][record["seed"]] = record
+    return found
+
+
+def page(records: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> str:
+    """Write the table."""
+    lines = [
+        "| preset | seeds | return | goal | env steps | seconds | reference | reached |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for preset in preset_names():
+        of_seeds = [records[preset][seed] for seed in sorted(records.get(preset, ()))]
+        lines.append(f"| `{preset}` | {' | '.join(_cells(preset, of_seeds))} |")
+    machines = sorted({record["machine"] for seeds in records.values() for record in seeds.values()})
+    return _HEAD + "\n".join(lines) + f"\n\nRun on: {', '.join(machines)}.\n"
+
+
+def _cells(preset: str, records: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    goal = load_config(preset).run.stop_at_return
+    reference = REFERENCES.get(preset)
+    seeds = ", ".join(str(record["seed"]) for record in records)
+    ended = [record for record in records if "error" not in record]
+    yield seeds or "not run"
+    if ended:
+        returns = [record["return"] for record in ended]
+        spread = f" ({min(returns):.4g} .. {max(returns):.4g})" if len(returns) > 1 else ""
+        yield f"{statistics.fmean(returns):.4g}{spread}"
+    else:
+        yield ""
+    yield "" if goal is None else f"{goal:g}"
+    yield f"{statistics.median(record['env_steps'] for record in ended):,.0f}" if ended else ""
+    yield f"{statistics.median(record['seconds'] for record in ended):.0f}" if ended else ""
+    yield "" if reference is None else f"{reference.mean_return:g} in {reference.env_steps:,}"
+    reached = sum(goal is not None and record["return"] >= goal for record in ended)
+    yield f"{reached} of {len(records)}" if records else ""
+
+
+def _to_run(presets: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, int]]:
+    if presets:
+        return [(preset, seed) for preset in presets for seed in seeds]
+    there = read_records()
+    small = [name for name in preset_names() if name.startswith(_SMALL) and not name.endswith("rlx")]
+    return [(preset, seed) for preset in small for seed in seeds if seed not in there.get(preset, {})]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

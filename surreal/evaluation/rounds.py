@@ -1,0 +1,66 @@
+"""What an evaluation finds out: the score of an episode, and what those of a round say of a version."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+
+class EpisodeScore(NamedTuple):
+    """One episode: undiscounted return, length in env steps, and the seed its environment was reset with."""
+
+    episode_return: float
+    length: int
+    seed: int
+    is_cut: bool = False  #: it did not end within the steps that an episode may take
+
+
+@dataclass(frozen=True)
+class EvaluationRound:
+    """The episodes played with one frozen version of the parameters."""
+
+    number: int
+    version: int
+    scores: tuple[EpisodeScore, ...]
+
+    @property
+    def mean_return(self) -> float:
+        return float(np.mean([score.episode_return for score in self.scores]))
+
+    @property
+    def std_return(self) -> float:
+        """Sample standard deviation (n - 1); 0 for one episode."""
+        if len(self.scores) < 2:
+            return 0.0
+        with np.errstate(invalid="ignore"):
+            return float(np.std([score.episode_return for score in self.scores], ddof=1))
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean: `std / sqrt(n)`."""
+        return self.std_return / math.sqrt(len(self.scores))
+
+    @property
+    def mean_length(self) -> float:
+        return float(np.mean([score.length for score in self.scores]))
+
+    @property
+    def cut_episodes(self) -> int:
+        """Episodes that did not end by themselves."""
+        return sum(score.is_cut for score in self.scores)
+
+    @property
+    def problem(self) -> str:
+        """Why this round says nothing about its policy; "" if it does."""
+        for score in self.scores:
+            if not math.isfinite(score.episode_return):
+                return f"the evaluation's return is not finite: {score.episode_return} with seed {score.seed}"
+        return ""
+
+    def extended(self, scores: Sequence[EpisodeScore]) -> EvaluationRound:
+        """The same round with further episodes of the same version."""
+        return EvaluationRound(self.number, self.version, (*self.scores, *scores))

@@ -1,0 +1,136 @@
+"""Intrinsic curiosity: reward for what was not foreseen, Pathak et al. 2017, arXiv:1705.05363.
+
+It is computed where experience is learned from, by the newest models of dynamics: agents know nothing of it, and the
+returns that a run reports are those of the environment alone. A learner that offers it adds `Surprise.reward` to its
+rewards, and steps down `surprise_loss`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from surreal.learner.losses import check_rank
+from surreal.model.base import make_generator
+from surreal.model.layers.activations import ActivationName
+from surreal.model.layers.conv import ConvStage
+from surreal.model.policy.curiosity import Dynamics
+from surreal.specs import ObsSpec
+from surreal.types import TrajectoryBatch
+
+
+@dataclass(frozen=True)
+class CuriositySettings:
+    """How curious a learner is, and by which networks.
+
+    The paper's lambda, the weight of the policy's loss beside these networks', has no place here: the networks are
+    their own, with a learning rate of their own.
+
+    Args:
+        reward_scale: eta of the paper, what an error of the forward model is worth in reward, >= 0; raising it explores
+            more, and listens less to the environment.
+        forward_share: beta of the paper, weight of the forward model's loss against the inverse model's, in [0, 1];
+            raising it foresees better, and learns features more slowly.
+        learning_rate: of the networks, > 0; raising it makes what was seen boring sooner.
+        hidden_sizes: units of the encoder's dense layers, each >= 1; the last gives the features.
+        convolutions: of the encoder, for images, as in `ComposedModel`; the paper has `universe`.
+        activation: after each layer.
+        units: of the hidden layer of the inverse and of the forward model, >= 1.
+    """
+
+    reward_scale: float = 0.01
+    forward_share: float = 0.2
+    learning_rate: float = 1e-3
+    hidden_sizes: Sequence[int] = (64,)
+    convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None
+    activation: ActivationName = "elu"
+    units: int = 64
+
+    def __post_init__(self) -> None:
+        if not self.reward_scale >= 0.0:
+            raise ValueError(f"reward_scale of icm is {self.reward_scale}; it must be >= 0")
+        if not 0.0 <= self.forward_share <= 1.0:
+            raise ValueError(f"forward_share of icm is {self.forward_share}; it must be in [0, 1]")
+        if not self.learning_rate > 0.0:
+            raise ValueError(f"learning_rate of icm is {self.learning_rate}; it must be > 0")
+
+    def make(self, obs_spec: ObsSpec, action_space: gymnasium.Space[Any], *, seed: int | None = None) -> Dynamics:
+        """Make the networks; `seed` is of their initial parameters, None draws them from torch's global generator.
+
+        Raises:
+            ValueError: a setting of the networks is not possible.
+        """
+        return Dynamics(
+            obs_spec,
+            action_space,
+            hiddens=self.hidden_sizes,
+            convolutions=self.convolutions,
+            activation=self.activation,
+            units=self.units,
+            generator=make_generator(seed),
+        )
+
+
+class Surprise(NamedTuple):
+    """Of the steps of trajectories, [T, B] float32 each."""
+
+    reward: Tensor  #: for what was not foreseen, without gradient; 0 in rows without a step
+    loss: Tensor  #: of inverse and forward model; also of rows without a step, which are no steps to learn from
+
+
+def read_curiosity(icm: Mapping[str, Any] | None) -> CuriositySettings | None:
+    """Read the option `icm` of a learner.
+
+    Raises:
+        ValueError: there is no such setting, or its value is out of range.
+    """
+    if icm is None:
+        return None
+    known = [field.name for field in fields(CuriositySettings)]
+    unknown = sorted(icm.keys() - set(known))
+    if unknown:
+        raise ValueError(f"icm has no setting {', '.join(unknown)}; it has {', '.join(known)}")
+    return CuriositySettings(**icm)
+
+
+def surprise(dynamics: Dynamics, batch: TrajectoryBatch, settings: CuriositySettings) -> Surprise:
+    """Compute reward and loss of a batch; `obs[t + 1]` is what came of step t, over ends of episodes too."""
+    foreseen = dynamics(batch.obs, batch.action)
+    error = forward_error(foreseen.predicted, foreseen.features)
+    inverse = -foreseen.action.log_probability(batch.action)
+    reward = settings.reward_scale * batch.mask * error.detach()
+    return Surprise(reward, surprise_loss(inverse, error, settings.forward_share))
+
+
+def forward_error(predicted: Tensor, features: Tensor) -> Tensor:
+    """Half the squared distance of what was predicted from what came: eq. 5 of the paper, and eq. 6 but for eta.
+
+    Args:
+        predicted: [T, B, num_features] float32; the gradient flows through it.
+        features: [T, B, num_features] float32, without gradient.
+
+    Returns:
+        [T, B] float32.
+    """
+    check_rank(3, predicted=predicted, features=features)
+    return 0.5 * (predicted - features).square().sum(-1)
+
+
+def surprise_loss(inverse: Tensor, forward: Tensor, forward_share: float) -> Tensor:
+    """(1 - beta) L_I + beta L_F, of eq. 7 of the paper, for each step.
+
+    Args:
+        inverse: [T, B] float32, minus the log-probability of the action taken under the inverse model.
+        forward: [T, B] float32, see `forward_error`.
+        forward_share: beta.
+
+    Returns:
+        [T, B] float32.
+    """
+    check_rank(2, inverse=inverse, forward=forward)
+    return torch.lerp(inverse, forward, forward_share)

@@ -1,0 +1,250 @@
+"""Interpolated policy gradient: Gu et al. 2017, arXiv:1706.00387.
+
+The whole algorithm is `IPGLearner.learn`: critics are fitted to all steps of a batch, then the policy goes along
+a mixture of two gradients, the likelihood-ratio one of its own fresh steps, and the critics' one at observations of a
+replay. The first has no bias, the second hardly any variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surreal import tree
+from surreal.learner.base import ReplayView
+from surreal.learner.interpolated.losses import interpolated_loss
+from surreal.learner.interpolated.policy_critics import PolicyCritics, make_policy_critics
+from surreal.learner.off_policy.losses import critic_loss
+from surreal.learner.off_policy.noise import UpdateNoise
+from surreal.learner.on_policy.advantages import generalised_advantages
+from surreal.learner.on_policy.base import ActorCriticLearner
+from surreal.learner.on_policy.evaluating import compute, count_observations, legal, scale_rewards
+from surreal.learner.on_policy.minibatches import Minibatch, minibatches
+from surreal.learner.on_policy.policy_losses import explained_variance, mean_of_steps, value_loss
+from surreal.learner.option_checks import check_positive, check_shares
+from surreal.learner.target import TargetNetwork
+from surreal.model import ActorCritic, Distribution
+from surreal.model.base import make_generator
+from surreal.model.layers.conv import ConvStage, read_convolutions
+from surreal.specs import ObsSpec
+from surreal.types import TrajectoryBatch
+from surreal.utils.pytorch import Module
+
+CRITIC = "critic"
+
+
+class Steps(NamedTuple):
+    """The steps of a batch, [N, ...] each."""
+
+    obs: Any
+    policy: Distribution
+    log_probability: Tensor
+    action: Tensor
+    value: Tensor
+    advantage: Tensor
+    is_on_policy: Tensor  #: float32
+    is_sampled: Tensor  #: float32, whose observations the critics are asked about: the replayed ones, if there are any
+
+
+class IPGLearner(ActorCriticLearner):
+    """Learns a policy from fresh trajectories and from critics that learn off-policy, in one update.
+
+    Args:
+        model: an `ActorCritic` without memory, over discrete actions, or a Box with finite bounds.
+        replay: gives trajectories; mixed with replayed ones, or fresh alone: then the critics are asked about these.
+        interpolation_weight: nu of the paper, weight of the critics' gradient against that of fresh steps, in [0, 1]; 0
+            is A2C, 1 the critics' alone. Raising it has less variance, and trusts the critics more.
+        control_variate: subtract from advantages what the critics think of them, and give the critics' gradient its
+            full weight in return; less variance where they are right.
+        gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
+        normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1, and scale the critics'
+            values by as much.
+        critics: how many networks learn Q, >= 1; the smallest value counts.
+        critic_hidden_sizes: units of their dense layers; None: those of the model.
+        critic_convolutions: for images, before these layers, as in `ComposedModel`; None takes images as vectors.
+        critic_learning_rate: of the critics, > 0; None: `initial_learning_rate`, which is always the policy's.
+        critic_iterations: epochs of the critics over a batch, >= 1.
+        mini_batch: steps of a minibatch of the critics, >= 1; None: the whole batch.
+        target_update_tau: how far the target critics follow after each minibatch, in (0, 1].
+        seed: of the critics' initial parameters, the order of minibatches and the actions drawn, >= 0.
+        options: see `ActorCriticLearner`.
+    """
+
+    takes = frozenset({"mixed", "trajectories"})
+
+    def __init__(
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        interpolation_weight: float = 0.2,
+        control_variate: bool = False,
+        gae_lambda: float = 0.95,
+        normalize_advantage: bool = True,
+        critics: int = 2,
+        critic_hidden_sizes: Sequence[int] | None = None,
+        critic_convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
+        critic_learning_rate: float | None = None,
+        critic_iterations: int = 1,
+        mini_batch: int | None = 64,
+        target_update_tau: float = 0.005,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, replay, normalize_advantage=normalize_advantage, **options)
+        check_shares(interpolation_weight=interpolation_weight, gae_lambda=gae_lambda)
+        check_positive(
+            critics=critics,
+            critic_learning_rate=critic_learning_rate,
+            critic_iterations=critic_iterations,
+            mini_batch=mini_batch,
+        )
+        TargetNetwork.check(1, target_update_tau)
+        if not isinstance(model, ActorCritic) or model.state_shape is not None:
+            raise ValueError(f"the model is a {type(model).__name__}; it must be an ActorCritic without use_lstm")
+        self._network = model
+        self.interpolation_weight = interpolation_weight
+        self.control_variate = control_variate
+        self.gae_lambda = gae_lambda
+        self._num_critics = critics
+        self._critic_hiddens = model.hiddens if critic_hidden_sizes is None else critic_hidden_sizes
+        self._critic_convolutions = None if critic_convolutions is None else read_convolutions(critic_convolutions)
+        self._q_learning_rate = critic_learning_rate
+        self.critic_iterations = critic_iterations
+        self.mini_batch = mini_batch
+        self._tau = target_update_tau
+        self._seed = seed
+        self._noise = UpdateNoise(seed, self.device)
+
+    def build(self) -> None:
+        super().build()
+        self.critics: PolicyCritics = make_policy_critics(
+            cast(ObsSpec, self._network.obs_spec),
+            self._network.action_space,
+            count=self._num_critics,
+            hiddens=self._critic_hiddens,
+            convolutions=self._critic_convolutions,
+            tau=self._tau,
+            generator=make_generator(self._seed),
+            device=self.device,
+        )
+        self.keep("critics", self.critics.critics)
+        self.keep("target", self.critics.target.network)
+        named = self.critics.critics.named_parameters()
+        self.optimize_group(CRITIC, named, learning_rate=self._q_learning_rate)
+
+    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        """Call `improve` as the base does, but filters count a step when it is fresh, and not when it is replayed."""
+        fresh = batch._replace(mask=on_policy_mask(batch))
+        metrics = self.improve(scale_rewards(self.model, fresh)._replace(mask=batch.mask))
+        count_observations(self.model, fresh)
+        return metrics
+
+    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        q_loss, q_mean = self.fit_critics(batch)
+        steps = self.evaluate(batch)
+        on_policy, returns = steps.is_on_policy, (steps.advantage + steps.value).detach()
+        entropy = self.entropy(steps.policy, steps.action, on_policy)
+        metrics = self.descend(self.policy_loss(steps), value_loss(steps.value, returns, on_policy), entropy)
+        if self.is_metrics_due:
+            metrics["explained_variance"] = explained_variance(steps.value, returns, on_policy)
+        return {**metrics, "loss": q_loss, "q_mean": q_mean}
+
+    def fit_critics(self, batch: TrajectoryBatch) -> tuple[Tensor, Tensor]:
+        """Move the critics towards one-step targets of the policy as it is; gives the last loss and mean Q."""
+        rng, generator = np.random.default_rng((self._seed, self.updates)), self._noise.of(self.updates)
+        policy = self.next_policy(batch)
+        batch = batch._replace(obs=self._filtered(batch.obs))
+        loss = q_mean = torch.zeros(())
+        for _ in range(self.critic_iterations):
+            for part in minibatches(batch, self.mini_batch, whole=False, rng=rng):
+                q, target = self.estimate(part, batch, policy, generator)
+                q_loss = critic_loss(q, target)
+                self.step(q_loss, CRITIC)
+                self.critics.target.after_update(1)
+                loss, q_mean = q_loss.detach(), q.detach().mean()
+        return loss, q_mean
+
+    @torch.no_grad()
+    def next_policy(self, batch: TrajectoryBatch) -> Distribution:
+        """Give what the policy would do after each step, [T, B]."""
+        policy, _ = compute(self.model, batch.obs)
+        mask = batch.extras.get("next_action_mask")
+        if mask is None:
+            return policy[1:]
+        mask = mask.to(torch.bool)
+        return policy[1:].masked(mask | ~mask.any(-1, keepdim=True))
+
+    def estimate(
+        self, part: Minibatch, batch: TrajectoryBatch, policy: Distribution, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Estimate the value of N actions taken, and what it should be.
+
+        Args:
+            part: N steps of the batch.
+            batch: [T, B], with observations as the critics read them.
+            policy: [T, B], see `next_policy`.
+            generator: draws actions, where they are drawn.
+
+        Returns:
+            `(q, target)`, [critics, N] and [N] float32; the gradient flows through `q` only.
+        """
+        index = part.index
+        next_obs = tree.map_leaves(lambda leaf: leaf[1:][index], batch.obs)
+        value = self.critics.bootstrap(next_obs, policy[index], generator)
+        target = torch.addcmul(batch.reward[index], batch.discount[index], value)
+        return self.critics.critics(part.obs, part.action), target
+
+    def evaluate(self, batch: TrajectoryBatch) -> Steps:
+        """Compute what the policy's update needs of the steps of a batch."""
+        policy, value = compute(self.model, batch.obs)
+        with torch.no_grad():
+            advantage = generalised_advantages(batch.reward, batch.discount, batch.mask, value, self.gae_lambda)
+        policy = legal(policy[:-1], batch.extras.get("action_mask"))
+        index = batch.mask.nonzero(as_tuple=True)
+        policy, on_policy, action = policy[index], on_policy_mask(batch)[index], batch.action[index]
+        replayed = 1.0 - on_policy
+        return Steps(
+            obs=tree.map_leaves(lambda leaf: leaf[:-1][index], self._filtered(batch.obs)),
+            policy=policy,
+            log_probability=policy.log_probability(action),
+            action=action,
+            value=value[:-1][index],
+            advantage=advantage[index],
+            is_on_policy=on_policy,
+            is_sampled=replayed if bool(replayed.any()) else on_policy,
+        )
+
+    def policy_loss(self, steps: Steps) -> Tensor:
+        """Compute the loss of the policy, whose gradient is the interpolated one: a scalar."""
+        share, signal = self.interpolation_weight, steps.advantage
+        expected = self.critics.expected(steps.obs, steps.policy)
+        if self.control_variate:
+            signal = signal - self.critics.advantage(steps.obs, steps.policy, steps.action).detach()
+        if self.normalize_advantage:
+            signal = signal - mean_of_steps(signal, steps.is_on_policy)
+            deviation = mean_of_steps(signal.square(), steps.is_on_policy).sqrt() + 1e-8
+            signal, expected = signal / deviation, expected / deviation
+        return interpolated_loss(
+            steps.log_probability,
+            signal,
+            steps.is_on_policy,
+            expected,
+            steps.is_sampled,
+            share=share,
+            critic_weight=1.0 if self.control_variate else share,
+        )
+
+    def _filtered(self, obs: Any) -> Any:
+        """Give observations as the policy sees them."""
+        return obs if self._network.obs_filter is None else self._network.obs_filter.forward(obs)
+
+
+def on_policy_mask(batch: TrajectoryBatch) -> Tensor:
+    """Give 1 for fresh steps, [T, B] float32; 0 for replayed ones and for rows without a step."""
+    mask: Tensor = batch.mask * batch.extras.get("is_on_policy", torch.ones_like(batch.mask))
+    return mask

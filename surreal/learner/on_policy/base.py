@@ -1,0 +1,119 @@
+"""`ActorCriticLearner`: what learners share that step down one loss of a policy, its value and its entropy.
+
+def improve(self, batch):
+    policy, log_probability, value = evaluate(self.model, batch)
+    ...
+    return self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, batch.mask))
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from surreal.learner.base import ReplayView
+from surreal.learner.gradients import MODEL, GradientLearner
+from surreal.learner.on_policy.evaluating import count_observations, scale_rewards
+from surreal.learner.on_policy.policy_losses import mean_of_steps, normalise
+from surreal.learner.option_checks import check_not_negative, check_positive
+from surreal.model import Distribution
+from surreal.types import TrajectoryBatch
+from surreal.utils.pytorch import Module
+
+#: Group of the parameters of the value's own network, where it has a learning rate of its own.
+VALUE = "value"
+
+
+class ActorCriticLearner(GradientLearner):
+    """Base of learners of a policy and its value from trajectories. A subclass gives `improve`.
+
+    Args:
+        model: gives a `PolicyValue`, see `surreal.model.ActorCritic`.
+        replay: gives trajectories, with what `surreal.agent.PolicyAgent` records.
+        entropy_beta: weight of the policy's entropy, >= 0; raising it keeps the policy random for longer.
+        critic_scale: weight of the value's loss, >= 0; raising it fits the value faster.
+        normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
+        entropy_type: Gauss: the entropy is that of the whole action, the sum over its components. Origin: the mean over
+            them, as in the A3C paper, whose normal has one deviation for all: `entropy_beta` then means the same for
+            any number of components. One discrete choice has one component.
+        critic_learning_rate: of the value, > 0, if the model has a network of its own for it (`value_hidden_sizes`).
+            None: `initial_learning_rate`, which is always the policy's.
+        options: see `GradientLearner`.
+    """
+
+    takes = frozenset({"trajectories"})
+
+    def __init__(
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        entropy_beta: float = 0.0,
+        critic_scale: float = 0.5,
+        normalize_advantage: bool = True,
+        entropy_type: str = "Gauss",
+        critic_learning_rate: float | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, replay, **options)
+        check_not_negative(entropy_beta=entropy_beta, critic_scale=critic_scale)
+        check_positive(critic_learning_rate=critic_learning_rate)
+        if entropy_type not in ("Gauss", "Origin"):
+            raise ValueError(f"entropy_type is {entropy_type!r}; it must be Gauss or Origin")
+        if critic_learning_rate is not None and getattr(model, "value_hiddens", None) is None:
+            raise ValueError(
+                f"critic_learning_rate is {critic_learning_rate}, but the model has no network of its own for the value"
+                " (value_hidden_sizes)"
+            )
+        self.entropy_beta = entropy_beta
+        self.critic_scale = critic_scale
+        self.normalize_advantage = normalize_advantage
+        self._is_mean_entropy = entropy_type == "Origin"
+        self._critic_learning_rate = critic_learning_rate
+        #: Of parameters, that a step down policy's and value's loss moves.
+        self.groups: tuple[str, ...] = (MODEL,) if critic_learning_rate is None else (MODEL, VALUE)
+
+    def build(self) -> None:
+        """Make the optimizers: one, or one of the policy and one of the value."""
+        if self._critic_learning_rate is None:
+            super().build()
+            return
+        named = list(self.model.named_parameters())
+        values = [(name, tensor) for name, tensor in named if name.startswith("value_network.")]
+        self.optimize_group(MODEL, [(name, tensor) for name, tensor in named if not name.startswith("value_network.")])
+        self.optimize_group(VALUE, values, learning_rate=self._critic_learning_rate)
+
+    def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        """Call `improve` with rewards as the model's filter scales them, and count the observations afterwards."""
+        batch = scale_rewards(self.model, batch)
+        metrics = self.improve(batch)
+        count_observations(self.model, batch)
+        return metrics
+
+    @abstractmethod
+    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        """Do one update, and give metrics as `learn` does; the rewards are scaled already."""
+
+    def normalised(self, advantage: Tensor, mask: Tensor) -> Tensor:
+        """Give advantages [T, B] as they weigh actions: normalised, if they should be."""
+        return normalise(advantage, mask) if self.normalize_advantage else advantage
+
+    def entropy(self, policy: Distribution, action: Tensor, mask: Tensor) -> Tensor:
+        """Give the mean entropy of the steps as `entropy_type` counts it, a scalar.
+
+        Args:
+            policy: over steps of any leading axes [...].
+            action: [..., *action_shape].
+            mask: [...] float32, 1 for a step.
+        """
+        mean = mean_of_steps(policy.entropy(), mask)
+        return mean / math.prod(action.shape[mask.ndim :]) if self._is_mean_entropy else mean
+
+    def descend(self, policy_loss: Tensor, critic_loss: Tensor, entropy: Tensor) -> dict[str, Tensor | float]:
+        """Do one step down the weighted sum of three scalars, and give them as metrics."""
+        self.step(policy_loss + self.critic_scale * critic_loss - self.entropy_beta * entropy, *self.groups)
+        return {"policy_loss": policy_loss, "value_loss": critic_loss, "entropy": entropy}

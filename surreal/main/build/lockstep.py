@@ -1,0 +1,73 @@
+"""What a run in lockstep (`run.deterministic`) changes in its configuration: nothing may depend on time or threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from surreal.config import Config, accepted_names
+from surreal.config.schema.fields import Section
+from surreal.main.build.construct import check, refused
+from surreal.main.build.learning import REPLAY, replay_arguments
+
+#: "Never", s, where a setting must be a number.
+_NEVER_S = 1e9
+#: Whoever waits for room waits for its own thread: an error is the only end of that.
+_NO_WAIT_S = 1.0
+#: Checkpoints of a run, where only its env steps are known: each cuts the episodes under way.
+_CHECKPOINTS = 4
+
+
+def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
+    """Give the settings for one stretch of a run in lockstep.
+
+    Args:
+        config: of the run.
+        begun_updates: of the checkpoint that the stretch begins with, 0 without one. The seed comes from the run's and
+            this number, so that no stretch repeats the random numbers of another.
+
+    Raises:
+        ConfigError: the replay could sample as often as it likes, so the order would be nobody's.
+    """
+    cls, args = check(config, REPLAY)
+    accepted = accepted_names(cls).keys() - args.keys()
+    if cls.stream_mode == "window" and replay_arguments(config).get("samples_per_insert") is None:
+        problem = "is not set, but with run.deterministic it says how many updates follow how many env steps; set it"
+        raise refused(config, "replay.samples_per_insert", problem)
+    in_args = {"lease_s": _NEVER_S, "piece_timeout_s": None}
+    mirrors = config.replay.observations != "compressed"
+    in_section: dict[str, Any] = {"prefetch": 1, **({"observations": "mirrored"} if mirrors else {})}
+    if begun_updates:
+        sequence = np.random.SeedSequence(config.seed, spawn_key=(begun_updates,))
+        config = config.model_copy(update={"seed": int(sequence.generate_state(1)[0] >> 1)})
+    changes: dict[str, dict[str, Any]] = {
+        "env": {"pool": "local", "num_workers": None} if config.env.pool == "subproc" else {},
+        "replay": {
+            "args": config.replay.args | {name: value for name, value in in_args.items() if name in accepted},
+            "mirror_max_bytes": None,
+            **{name: value for name, value in in_section.items() if name in accepted},
+        },
+        "sender": {"max_delay_s": _NEVER_S, "wait_timeout_s": _NO_WAIT_S, "on_full": "wait"},
+        "broadcast": {"interval_s": 0.0},
+    }
+    return config.model_copy(update={name: _changed(config, name, section) for name, section in changes.items()})
+
+
+def turn_rows(config: Config) -> int:
+    """Rows of each environment after which the learner has its turn: a round, or a chunk."""
+    return config.agent.round_steps or max(1, config.sender.chunk_steps // config.env.num_envs)
+
+
+def stretch_progress(config: Config, updates: int, env_steps: int) -> float:
+    """Say what part of a stretch is done, with so many updates and env steps since its checkpoint: 1 is all of it."""
+    if not updates:
+        return 0.0
+    if config.checkpoint.interval_updates is not None:
+        return updates / config.checkpoint.interval_updates
+    return _CHECKPOINTS * env_steps / (config.run.max_env_steps or 1)
+
+
+def _changed(config: Config, name: str, changes: dict[str, Any]) -> Section:
+    section: Section = getattr(config, name)
+    return section.model_copy(update=changes)

@@ -1,0 +1,110 @@
+"""What can be foreseen of an environment: the two models of dynamics that curiosity is made of.
+
+Pathak et al. 2017, arXiv:1705.05363, section 2. An encoder turns observations into features. The inverse model tells
+from the features before and after a step which action was taken, so they hold what actions can change, and little else.
+The forward model tells from the features and the action what the features will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import torch
+from gymnasium import spaces
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from surreal.model.distributions import Distribution
+from surreal.model.layers.activations import ActivationName, read_activation
+from surreal.model.layers.conv import ConvStage, read_convolutions
+from surreal.model.layers.mlp import MLP
+from surreal.model.policy.policy_head import make_policy_head
+from surreal.model.torso import Torso, check_hiddens
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+from surreal.utils.pytorch import Module
+
+
+class Foreseen(NamedTuple):
+    """Of steps of any leading axes."""
+
+    action: Distribution  #: that led from one observation to the next, by the inverse model
+    features: Tensor  #: [..., num_features] float32 of the next observation; no gradient flows through them
+    predicted: Tensor  #: [..., num_features] float32, the same by the forward model; it flows into that model alone
+
+
+class Dynamics(Module):
+    """An encoder of observations, an inverse and a forward model.
+
+    Args:
+        obs_spec: kind of one observation.
+        action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32.
+        hiddens: units of the encoder's dense layers, of which the last gives the features; more tell more apart.
+        convolutions: of the encoder, for images, before these layers; see `surreal.model.layers.conv`. None takes
+            images as vectors.
+        activation: after each layer of all three.
+        units: of the one hidden layer that the inverse and the forward model have, >= 1.
+        generator: draws the initial values; None uses torch's global one.
+
+    Raises:
+        ValueError: a layer has no units, or there is no policy for such a space of actions.
+    """
+
+    def __init__(
+        self,
+        obs_spec: ObsSpec,
+        action_space: gymnasium.Space[Any],
+        *,
+        hiddens: Sequence[int] = (64,),
+        convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
+        activation: ActivationName = "elu",
+        units: int = 64,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.action_space = action_space
+        read_activation(activation)
+        check_hiddens([*hiddens, units])
+        self.encoder = Torso(
+            obs_spec,
+            convolutions=None if convolutions is None else read_convolutions(convolutions),
+            hiddens=hiddens,
+            activation=activation,
+            generator=generator,
+        )
+        num_features = self.encoder.num_features
+        self.inverse = MLP((2 * num_features, units), output_activation=activation, generator=generator)
+        self.action = make_policy_head(units, action_space, generator)
+        sizes = (num_features + count_action_features(action_space), units, num_features)
+        self.ahead = MLP(sizes, activation, generator=generator)
+
+    def forward(self, obs: Obs, action: Tensor) -> Foreseen:
+        """Compute what was foreseen of the steps of trajectories.
+
+        Args:
+            obs: [T + 1, B, *obs_shape], or nested dicts and tuples of them: before and after each step.
+            action: [T, B, *action_shape] that was taken.
+        """
+        features = self.encoder.forward(obs)
+        before, after = features[:-1], features[1:]
+        guess = self.action.forward(self.inverse.forward(torch.cat((before, after), dim=-1)))
+        # The forward model alone learns to foresee: an encoder that did would find features that never change.
+        known = torch.cat((before.detach(), action_features(self.action_space, action)), dim=-1)
+        return Foreseen(guess, after.detach(), self.ahead.forward(known))
+
+
+def action_features(action_space: gymnasium.Space[Any], action: Tensor) -> Tensor:
+    """Write actions [..., *action_shape] as numbers [..., n] float32: choices one-hot, all else as it is."""
+    if isinstance(action_space, spaces.Discrete):
+        return one_hot(action.long(), int(action_space.n)).to(torch.float32)
+    if isinstance(action_space, spaces.MultiDiscrete):
+        choices = [one_hot(action[..., i].long(), int(n)) for i, n in enumerate(action_space.nvec)]
+        return torch.cat(choices, dim=-1).to(torch.float32)
+    return action.to(torch.float32)
+
+
+def count_action_features(action_space: gymnasium.Space[Any]) -> int:
+    """Count the numbers that `action_features` gives for an action."""
+    return action_features(action_space, torch.as_tensor(action_space.sample())).shape[-1]

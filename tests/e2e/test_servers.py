@@ -36,7 +36,7 @@ def test_experience_and_parameters_on_servers_of_their_own(
     assert {"params", "lease"} <= kinds_of_keys(parameters) <= {"params", "part", "lease", "contract"}
     assert kinds_of_keys(hub) == {"config", "processes", "log", "claim"}
     code, output = workplace.run("stop", run_dir.name, "--delete", "--redis", f"redis://:x@{replay.address}")
-    assert (code, "is in use" in output) == (2, True), output
+    assert (code, "is in use" in output) == (3, True), output
     code, output = workplace.run("stop")
     assert (code, command.wait()) == (0, 0), output + command.output
     result = json.loads((run_dir / "result.json").read_text())

@@ -8,8 +8,8 @@
     def main(argv=None) -> int:
         return run_role(AGENT, body, argv, __doc__)
 
-Exit codes: 0 the work was done or a stop was asked for, else those of `endings.ExitCode` (an error is one line on
-stderr).
+Exit codes: 0 the work was done or a stop was asked for, else those of `ending.reasons.ExitCode` (an error is one line
+on stderr).
 """
 
 from __future__ import annotations

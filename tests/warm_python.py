@@ -51,11 +51,31 @@ _CACHE = {"TORCHINDUCTOR_CACHE_DIR": str(_ROOT / ".cache" / "torch")}
 #: Longest import of everything on a busy machine, s.
 _READY_TIMEOUT_S = 300.0
 
+#: Descriptors: standard input, output and error.
+Streams = tuple[int, int, int]
+
 
 def environment_of_a_user() -> dict[str, str]:
     """Variables with which commands run: what pytest and tests/conftest.py set would change what they do and leave."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SURREAL_", "TORCHINDUCTOR_"))}
     return {**kept, "PYTHONPATH": str(_ROOT), "PYTHONWARNINGS": "", "OMP_NUM_THREADS": "1"}
+
+
+def spawn(
+    arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], streams: Streams
+) -> subprocess.Popen[bytes]:
+    """Start a Python of its own, in a session of its own; see `WarmPython.start`."""
+    stdin, stdout, stderr = streams
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
+    )
 
 
 class WarmPython:
@@ -71,8 +91,7 @@ class WarmPython:
     def __init__(self, modules: Sequence[str] = MODULES) -> None:
         self._modules = modules
         self._helper: subprocess.Popen[bytes] | None = None
-        self._channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel.settimeout(_READY_TIMEOUT_S)
+        self._channel: socket.socket
 
     def start(
         self,
@@ -80,20 +99,22 @@ class WarmPython:
         *,
         folder: Path,
         environment: Mapping[str, str],
-        streams: tuple[int, int, int],
+        streams: Streams,
         is_launcher: bool = False,
-    ) -> WarmProcess:
-        """Fork a process.
+    ) -> WarmProcess | subprocess.Popen[bytes]:
+        """Fork a process; elsewhere than on Linux, `spawn` it.
 
         Args:
             arguments: as those of `python`: `-m MODULE ...`, `-c PROGRAM ...` or `FILE ...`.
             folder: to work in.
             environment: all its variables. What libraries read when they are imported comes too late.
-            streams: descriptors of its standard input, output and error.
+            streams: its standard input, output and error; they can be closed here afterwards.
             is_launcher: whether it starts a fork server: then that comes from the helper too.
         """
+        if sys.platform != "linux":
+            return spawn(arguments, folder=folder, environment=environment, streams=streams)
         if self._helper is None:
-            self._helper = self._start_helper()
+            self._start_helper()
         pid = self.ask(["start", list(arguments), str(folder), dict(environment), is_launcher], streams)
         return WarmProcess(self, pid, arguments)
 
@@ -102,20 +123,21 @@ class WarmPython:
         socket.send_fds(self._channel, [json.dumps(message).encode()], descriptors)
         return self._receive()
 
-    def _start_helper(self) -> subprocess.Popen[bytes]:
-        with self._theirs:
-            helper = subprocess.Popen(
-                [sys.executable, "-m", "tests.warm_helper", str(self._theirs.fileno()), *self._modules],
+    def _start_helper(self) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.settimeout(_READY_TIMEOUT_S)
+        with theirs:
+            self._helper = subprocess.Popen(
+                [sys.executable, "-m", "tests.warm_helper", str(theirs.fileno()), *self._modules],
                 cwd=_ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**environment_of_a_user(), **NO_THREADS, **_CACHE},
-                pass_fds=[self._theirs.fileno()],
+                pass_fds=[theirs.fileno()],
                 start_new_session=True,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
             )
         self._receive()
-        return helper
 
     def _receive(self) -> Any:
         message, _ = receive(self._channel)
@@ -127,9 +149,8 @@ class WarmPython:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._channel.close()
-        self._theirs.close()
         if self._helper is not None:
+            self._channel.close()
             self._helper.wait()
 
 

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +21,7 @@ import pytest
 
 from surreal.errors import SurrealError
 from surreal.main.commands.status import find_run, run_status
-from tests.servers import die_with_parent
-from tests.warm_python import WarmProcess, WarmPython, environment_of_a_user
+from tests.warm_python import WarmProcess, WarmPython, environment_of_a_user, spawn
 
 #: Environment variable by which everything that a test started, directly or not, is known.
 _MARK = "SURREAL_TEST_PLACE"
@@ -63,26 +61,14 @@ class Command:
         self.process: subprocess.Popen[bytes] | WarmProcess
         with tempfile.NamedTemporaryFile(prefix="out-", dir=folder, delete=False) as file, open(os.devnull) as nothing:
             self._output = Path(file.name)
-            if warm_python is not None:
-                streams = (nothing.fileno(), file.fileno(), file.fileno())
+            streams = (nothing.fileno(), file.fileno(), file.fileno())
+            if warm_python is None:
+                self.process = spawn(arguments, folder=folder, environment=environment, streams=streams)
+            else:
+                is_launcher = list(arguments[:3]) == ["-m", "surreal.cli", "run"]
                 self.process = warm_python.start(
-                    arguments,
-                    folder=folder,
-                    environment=environment,
-                    streams=streams,
-                    is_launcher=list(arguments[:3]) == ["-m", "surreal.cli", "run"],
+                    arguments, folder=folder, environment=environment, streams=streams, is_launcher=is_launcher
                 )
-                return
-            self.process = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=folder,
-                stdin=nothing,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
-            )
 
     @property
     def pid(self) -> int:
@@ -113,7 +99,7 @@ class Workplace:
     fast_eval = ("--set", "eval.interval_s=0.5", "--set", "eval.episodes=4", "--set", "eval.confirm_episodes=0")
     wait_for = staticmethod(wait_for)
 
-    def __init__(self, folder: Path, temporary: Path, warm_python: WarmPython | None) -> None:
+    def __init__(self, folder: Path, temporary: Path, warm_python: WarmPython) -> None:
         self.folder = folder
         self._warm_python = warm_python
         self.temporary = temporary
@@ -193,7 +179,7 @@ class Workplace:
 def workplace(tmp_path: Path, warm_python: WarmPython) -> Iterator[Workplace]:
     # Short: a socket's path has a limit, and the embedded Redis puts its socket into the folder for temporary files.
     temporary = Path(tempfile.mkdtemp(prefix="srl-"))
-    place = Workplace(tmp_path, temporary, warm_python if sys.platform == "linux" else None)
+    place = Workplace(tmp_path, temporary, warm_python)
     yield place
     for process in place.processes():
         process.kill()

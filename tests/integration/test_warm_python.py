@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.warm_python import WarmProcess, WarmPython, environment_of_a_user
+from tests.warm_python import WarmProcess, WarmPython, environment_of_a_user, spawn
 
 TELL = """
 import json, os, signal, sys, tempfile, threading
@@ -59,20 +59,10 @@ class Place:
         """Returns the process and the file of its output."""
         with open(os.devnull) as nothing, (self.folder / f"out-{is_warm}").open("wb") as file:
             streams = (nothing.fileno(), file.fileno(), file.fileno())
-            if is_warm:
-                started = self._python.start(
-                    arguments,
-                    folder=self.folder,
-                    environment=self.environment,
-                    streams=streams,
-                    is_launcher=is_launcher,
-                )
-                return started, Path(file.name)
-            process = subprocess.Popen(
-                [sys.executable, *arguments], cwd=self.folder, env=self.environment, start_new_session=True,
-                stdin=streams[0], stdout=streams[1], stderr=streams[2],
-            )  # fmt: skip
-            return process, Path(file.name)
+            options: Any = {"folder": self.folder, "environment": self.environment, "streams": streams}
+            if not is_warm:
+                return spawn(arguments, **options), Path(file.name)
+            return self._python.start(arguments, is_launcher=is_launcher, **options), Path(file.name)
 
     def run(self, *arguments: str, is_warm: bool = True) -> tuple[int, str]:
         process, file = self.start(*arguments, is_warm=is_warm)

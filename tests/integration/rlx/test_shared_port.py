@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +15,7 @@ import pytest
 from surreal.rlx.client.agent_proxy import AgentProxy
 from surreal.rlx.protocol.errors import RlxServerError
 from surreal.rlx.server.port_claim import PortClaim
+from tests.warm_python import WarmPython
 
 _SERVER = """
 import sys
@@ -40,27 +39,36 @@ except Exception as error:
 class Process:
     """A server in a process of its own; `line` is its port, or why there is none."""
 
-    def __init__(self, port: int, owner: str) -> None:
-        command = [sys.executable, "-c", _SERVER, str(port), owner]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.line = self.process.stdout.readline().strip()
+    def __init__(self, warm_python: WarmPython, port: int, owner: str) -> None:
+        (stdin, self._end), (output, stdout) = os.pipe(), os.pipe()
+        self.process = warm_python.start(
+            ["-c", _SERVER, str(port), owner],
+            folder=Path.cwd(),
+            environment=os.environ,
+            streams=(stdin, stdout, stdout),
+        )
+        os.close(stdin)
+        os.close(stdout)
+        with open(output) as told:
+            self.line = told.readline().strip()
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.end()
 
     def end(self) -> None:
         """Let it end: nobody writes to it any more."""
-        self.process.communicate(timeout=60)
+        if self.process.returncode is None:
+            os.close(self._end)
+            self.process.wait(60)
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[int, str], Process]]:
+def start(warm_python: WarmPython) -> Iterator[Callable[[int, str], Process]]:
     made: list[Process] = []
 
     def make(port: int, owner: str) -> Process:
-        made.append(Process(port, owner))
+        made.append(Process(warm_python, port, owner))
         return made[-1]
 
     yield make

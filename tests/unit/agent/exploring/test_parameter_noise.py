@@ -11,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from surreal.agent import DeterministicAgent
+from surreal.agent.exploring import parameter_noise
 from surreal.agent.exploring.parameter_noise import ParameterNoise
 from surreal.model import DeterministicActorCritic, QFunction
 from surreal.specs import ObsSpec
@@ -40,14 +41,15 @@ def test_noise_stays_for_an_episode_and_is_drawn_anew_with_the_next() -> None:
 
 
 @pytest.mark.slow
-def test_noise_adapts_until_actions_differ_as_much_as_they_should() -> None:
+def test_noise_adapts_until_actions_differ_as_much_as_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parameter_noise, "_TURNS", 10)
     agent = made(exploration=0.2)
     greedy = act(agent, explore=False)
     distances = []
-    for _ in range(150 * 50):
+    for _ in range(200 * 10):
         distances.append(np.square((act(agent, first=True) - greedy) / HALF).mean())
-    # The noise goes up and down by 1 % at the end; a mean of 50 turns differs by more.
-    assert np.sqrt(np.mean(distances[-2000:])) == pytest.approx(0.2, rel=0.1)
+    # The noise goes up and down by 1 % at the end; a mean of 10 turns differs by more.
+    assert np.sqrt(np.mean(distances[-600:])) == pytest.approx(0.2, rel=0.1)
 
 
 def test_noise_lies_on_the_newest_parameters_and_not_on_the_model() -> None:

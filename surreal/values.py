@@ -18,6 +18,8 @@ LARGEST = 1e18
 
 #: Numbers of an array up to which a call with all of them is quicker than two of NumPy.
 _FEW = 32
+#: From here on a pass through memory costs more than entering a context.
+_MANY = 1 << 13
 #: Characters of a value that is no number, in a message.
 _SHOWN = 40
 
@@ -34,8 +36,19 @@ def is_sound(array: NDArray[Any]) -> bool:
     # The length of the vector: what is not finite spoils it, and nothing in it is longer than all of it.
     if array.size <= _FEW and hypot(*array.ravel().tolist()) <= LARGEST:
         return True
-    # nan counts as largest.
-    return bool(array.item(array.argmax()) <= LARGEST and array.item(array.argmin()) >= -LARGEST)
+    if array.size >= _MANY and array.dtype.itemsize >= 4:
+        flat = array.reshape(-1)
+        # One pass, which a square that is too large spoils too.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.dot(flat, flat) <= LARGEST * LARGEST:
+                return True
+    return are_within(_wide(array), -LARGEST, LARGEST)
+
+
+def are_within(array: NDArray[Any], least: float, most: float) -> bool:
+    """Whether all numbers of an array, of which there is one at least, are in a range; nan is in none."""
+    # It is found as smallest, and as largest. `min` and `max` take several times as long where the array is small.
+    return bool(array.item(array.argmin()) >= least and array.item(array.argmax()) <= most)
 
 
 def unsound_rows(array: NDArray[Any]) -> NDArray[np.bool_]:

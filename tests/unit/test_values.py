@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surreal.values import LARGEST, describe_unsound, is_sound, unsound_rows
+from surreal.values import LARGEST, are_within, describe_unsound, is_sound, unsound_rows
 
 BAD = [np.nan, np.inf, -np.inf, 3e38, -3e38, 2 * LARGEST]
 
@@ -68,6 +68,22 @@ def test_rows_and_arrays_agree(array: Any) -> None:
     naive = [all(abs(float(x)) <= LARGEST for x in np.ravel(row)) for row in array]
     assert (~unsound_rows(array)).tolist() == naive
     assert is_sound(array) == all(naive)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i8", "u1"])
+def test_a_range_holds_its_ends_and_nothing_beyond(dtype: str) -> None:
+    array = np.array([[3, 7], [5, 4]], dtype)
+    assert are_within(array, 3, 7)
+    assert not are_within(array, 4, 7)
+    assert not are_within(array, 3, 6)
+
+
+@pytest.mark.parametrize("size", [1, 40])
+@pytest.mark.parametrize("place", [0, -1])
+def test_nan_is_in_no_range(size: int, place: int) -> None:
+    array = np.zeros(size)
+    array[place] = np.nan
+    assert not are_within(array, -np.inf, np.inf)
 
 
 def test_the_first_bad_number_is_named() -> None:

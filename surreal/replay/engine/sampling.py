@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from surreal.errors import UserCodeError
 from surreal.replay.engine.batches import BatchMaker
 from surreal.utils.source import describe_method
+from surreal.values import are_within
 
 #: Sequence numbers [B] of transitions, or of the first steps of trajectories; or these and the probability of each [B].
 Sampled = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]
 
+_LEAST_PROBABILITY = float(np.nextafter(0.0, 1.0))
 #: How often a batch is sampled again before the replay's thread looks after other things.
 _MAX_TRIES = 16
 
@@ -51,11 +53,11 @@ def check_sampled(sampled: Sampled, method: Any, *, alive: range, batch_size: in
         problem = f"gives {kind}; it must give an array of integers"
     elif numbers.shape != (batch_size,):
         problem = f"gives numbers of shape {numbers.shape}; {batch_size} were asked for"
-    elif numbers.min() < alive.start or numbers.max() >= alive.stop:
+    elif not are_within(numbers, alive.start, alive.stop - 1):
         wrong = numbers[(numbers < alive.start) | (numbers >= alive.stop)][0]
         problem = f"gives {wrong}; those that can be sampled now are {alive.start} .. {alive.stop - 1}"
     elif probability is not None and (
-        probability.shape != (batch_size,) or not (probability.min() > 0.0 and probability.max() <= 1.0 + 1e-9)
+        probability.shape != (batch_size,) or not are_within(probability, _LEAST_PROBABILITY, 1.0 + 1e-9)
     ):
         problem = f"gives probabilities of shape {probability.shape} that are not all in (0, 1]"
     if problem:
@@ -100,7 +102,8 @@ class BatchSampler:
         if isinstance(sampled, tuple):
             numbers, probability = sampled
         else:
-            numbers, probability = sampled, np.full(len(sampled), 1.0 / len(self._store))
+            numbers, probability = sampled, np.empty(len(sampled))
+            probability.fill(1.0 / len(self._store))
         self._maker.ask(numbers, probability)
 
     def collect(self) -> Any | None:

@@ -175,11 +175,14 @@ class TransitionStore:
         found = self.observations.collect(request.wanted)
         if found is None:
             return None
+        gathered = request.gathered
         if len(found) == 1:
-            obs, next_obs = [frames[:, :-1] for frames in found[0]], [frames[:, 1:] for frames in found[0]]
+            gathered.obs.extend(frames[:, :-1] for frames in found[0])
+            gathered.next_obs.extend(frames[:, 1:] for frames in found[0])
         else:
-            obs, next_obs = found
-        return request.gathered._replace(obs=obs, next_obs=next_obs)
+            gathered.obs.extend(found[0])
+            gathered.next_obs.extend(found[1])
+        return gathered
 
     def are_gone(self, indices: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Which of these transitions are known to have lost their observations; None if none of all has."""

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from surreal.rlx.protocol.errors import RlxValueError
 from surreal.specs import ArraySpec
+from surreal.values import are_within
 
 logger = logging.getLogger(__name__)
 
@@ -112,8 +113,7 @@ class Range:
         if not array.size:
             return True
         if self._is_uniform:
-            # nan counts as smallest; `min` and `max` take several times as long for a small array.
-            return bool(array.item(array.argmin()) >= self._least and array.item(array.argmax()) <= self._most)
+            return are_within(array, self._least, self._most)
         return bool(self._good(array).all())
 
     def bad_rows(self, batch: NDArray[Any]) -> NDArray[np.bool_] | None:

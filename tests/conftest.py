@@ -54,11 +54,11 @@ _SPREAD = {"e2e": 0.7, "integration": 0.9}
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """What `-n auto` is: one more than there are cores, since many tests wait; no worker for a single file or test."""
+    """What `-n auto` is: two more than there are cores, since many tests wait; no worker for a single file or test."""
     if len(config.args) == 1 and ".py" in config.args[0]:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores + 1, _MAX_WORKERS)
+    return min(cores + 2, _MAX_WORKERS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

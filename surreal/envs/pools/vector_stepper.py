@@ -9,7 +9,7 @@ DISABLED: nothing is reset by itself; done here, with the option reset_mask.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
@@ -73,12 +73,13 @@ class VectorStepper:
     def step(self, actions: NDArray[Any]) -> StepBatch:
         """Step all environments with actions [num_envs, *shape]."""
         obs, reward, terminated, truncated, info = self._envs.step(self.adapter.batch(actions))
-        self._check_values(obs, reward)
         self._steps += 1
         self._returns += reward
         first, self._waiting = self._waiting, NO_IDS
         is_as_told = self._is_plain and obs.shape == self._shapes[0] and obs.dtype == self._dtype
         leaves = [obs] if is_as_told else self._leaves(obs)
+        if not is_sound(reward) or not all(map(is_sound, leaves)):
+            self._refuse(obs, reward)
         masks = self._masks(info) if self._has_mask else None
         if not np.count_nonzero(terminated) and not np.count_nonzero(truncated):
             if len(first):
@@ -103,11 +104,10 @@ class VectorStepper:
             leaves, masks = self._reset_some(leaves, masks, is_ended)
         return self._joiner.join(last, LiveRows(self._ids, leaves, reward, ended, masks))
 
-    def _check_values(self, obs: Obs, reward: NDArray[Any]) -> None:
+    def _refuse(self, obs: Obs, reward: NDArray[Any]) -> NoReturn:
         arrays = {"reward": reward, **{f"observation {path}".rstrip(): leaf for path, leaf in tree.with_paths(obs)}}
-        if not all(map(is_sound, arrays.values())):
-            problem = describe_unsound(arrays)
-            raise EnvError(f"{self._envs} cannot go on, for its environments are not reset one by one: {problem}")
+        problem = describe_unsound(arrays)
+        raise EnvError(f"{self._envs} cannot go on, for its environments are not reset one by one: {problem}")
 
     def close(self) -> None:
         """Close them."""

@@ -108,8 +108,7 @@ def test_compiled_updates_are_those_that_are_not(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("make", [A2CLearner, PPOLearner])
-@pytest.mark.parametrize("use_lstm", [False, True])
+@pytest.mark.parametrize(("make", "use_lstm"), [(A2CLearner, False), (PPOLearner, True)])
 def test_compiled_policies_learn_the_same(
     make: Any,
     use_lstm: bool,

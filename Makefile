@@ -5,7 +5,7 @@
 #   make quick           most unit tests (a fifth of the generated examples), and one whole run of CartPole
 #   make bench           every performance claim          make learn   presets over seeds: docs/results.md
 #   make bench-reverb    the one against Reverb, which needs Python <= 3.11 and TensorFlow
-#   make bench-learning  the one against Stable-Baselines3: how soon a task is solved; half an hour
+#   make bench-learning  against Stable-Baselines3 and Sample Factory: how soon tasks are solved, Pong's frames/s
 #   make docs            write the pages that come from the code
 #   make clean           remove what the others made, but for runs/
 
@@ -69,6 +69,7 @@ bench-reverb: $(STAMP)
 
 bench-learning: $(STAMP)
 	$(BIN)/python -m benchmarks.learning
+	$(BIN)/python -m benchmarks.throughput
 
 learn: $(STAMP)
 	$(BIN)/python -m benchmarks.results $(PRESETS) --seeds $(SEEDS)

@@ -74,7 +74,7 @@ def spawn(
         stderr=stderr,
         env=environment,
         start_new_session=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
+        preexec_fn=_begin,  # noqa: PLW1509 - takes no lock
     )
 
 
@@ -135,7 +135,7 @@ class WarmPython:
                 env={**environment_of_a_user(), **NO_THREADS, **_CACHE},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
+                preexec_fn=_begin,  # noqa: PLW1509 - takes no lock
             )
         self._receive()
 
@@ -202,3 +202,9 @@ class WarmProcess:
             self.returncode = int(self._python.ask(["reap", self.pid]))
             os.close(self._descriptor)
         return self.returncode
+
+
+def _begin() -> None:
+    """Be as a terminal starts it, even if tests run in the background of a script: Ctrl-C is not ignored."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -29,7 +29,7 @@ def rounds_of(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) -> None:
-    options = ["--set", "run.max_env_steps=8000", "--set", "eval.record_video_every=1", "--seed", "3"]
+    options = ["--set", "run.max_env_steps=8000", "--set", "eval.record_video_every=1000", "--seed", "3"]
     options += ["--set", "run.stop_at_return=null", "--set", "checkpoint.checkpoint_time_interval=900"]
     arguments = ("run", "cartpole-dqn", *workplace.fast_eval, *options)
     command = workplace.spawn("-m", "surreal.cli", *arguments)
@@ -79,6 +79,8 @@ def test_own_redis_ends_with_a_launcher_that_is_killed_and_a_run_resumes_from_it
     command = workplace.start("run", "cartpole-dqn", *options, *often)
     run_dir = workplace.run_dir()
     workplace.wait_for(lambda: len(list((run_dir / "checkpoints").glob("*.safetensors"))) > 1, "checkpoints")
+    # What is to be gone afterwards is seen now.
+    assert {command.pid, workplace.role_pid("learner")} <= {process.pid for process in workplace.processes()}
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
     workplace.wait_for(lambda: workplace.processes() == [], "the end of all processes")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 #: What telemetry pulls once an interval, on its own thread.
 MetricSource = Callable[[], Mapping[str, float]]
+HistogramSource = Callable[[], Mapping[str, "Histogram"]]
 
 
 class RateMeter:
@@ -56,6 +57,32 @@ class RateMeter:
             return {}
         seen.append((now, total))
         return {self._name: (total - seen_total) / (now - seen_time)}
+
+
+class MeanDuration:
+    """Mean duration of what one thread does again and again, since another one read it last.
+
+    Args:
+        name: metric's full name, ending in `_ms`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._total = 0, 0.0  # times, and the seconds they took
+        self._seen = 0, 0.0
+
+    def add(self, duration_s: float) -> None:
+        """Count one time."""
+        count, seconds = self._total
+        self._total = count + 1, seconds + duration_s
+
+    def metrics(self) -> dict[str, float]:
+        """Return the mean, if there was a time since the last call."""
+        (seen, seen_s), (count, seconds) = self._seen, self._total
+        if count == seen:
+            return {}
+        self._seen = count, seconds
+        return {self._name: 1e3 * (seconds - seen_s) / (count - seen)}
 
 
 class EpisodeStatistics:

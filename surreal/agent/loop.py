@@ -7,6 +7,7 @@ does nothing per row in Python except for episodes that end.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from surreal import tree
 from surreal.agent.base import Agent
 from surreal.agent.rounds import Rounds
+from surreal.metrics import MeanDuration
 from surreal.types import Action, StepBatch, StepKind
 
 #: Called with return, length and environment id of an episode that ended.
@@ -85,6 +87,7 @@ class AgentLoop:
         self._sender = sender
         self._on_episode = on_episode
         self._rounds = rounds
+        self._duration = MeanDuration("agent/act_ms")
         self._last_action = Action(np.zeros(0, dtype=np.int64), {}, 0)
 
     def run(self, stop: threading.Event, max_env_steps: int | None = None) -> None:
@@ -126,7 +129,9 @@ class AgentLoop:
             obs, kind, env_ids = tree.take(obs, acting), kind[acting], env_ids[acting]
             explore, record = explore[acting], record[acting]
             mask = None if mask is None else mask[acting]
+        began_s = time.perf_counter()
         action = self._last_action = agent.act_batch(obs, explore, env_ids, kind == _FIRST, mask)
+        self._duration.add(time.perf_counter() - began_s)
         # First the environments, which can go on while the experience is encoded: the batch stays valid until recv.
         self._pool.send(action.actions, env_ids)
         if sender is not None:
@@ -143,6 +148,7 @@ class AgentLoop:
             "agent/env_steps_total": float(self.env_steps),
             "agent/episodes_total": float(self.episodes),
             "agent/version": float(self._agent.model.version),
+            **self._duration.metrics(),
             **self._agent.metrics(),
             **(self._rounds.metrics() if self._rounds is not None else {}),
         }

@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -30,6 +31,9 @@ from surreal import tree
 from surreal.checkpoint import check_tensors
 from surreal.errors import CheckpointError
 from surreal.learner.devices import BatchMover, resolve_device
+from surreal.learner.stepping.histograms import Histograms
+from surreal.learner.stepping.optimizers import MODEL
+from surreal.metrics import MeanDuration
 from surreal.specs import ObsSpec
 from surreal.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.utils.pytorch import Module
@@ -71,6 +75,7 @@ class Learner(ABC):
         updates: done so far, restored ones included.
         is_ready: whether the model has its shape and `build` was called.
         takes: what of a replay's `hands_out` it learns from.
+        histograms: those asked for by `histogram_interval`; the telemetry takes them.
 
     Args:
         model: may still be without a shape; the first batch, or a checkpoint, gives it one.
@@ -78,12 +83,20 @@ class Learner(ABC):
         device: auto, cpu or cuda; the model is moved there.
         metrics_interval: updates between two readings of the metrics, >= 1. Reading waits for the device, so raising it
             makes a GPU faster and the metrics rarer.
+        histogram_interval: updates between two histograms of parameters, gradients, observations and actions, and of a
+            normal policy's mu and sigma, >= 1; raising it costs less. None: there are none.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"transitions", "sequences", "trajectories"})
 
     def __init__(
-        self, model: Module, replay: ReplayView | None = None, *, device: str = "cpu", metrics_interval: int = 100
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        device: str = "cpu",
+        metrics_interval: int = 100,
+        histogram_interval: int | None = None,
     ) -> None:
         if metrics_interval < 1:
             raise ValueError(f"metrics_interval is {metrics_interval}; it must be >= 1")
@@ -91,13 +104,13 @@ class Learner(ABC):
         self.replay = replay
         self.device = resolve_device(device)
         self.metrics_interval = metrics_interval
+        self.histograms = Histograms(histogram_interval)
         self.updates = 0
         self.is_ready = False
         self._move = BatchMover(self.device) if self.device.type != "cpu" else None
         self._global_step = 0
         self._readings: dict[str, float] = {}
-        self._timed = 0, 0.0  # updates, and the seconds they took
-        self._told = 0, 0.0  # as the telemetry's thread saw them last
+        self._duration = MeanDuration("learner/optimize_ms")
         self._kept: dict[str, tuple[Kept, Callable[[], dict[str, Tensor]] | None]] = {}
 
     def optimize(self, i: int, batch: Batch | TrajectoryBatch) -> dict[str, float]:
@@ -115,11 +128,15 @@ class Learner(ABC):
             self._prepare(batch)
         if self._move is not None:
             batch = self._move(batch)
+        self.histograms.begin(self.updates)
         metrics = self.learn(i, batch)
         if self.is_metrics_due:
-            self._read({**self.common_metrics(), **metrics})
+            self._read({**self._ages(batch.sample_info), **self.common_metrics(), **metrics})
+        if self.histograms.is_due:
+            with torch.no_grad():
+                self.histograms.add_update(batch, self.policy_values(batch), self.parameter_groups())
         self.updates += 1
-        self._timed = self._timed[0] + 1, self._timed[1] + time.perf_counter() - started
+        self._duration.add(time.perf_counter() - started)
         return self._readings
 
     @abstractmethod
@@ -162,6 +179,17 @@ class Learner(ABC):
         """Give metrics that are read beside those of `learn`, when they are due."""
         return {}
 
+    def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """Give the parameters that it moves, by group and name; histograms show each of them."""
+        return {MODEL: dict(self.model.named_parameters())}
+
+    def policy_values(self, batch: Any) -> Mapping[str, Tensor]:
+        """Give values [B, ...], or [T, B, ...], whose histograms belong beside those of observations and actions.
+
+        Called only after an update that histograms are made of, without gradients.
+        """
+        return {}
+
     @property
     def is_metrics_due(self) -> bool:
         """Whether metrics of the running update will be read: ask before computing one that is not needed otherwise."""
@@ -187,10 +215,7 @@ class Learner(ABC):
         """What the telemetry sends, under full names."""
         values = {f"learner/{name}": value for name, value in self._readings.items()}
         values["learner/updates_total"] = float(self.updates)
-        told, self._told = self._told, self._timed
-        if self._told[0] > told[0]:
-            values["learner/optimize_ms"] = 1e3 * (self._told[1] - told[1]) / (self._told[0] - told[0])
-        return values
+        return values | self._duration.metrics()
 
     def send_priorities(self, batch: Batch, td_error: Tensor) -> None:
         """Give the replay |TD error| of the rows of `batch`, [B] float32, if it wants them; waits for the device."""
@@ -266,6 +291,18 @@ class Learner(ABC):
         self.model.to(self.device)
         self.build()
         self.is_ready = True
+
+    def _ages(self, info: SampleInfo) -> dict[str, float]:
+        """How old the experience of a batch from the replay is, on average."""
+        found = dict[str, float]()
+        if self.replay is None:
+            return found
+        versions = info.version[info.version >= 0]
+        if len(versions):
+            found["batch_lag_versions"] = self.version - float(versions.mean())
+        if info.age_steps is not None and len(info.age_steps):
+            found["batch_age_steps"] = float(info.age_steps.mean())
+        return found
 
     def _read(self, metrics: Mapping[str, Tensor | float]) -> None:
         self._readings = {

@@ -15,17 +15,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.stepping.compiling import NetworkCompiler
-from surreal.learner.stepping.optimizers import Optimizer, OptimizerSettings, check_max_norm
+from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings, check_max_norm
 from surreal.learner.stepping.skipping import SkipCounter
 from surreal.schedules import LinearSchedule
 from surreal.utils.pytorch import Module
-
-#: Group of the parameters that `build` registers: all of the model's.
-MODEL = "model"
 
 
 class Gradients(NamedTuple):
@@ -61,6 +59,7 @@ class GradientLearner(Learner):
             networks on a GPU afterwards. Where it fails, one warning says so, and learning goes on without it.
         device: see `Learner`.
         metrics_interval: see `Learner`.
+        histogram_interval: see `Learner`.
     """
 
     def __init__(
@@ -80,8 +79,11 @@ class GradientLearner(Learner):
         compile: bool = False,  # noqa: A002 - the name of the function that it calls
         device: str = "cpu",
         metrics_interval: int = 100,
+        histogram_interval: int | None = None,
     ) -> None:
-        super().__init__(model, replay, device=device, metrics_interval=metrics_interval)
+        super().__init__(
+            model, replay, device=device, metrics_interval=metrics_interval, histogram_interval=histogram_interval
+        )
         # What is wrong with a setting is said at once, long before the first batch makes these things.
         if learning_rate_end < 0.0:
             raise ValueError(f"learning_rate_end is {learning_rate_end}; it must be >= 0")
@@ -157,11 +159,17 @@ class GradientLearner(Learner):
         if self._schedule is not None:
             rate = self._schedule(self.updates if self._schedule_by_updates else self.global_step)
             optimizer.learning_rate = rate * self._rate_factors[gradients.group]
+        self.show_gradients(gradients)
         norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self.model.lock)
         self._norms[gradients.group] = norm
         self.skipped.note(norm)
         if not norm.is_cuda or self.is_metrics_due:
             self.skipped.check()
+
+    def show_gradients(self, gradients: Gradients) -> None:
+        """Let histograms have gradients, not clipped yet, if they still want those of this group."""
+        if self.histograms.wants_gradients(gradients.group):
+            self.histograms.add_gradients(gradients.group, gradients.tensors)
 
     def step(self, loss: Tensor, *groups: str) -> None:
         """Do one step down the gradient of a loss, of these groups or of `MODEL`: `apply(gradients(loss))`."""
@@ -170,12 +178,17 @@ class GradientLearner(Learner):
         for gradients in found:
             self.apply(gradients)
 
+    def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
+        return {group: optimizer.named for group, optimizer in self._groups.items()}
+
     def common_metrics(self) -> Mapping[str, Tensor | float]:
-        """Learning rate, and norm of the gradients before clipping, of each group; and how many steps were skipped."""
+        """Learning rate, norm of the gradients before clipping and of the parameters, by group; and skipped steps."""
         found: dict[str, Any] = {"skipped_updates_total": float(self.skipped.total)}
-        for group, optimizer in self._groups.items():
+        for group, tensors in self.parameter_groups().items():
             suffix = "" if group == MODEL else f"_{group}"
-            found[f"learning_rate{suffix}"] = optimizer.learning_rate
+            found[f"weight_norm{suffix}"] = torch.nn.utils.get_total_norm([each.detach() for each in tensors.values()])
+            if group in self._groups:
+                found[f"learning_rate{suffix}"] = self._groups[group].learning_rate
             if group in self._norms:
                 found[f"gradient_norm{suffix}"] = self._norms[group]
         return found

@@ -96,6 +96,7 @@ class LearnerSession:
         telemetry = self.process.telemetry
         for source in (self.learner.metrics, self.replay.metrics, self.broadcaster.metrics, self._metrics):
             telemetry.add_source(source)
+        telemetry.add_histograms(self.learner.histograms.take)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.replay.global_step)
         self.publishing.begin(live_processes(self.process.client))
 

@@ -15,6 +15,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import all_processes, live_processes
 from surreal.distributed.telemetry.records import MAX_ENTRY_BYTES, Entry, decode_entry
 from surreal.distributed.telemetry.telemetry import Telemetry
+from surreal.metrics import summarize
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
@@ -62,6 +63,8 @@ def test_an_interval_is_one_entry_with_everything_in_it(client: RedisClient) -> 
     telemetry = Telemetry(client, "agent", "agent-0")
     telemetry.add_source(lambda: {"agent/env_steps_per_s": 10.0})
     telemetry.watch(version=lambda: 3, global_step=lambda: 500)
+    pulled_histograms = [{"weights/torso.0": summarize([3.0, 4.0])}, {}]
+    telemetry.add_histograms(pulled_histograms.pop)
     assert telemetry.step()
     telemetry.scalar("score", 1.5)
     telemetry.scalar("agent/loss", float("nan"), x=7)
@@ -79,7 +82,8 @@ def test_an_interval_is_one_entry_with_everything_in_it(client: RedisClient) -> 
     assert loss["step"] == 7
     assert pulled["values"]["agent/env_steps_per_s"] == 10.0
     assert pulled["values"]["agent/episode_return"] == 20.0
-    assert by_kind["histogram"][0]["name"] == "agent/weights"
+    assert [line["name"] for line in by_kind["histogram"]] == ["agent/weights", "weights/torso.0"]
+    assert by_kind["histogram"][1]["step"] == 500
 
 
 def test_heartbeat_shows_progress_and_goes_with_an_orderly_end(client: RedisClient) -> None:
@@ -177,6 +181,7 @@ def test_a_broken_source_silences_nobody(client: RedisClient, caplog: pytest.Log
     telemetry.add_source(broken)
     telemetry.add_source(lambda: {"agent/text": "x"})  # type: ignore[dict-item]
     telemetry.add_source(lambda: {"agent/fine": 1.0})
+    telemetry.add_histograms(broken)  # type: ignore[arg-type]
     telemetry.watch(global_step=lambda: 1 // 0)
     assert telemetry.step()
     assert telemetry.step()

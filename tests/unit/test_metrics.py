@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from surreal.metrics import EpisodeStatistics, RateMeter, summarize
+from surreal.metrics import EpisodeStatistics, MeanDuration, RateMeter, summarize
 
 
 class FakeClock:
@@ -51,6 +51,17 @@ def test_a_rate_begins_with_what_is_counted_from_then_on() -> None:
     meter.add(10)
     clock.now += 1.0
     assert meter.metrics() == {"learner/updates_per_s": 10.0}
+
+
+def test_durations_are_means_since_the_last_reading() -> None:
+    duration = MeanDuration("learner/optimize_ms")
+    assert duration.metrics() == {}
+    duration.add(0.5)
+    duration.add(0.25)
+    assert duration.metrics() == {"learner/optimize_ms": 375.0}
+    duration.add(1.0)
+    assert duration.metrics() == {"learner/optimize_ms": 1000.0}
+    assert duration.metrics() == {}
 
 
 def test_episodes_are_summed_up_between_readings() -> None:

@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -21,7 +21,7 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat, process_id
 from surreal.distributed.telemetry.log_shipping import LineBuffer, ShippingHandler
 from surreal.distributed.telemetry.records import encode_histogram, encode_log, encode_metrics, metric_name
 from surreal.distributed.telemetry.shipper import Shipper
-from surreal.metrics import EpisodeStatistics, MetricSource, summarize
+from surreal.metrics import EpisodeStatistics, Histogram, HistogramSource, MetricSource, summarize
 from surreal.utils.liveness.wait_notice import WAITS
 from surreal.utils.threads import Supervisor
 
@@ -84,6 +84,7 @@ class Telemetry:
         self._read_global_step: Callable[[], int] | None = None
         self._episodes = EpisodeStatistics(role)
         self._sources: list[MetricSource] = [self._episodes.metrics, self.metrics]
+        self._histogram_sources: list[HistogramSource] = []
         self._actions: list[Callable[[], object]] = []
         self._failed_sources: set[object] = set()
         self._latest: dict[str, float] = {}
@@ -112,6 +113,10 @@ class Telemetry:
     def add_source(self, source: MetricSource) -> None:
         """Pull `source()` once an interval, on the telemetry thread; it returns full metric names."""
         self._sources.append(source)
+
+    def add_histograms(self, source: HistogramSource) -> None:
+        """Take the histograms of `source()` once an interval, on the telemetry thread; it returns full names."""
+        self._histogram_sources.append(source)
 
     def at_each_step(self, action: Callable[[], object]) -> None:
         """Have `action()` called after each round trip, on the telemetry thread."""
@@ -146,10 +151,7 @@ class Telemetry:
         Raises:
             ValueError: nothing finite in it.
         """
-        summary = summarize(values, bins=bins)
-        full_name = metric_name(name, self.role)
-        line = encode_histogram(time_s=time.time(), step=self._step_of(x), name=full_name, histogram=summary)
-        self._values.add((line,))
+        self._add_histogram(name, summarize(values, bins=bins), x)
 
     def episode(self, episode_return: float, length: int) -> None:
         """Count a finished episode (undiscounted raw return, env steps); call it from one thread."""
@@ -217,6 +219,11 @@ class Telemetry:
     def _step_of(self, x: int | None) -> int:
         return max(0, int(self.global_step if x is None else x))
 
+    def _add_histogram(self, name: str, content: Histogram, x: int | None = None) -> None:
+        full_name = metric_name(name, self.role)
+        line = encode_histogram(time_s=time.time(), step=self._step_of(x), name=full_name, histogram=content)
+        self._values.add((line,))
+
     def _remember(self, name: str, value: float) -> None:
         """Keep the last value of a metric for the heartbeat."""
         if name in self._latest or len(self._latest) < MAX_HEARTBEAT_METRICS:
@@ -234,6 +241,10 @@ class Telemetry:
         for name, value in values.items():
             self._remember(name, value)
         self._values.add(encode_metrics(time_s=time.time(), step=self._step_of(None), values=values))
+        no_histograms: Mapping[str, Histogram] = {}
+        for take in self._histogram_sources:
+            for name, content in self._guard(take, take, no_histograms).items():
+                self._add_histogram(name, content)
         if self._dropped > self._reported_drops and self.is_connected:
             message = f"{self._dropped - self._reported_drops} lines of logs and metrics were dropped"
             self._reported_drops = self._dropped

@@ -145,29 +145,30 @@ class IPGLearner(ActorCriticLearner):
         return metrics
 
     def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        q_loss, q_mean = self.fit_critics(batch)
+        q_loss, q = self.fit_critics(batch)
         steps = self.evaluate(batch)
         on_policy, returns = steps.is_on_policy, (steps.advantage + steps.value).detach()
         entropy = self.entropy(steps.policy, steps.action, on_policy)
         metrics = self.descend(self.policy_loss(steps), value_loss(steps.value, returns, on_policy), entropy)
         if self.is_metrics_due:
             metrics["explained_variance"] = explained_variance(steps.value, returns, on_policy)
-        return {**metrics, "loss": q_loss, "q_mean": q_mean}
+            metrics |= {"loss": q_loss, "q_mean": q.mean(), "q_max": q.max()}
+        return metrics
 
     def fit_critics(self, batch: TrajectoryBatch) -> tuple[Tensor, Tensor]:
-        """Move the critics towards one-step targets of the policy as it is; gives the last loss and mean Q."""
+        """Move the critics towards one-step targets of the policy as it is; gives the last loss and the last values."""
         rng, generator = np.random.default_rng((self._seed, self.updates)), self._noise.of(self.updates)
         policy = self.next_policy(batch)
         batch = batch._replace(obs=self._filtered(batch.obs))
-        loss = q_mean = torch.zeros(())
+        loss, values = torch.zeros(()), torch.zeros(1)
         for _ in range(self.critic_iterations):
             for part in minibatches(batch, self.mini_batch, whole=False, rng=rng):
                 q, target = self.estimate(part, batch, policy, generator)
                 q_loss = critic_loss(q, target)
                 self.step(q_loss, CRITIC)
                 self.critics.target.after_update(1)
-                loss, q_mean = q_loss.detach(), q.detach().mean()
-        return loss, q_mean
+                loss, values = q_loss.detach(), q.detach()
+        return loss, values
 
     @torch.no_grad()
     def next_policy(self, batch: TrajectoryBatch) -> Distribution:

@@ -80,6 +80,7 @@ class DDPGLearner(GradientLearner):
         self.smoothing_clip = smoothing_clip
         self.l2_coeff = l2_coeff
         self._noise = UpdateNoise(seed, self.device)
+        self._policy_loss: Tensor | None = None  # of the last step of the actor
 
     def build(self) -> None:
         model = self._network
@@ -98,13 +99,19 @@ class DDPGLearner(GradientLearner):
         self.step(loss, CRITIC)
         if (self.updates + 1) % self.policy_delay == 0:
             # Differentiated by the actor's parameters only: the critic is what it climbs, and stays as it is.
-            self.step(-critic.first(batch.obs, model.actor(batch.obs)).mean(), ACTOR)
+            policy_loss = -critic.first(batch.obs, model.actor(batch.obs)).mean()
+            self.step(policy_loss, ACTOR)
+            self._policy_loss = policy_loss.detach()
             self.target.after_update(self.updates + 1)
         error = (target - q.detach()).abs().mean(0)
         self.send_priorities(batch, error)
         if not self.is_metrics_due:
             return {}
-        return {"loss": loss, "q_mean": q.mean(), "td_error_abs_mean": error.mean()}
+        found = {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": error.mean()}
+        return found if self._policy_loss is None else {**found, "policy_loss": self._policy_loss}
+
+    def policy_values(self, batch: Batch) -> Mapping[str, Tensor]:
+        return {"mu": self._network.actor(batch.obs)}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the value of the actions taken, and what it should be.

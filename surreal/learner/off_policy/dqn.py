@@ -82,7 +82,7 @@ class DQNLearner(GradientLearner):
         self.send_priorities(batch, target - q)
         if not self.is_metrics_due:
             return {}
-        return {"loss": loss, "q_mean": q.mean(), "td_error_abs_mean": (target - q).abs().mean()}
+        return {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": (target - q).abs().mean()}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the value of the actions taken, and what it should be.

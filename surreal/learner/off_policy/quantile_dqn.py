@@ -40,7 +40,10 @@ class QuantileDQNLearner(DQNLearner):
         self.step(loss)
         self.target.after_update(self.updates + 1)
         self.send_priorities(batch, losses)
-        return {"loss": loss, "q_mean": quantiles.mean()} if self.is_metrics_due else {}
+        if not self.is_metrics_due:
+            return {}
+        q = quantiles.mean(-1)
+        return {"loss": loss, "q_mean": q.mean(), "q_max": q.max()}
 
     def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Estimate the quantiles of the actions taken, and a sample of what they should be those of.

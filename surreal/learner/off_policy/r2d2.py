@@ -102,6 +102,7 @@ class R2D2Learner(GradientLearner):
         return {
             "loss": loss,
             "q_mean": (q * mask).sum() / count,
+            "q_max": q.masked_fill(mask == 0.0, -torch.inf).max(),
             "td_error_abs_mean": error.sum() / count,
         }
 

@@ -19,6 +19,7 @@ from surreal.learner.gradients import GradientLearner
 from surreal.learner.off_policy.losses import critic_loss
 from surreal.learner.off_policy.noise import UpdateNoise
 from surreal.learner.option_checks import check_positive
+from surreal.learner.stepping.histograms import normal_values
 from surreal.learner.target import TargetNetwork
 from surreal.model import SoftModel
 from surreal.model.off_policy.critics import Critics
@@ -116,7 +117,8 @@ class SACLearner(GradientLearner):
         self.step(loss, CRITIC)
         value, log_probability = model.expect(model.critic, batch.obs, generator, batch.extras.get("action_mask"))
         # Differentiated by the actor's parameters only: the critic is what it climbs, and stays as it is.
-        self.step((temperature * log_probability - value).mean(), ACTOR)
+        policy_loss = (temperature * log_probability - value).mean()
+        self.step(policy_loss, ACTOR)
         entropy = -log_probability.detach().mean()
         if self._learns_temperature:
             self.step(self.temperature.log_value * (entropy - self.target_entropy), TEMPERATURE)
@@ -125,8 +127,18 @@ class SACLearner(GradientLearner):
         self.send_priorities(batch, error)
         if not self.is_metrics_due:
             return {}
-        metrics = {"loss": loss, "q_mean": q.mean(), "td_error_abs_mean": error.mean()}
-        return {**metrics, "entropy": entropy, "temperature": temperature}
+        return {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "q_mean": q.mean(),
+            "q_max": q.max(),
+            "td_error_abs_mean": error.mean(),
+            "entropy": entropy,
+            "temperature": temperature,
+        }
+
+    def policy_values(self, batch: Batch) -> Mapping[str, Tensor]:
+        return normal_values(self._network.actor(batch.obs))
 
     def estimate(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """Estimate the value of the actions taken, and what it should be.

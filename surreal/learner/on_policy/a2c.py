@@ -19,6 +19,7 @@ from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
 from surreal.learner.on_policy.policy_losses import (
+    clip_fraction,
     clipped_policy_loss,
     clipped_value_loss,
     explained_variance,
@@ -117,6 +118,9 @@ class A2CLearner(ActorCriticLearner):
         metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
         if self.is_metrics_due:
             metrics["explained_variance"] = explained_variance(value[:-1], returns, mask)
+            metrics |= self.drift(batch, log_probability)
+            if self.policy_clip is not None:
+                metrics["clip_fraction"] = clip_fraction(log_ratio, mask, self.policy_clip)
         return metrics
 
     def foresee(self, batch: TrajectoryBatch) -> Surprise:

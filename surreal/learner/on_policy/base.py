@@ -16,10 +16,12 @@ from typing import Any
 from torch import Tensor
 
 from surreal.learner.base import ReplayView
-from surreal.learner.gradients import MODEL, GradientLearner
-from surreal.learner.on_policy.evaluating import count_observations, scale_rewards
-from surreal.learner.on_policy.policy_losses import mean_of_steps, normalise
+from surreal.learner.gradients import GradientLearner
+from surreal.learner.on_policy.evaluating import count_observations, evaluate, scale_rewards
+from surreal.learner.on_policy.policy_losses import mean_of_steps, normalise, policy_drift
 from surreal.learner.option_checks import check_not_negative, check_positive
+from surreal.learner.stepping.histograms import normal_values
+from surreal.learner.stepping.optimizers import MODEL
 from surreal.model import Distribution
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
@@ -94,6 +96,9 @@ class ActorCriticLearner(GradientLearner):
         count_observations(self.model, batch)
         return metrics
 
+    def policy_values(self, batch: TrajectoryBatch) -> Mapping[str, Tensor]:
+        return normal_values(evaluate(self.model, batch).policy)
+
     @abstractmethod
     def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         """Do one update, and give metrics as `learn` does; the rewards are scaled already."""
@@ -112,6 +117,12 @@ class ActorCriticLearner(GradientLearner):
         """
         mean = mean_of_steps(policy.entropy(), mask)
         return mean / math.prod(action.shape[mask.ndim :]) if self._is_mean_entropy else mean
+
+    def drift(self, batch: TrajectoryBatch, log_probability: Tensor) -> dict[str, Tensor]:
+        """Give `policy_drift` of log-probabilities [T, B], if agents recorded those that they acted by; else {}."""
+        if "log_probability" not in batch.extras:
+            return {}
+        return policy_drift(log_probability.detach() - batch.extras["log_probability"], batch.mask)
 
     def descend(self, policy_loss: Tensor, critic_loss: Tensor, entropy: Tensor) -> dict[str, Tensor | float]:
         """Do one step down the weighted sum of three scalars, and give them as metrics."""

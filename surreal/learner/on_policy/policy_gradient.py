@@ -50,9 +50,13 @@ class PolicyGradientLearner(ActorCriticLearner):
             advantage = self.normalised(batch.mask * (returns - baseline[:-1]), batch.mask)
         policy_loss = policy_gradient_loss(log_probability, advantage, batch.mask)
         entropy = self.entropy(policy, batch.action, batch.mask)
-        if not self.baseline:
+        if self.baseline:
+            metrics = self.descend(policy_loss, value_loss(value[:-1], returns, batch.mask), entropy)
+        else:
             self.step(policy_loss - self.entropy_beta * entropy)
-            return {"policy_loss": policy_loss, "entropy": entropy}
-        metrics = self.descend(policy_loss, value_loss(value[:-1], returns, batch.mask), entropy)
-        metrics["explained_variance"] = explained_variance(value[:-1], returns, batch.mask)
+            metrics = {"policy_loss": policy_loss, "entropy": entropy}
+        if self.is_metrics_due:
+            metrics |= self.drift(batch, log_probability)
+            if self.baseline:
+                metrics["explained_variance"] = explained_variance(value[:-1], returns, batch.mask)
         return metrics

@@ -112,6 +112,25 @@ def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, mask: T
     return mean_of_steps(torch.maximum((target - value).square(), (target - near).square()), mask)
 
 
+def clip_fraction(log_ratio: Tensor, mask: Tensor, clip_range: float) -> Tensor:
+    """Share of the steps whose ratio is further than `clip_range` from 1, a scalar."""
+    return mean_of_steps(((log_ratio.exp() - 1.0).abs() > clip_range).to(mask.dtype), mask)
+
+
+def policy_drift(log_ratio: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Estimate how far a policy is from the one that acted, by the actions taken alone, as metrics.
+
+    The divergence is the mean of ratio - 1 - log ratio, whose expectation it is, and which is never negative (Schulman
+    2020, joschu.net/blog/kl-approx.html).
+
+    Args:
+        log_ratio: [...] float32, as in `clipped_policy_loss`.
+        mask: [...] float32, 1 for a step.
+    """
+    ratio = log_ratio.exp()
+    return {"kl": mean_of_steps(ratio - 1.0 - log_ratio, mask), "importance_ratio_mean": mean_of_steps(ratio, mask)}
+
+
 def explained_variance(value: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     """Share of the targets' variance that the values explain: 1 is perfect, 0 as good as a constant; a scalar."""
     error = target - value

@@ -18,6 +18,7 @@ from surreal.learner.on_policy.evaluating import Targets, make_targets
 from surreal.learner.on_policy.kl_penalty import AdaptiveKL
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
 from surreal.learner.on_policy.policy_losses import (
+    clip_fraction,
     clipped_policy_loss,
     clipped_value_loss,
     explained_variance,
@@ -163,12 +164,12 @@ class PPOLearner(ActorCriticLearner):
         policy, value = part.compute(self.model)
         log_ratio = policy.log_probability(part.action) - targets.log_probability[part.index]
         advantage, returns = targets.advantage[part.index], targets.returns[part.index]
-        clipped = torch.zeros_like(log_ratio)
+        clipped = log_ratio.new_zeros(())
         if self.clip_range is None:
             policy_loss = importance_policy_loss(log_ratio, advantage, part.mask)
         else:
             policy_loss = clipped_policy_loss(log_ratio, advantage, part.mask, self.clip_range)
-            clipped = ((log_ratio.detach().exp() - 1.0).abs() > self.clip_range).to(log_ratio.dtype)
+            clipped = clip_fraction(log_ratio.detach(), part.mask, self.clip_range)
         if self.vf_clipped_loss and self.clip_range is not None:
             old_value = targets.value[part.index]
             critic_loss = clipped_value_loss(value, old_value, returns, part.mask, self.clip_range)
@@ -179,7 +180,7 @@ class PPOLearner(ActorCriticLearner):
             critic_loss,
             self.entropy(policy, part.action, part.mask),
             mean_of_steps(targets.policy[part.index].kl(policy), part.mask),
-            mean_of_steps(clipped, part.mask),
+            clipped,
         )
 
     def _total(self, losses: Losses, *, moves_policy: bool, moves_value: bool) -> Tensor:

@@ -14,8 +14,14 @@ import torch
 from torch import Tensor
 
 from surreal.learner.base import ReplayView
-from surreal.learner.gradients import GradientLearner
-from surreal.learner.on_policy.evaluating import Targets, count_observations, make_targets, scale_rewards
+from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.on_policy.evaluating import (
+    Targets,
+    count_observations,
+    evaluate,
+    make_targets,
+    scale_rewards,
+)
 from surreal.learner.on_policy.minibatches import Minibatch, concatenate, minibatches
 from surreal.learner.on_policy.policy_losses import (
     explained_variance,
@@ -25,6 +31,8 @@ from surreal.learner.on_policy.policy_losses import (
 )
 from surreal.learner.on_policy.trust_region import conjugate_gradient, shorter_fraction
 from surreal.learner.option_checks import check_positive, check_shares
+from surreal.learner.stepping.histograms import normal_values
+from surreal.learner.stepping.optimizers import MODEL
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
 
@@ -137,7 +145,14 @@ class TRPOLearner(GradientLearner):
     def build(self) -> None:
         named = list(self.model.named_parameters())
         self.optimize_group(_VALUE, [(name, tensor) for name, tensor in named if name.startswith("value_network.")])
-        self._policy_parameters = [tensor for name, tensor in named if not name.startswith("value_network.")]
+        self._policy = {name: tensor for name, tensor in named if not name.startswith("value_network.")}
+        self._policy_parameters = list(self._policy.values())
+
+    def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
+        return {MODEL: self._policy, **super().parameter_groups()}
+
+    def policy_values(self, batch: TrajectoryBatch) -> Mapping[str, Tensor]:
+        return normal_values(evaluate(self.model, batch).policy)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         """Call `improve`, as soon as enough was gathered; metrics are of the last time."""
@@ -185,7 +200,9 @@ class TRPOLearner(GradientLearner):
     def move_policy(self, part: Minibatch, targets: Targets) -> Moved:
         """Go along the natural gradient, as far as the divergence may be and the surrogate improves."""
         loss, kl = self.surrogate(part, targets)
-        gradient = _flat(torch.autograd.grad(loss, self._policy_parameters, retain_graph=True))
+        gradients = torch.autograd.grad(loss, self._policy_parameters, retain_graph=True)
+        self.show_gradients(Gradients(MODEL, dict(zip(self._policy, gradients, strict=True))))
+        gradient = _flat(gradients)
         fisher_product = self._first_order(part, targets) if self._is_first_order else self._second_order(kl)
         direction = conjugate_gradient(fisher_product, -gradient, iterations=self.cg_iterations)
         length = (2.0 * self.max_kl / (direction @ fisher_product(direction))).sqrt()

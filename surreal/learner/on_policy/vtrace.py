@@ -17,7 +17,6 @@ from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import evaluate, recorded
 from surreal.learner.on_policy.policy_losses import (
     explained_variance,
-    mean_of_steps,
     policy_gradient_loss,
     value_loss,
 )
@@ -79,6 +78,6 @@ class VTraceLearner(ActorCriticLearner):
         critic_loss = value_loss(value[:-1], target, mask)
         metrics = self.descend(policy_loss, critic_loss, self.entropy(policy, batch.action, mask))
         if self.is_metrics_due:
-            metrics["importance_ratio_mean"] = mean_of_steps(log_ratio.exp(), mask)
+            metrics |= self.drift(batch, log_probability)
             metrics["explained_variance"] = explained_variance(value[:-1], target, mask)
         return metrics

@@ -1,4 +1,4 @@
-"""What a step down a gradient takes: optimizers by name, the count of steps not done, networks compiled.
+"""What an update takes and leaves: optimizers by name, the count of steps not done, networks compiled, histograms.
 
-Used by `learner.gradients`; knows no file of `learner`.
+Used by `learner.base` and `learner.gradients`; knows no file of `learner`.
 """

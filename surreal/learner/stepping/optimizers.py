@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 OPTIMIZERS = ("adam", "rmsprop")
+#: Name of the group of parameters that is all of the model's, or all but a group with a name of its own.
+MODEL = "model"
 
 
 def check_max_norm(max_norm: float | None) -> None:
@@ -75,6 +77,11 @@ class Optimizer:
         self._parameters = list(self._named.values())
         self._settings = settings
         self._optimizer = settings.make(self._parameters)
+
+    @property
+    def named(self) -> Mapping[str, Tensor]:
+        """Its parameters, by name."""
+        return self._named
 
     @property
     def learning_rate(self) -> float:

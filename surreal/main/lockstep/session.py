@@ -15,7 +15,7 @@ from surreal.main.process import registry
 from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess
 from surreal.main.session.limits import Limits
-from surreal.metrics import EpisodeStatistics, RateMeter
+from surreal.metrics import EpisodeStatistics, Histogram, RateMeter
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ class LockstepSession:
         telemetry = self.process.telemetry
         telemetry.add_source(self._episodes.metrics)
         telemetry.add_source(self._metrics)
+        telemetry.add_histograms(self._histograms)
         telemetry.watch(version=lambda: self.counts().version, global_step=lambda: self.counts().env_steps)
 
     def run(self) -> None:
@@ -121,6 +122,10 @@ class LockstepSession:
             meter.total = total
             values |= meter.metrics()
         return values if stretch is None else {**stretch.metrics(), **values}
+
+    def _histograms(self) -> dict[str, Histogram]:
+        stretch = self._stretch
+        return {} if stretch is None else stretch.learner.histograms.take()
 
 
 def _use_deterministic_algorithms() -> None:

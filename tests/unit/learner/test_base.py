@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -62,6 +63,22 @@ def test_a_user_learner_saves_and_restores_its_model(make_batch: MakeBatch) -> N
     assert (other.updates, other.global_step, other.version) == (2, 500, 7)
     for name, tensor in learner.model.tensors().items():
         assert torch.equal(tensor, other.model.tensors()[name])
+
+
+def test_metrics_say_how_old_the_experience_of_a_batch_is(make_batch: MakeBatch) -> None:
+    class Replay:
+        global_step, wants_priorities = 0, False
+
+        def update_priorities(self, *_: Any) -> None: ...
+
+    learner = CountingLearner(QFunction(hiddens=[4], action_space=2), Replay(), metrics_interval=1)
+    learner.model.version = 9
+    batch = make_batch(rows=4)
+    info = batch.sample_info._replace(version=np.array([-1, 5, 6, 7]), age_steps=np.array([0, 10, 20, 30]))
+    metrics = learner.optimize(0, batch._replace(sample_info=info))
+    assert (metrics["batch_lag_versions"], metrics["batch_age_steps"]) == (3.0, 15.0)
+    metrics = learner.optimize(1, batch._replace(sample_info=info._replace(version=np.full(4, -1), age_steps=None)))
+    assert metrics.keys() == {"value"}
 
 
 @pytest.mark.parametrize("updates", [None, "many", []])

@@ -75,6 +75,8 @@ def test_groups_have_optimizers_of_their_own(make_batch: MakeBatch) -> None:
     learner = made(TwoGroups, metrics_interval=1)
     metrics = learner.optimize(0, make_batch())
     assert {"gradient_norm_actor", "gradient_norm_critic", "learning_rate_actor"} <= metrics.keys()
+    flat = torch.cat([parameter.detach().reshape(-1) for parameter in learner.critic.parameters()])
+    assert metrics["weight_norm_critic"] == pytest.approx(float(flat.norm()), rel=1e-5)
     parts = {name.partition("/")[0] for name in learner.state_dict()["tensors"]}
     assert parts == {"model", "optimizer-actor", "optimizer-critic"}
 

@@ -86,7 +86,7 @@ def test_one_update_is_the_formula(batch: TrajectoryBatch, rescales: bool) -> No
         next_q = naive_q(target, batch)
         value = next_q.gather(2, q.argmax(2, keepdim=True)).squeeze(2)
         value = unscale(value) if rescales else value
-    loss, count = torch.zeros(()), 0
+    loss, count, largest = torch.zeros(()), 0, -math.inf
     for t in range(2, 7):
         for b in range(3):
             if batch.mask[t, b]:
@@ -94,9 +94,11 @@ def test_one_update_is_the_formula(batch: TrajectoryBatch, rescales: bool) -> No
                 goal = rescale(goal) if rescales else goal
                 error = (goal - q[t, b, batch.action[t, b]]).abs()
                 loss = loss + (0.5 * error**2 if error <= 0.5 else 0.5 * (error - 0.25))
+                largest = max(largest, q[t, b, batch.action[t, b]].item())
                 count += 1
     assert count == 14
     assert learner.metrics()["learner/loss"] == pytest.approx((loss / count).item(), rel=1e-4)
+    assert learner.metrics()["learner/q_max"] == pytest.approx(largest, rel=1e-4)
 
 
 def test_the_burn_in_has_no_gradient_but_its_state_counts(batch: TrajectoryBatch) -> None:

@@ -18,6 +18,8 @@ from surreal.learner import (
     TRPOLearner,
     VTraceLearner,
 )
+from surreal.learner.on_policy.evaluating import evaluate
+from surreal.model import Normal
 from surreal.types import TrajectoryBatch
 
 if TYPE_CHECKING:
@@ -222,3 +224,40 @@ def test_reward_to_go_without_a_baseline_is_what_was_collected(make_model: MakeM
     assert metrics["learner/policy_loss"] == pytest.approx(float(total / batch.mask.sum()), rel=1e-4)
     assert np.isfinite(metrics["learner/gradient_norm"])
     assert policy.logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_histograms_show_the_normal_policy_that_an_update_left(name: str, make_model: MakeModel, play: Play) -> None:
+    model = make_model(space=SPACES["box"], **needs(name))
+    learner, batch = LEARNERS[name](model, histogram_interval=1), play(model)
+    learner.optimize(0, batch)
+    found, rows = learner.histograms.take(), batch.mask > 0.0
+    policy = evaluate(model, batch).policy[rows]
+    assert isinstance(policy, Normal)
+    for what, values in (("mu", policy.mean), ("sigma", policy.log_sigma.exp())):
+        counts, _ = np.histogram(values.detach().double().numpy(), bins=30)
+        np.testing.assert_array_equal(found[f"learner/{what}"].counts, counts)
+    assert {f"gradients/{key}" for key, _ in model.named_parameters() if "policy" in key} <= found.keys()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_metrics_say_how_far_the_policy_is_from_the_one_that_acted(
+    name: str, make_model: MakeModel, play: Play
+) -> None:
+    model = make_model(**needs(name))
+    options: dict[str, Any] = {"policy_clip": 0.2} if name == "a2c" else {}
+    learner, batch = LEARNERS[name](model, metrics_interval=1, **options), play(model)
+    metrics = learner.optimize(0, batch)
+    assert metrics["weight_norm"] > 0.0
+    if name in ("ppo", "trpo"):
+        assert metrics["kl"] > 0.0
+        return
+    assert metrics["kl"] == pytest.approx(0.0, abs=1e-6)
+    stale = {**batch.extras, "log_probability": batch.extras["log_probability"] - 0.5}
+    before = evaluate(model, batch).log_probability.detach()
+    metrics = learner.optimize(1, batch._replace(extras=stale))
+    ratio = (before - stale["log_probability"])[batch.mask > 0.0].double().exp().numpy()
+    assert metrics["importance_ratio_mean"] == pytest.approx(ratio.mean(), rel=1e-4)
+    assert metrics["kl"] == pytest.approx(np.mean(ratio - 1.0 - np.log(ratio)), rel=1e-4)
+    if name == "a2c":
+        assert metrics["clip_fraction"] == pytest.approx(np.mean(np.abs(ratio - 1.0) > 0.2))

@@ -1,0 +1,143 @@
+"""`Histograms`: how what a learner sees and changes is distributed, for one update in so many.
+
+The learner's thread gathers them, and the telemetry's thread takes them: where updates come faster than it does, it
+gets the newest of each name.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from surreal import tree
+from surreal.learner.stepping.optimizers import MODEL
+from surreal.metrics import Histogram, summarize
+from surreal.model import Distribution, Normal, SquashedNormal
+from surreal.types import Batch, TrajectoryBatch
+
+#: Most histograms of one group of parameters; beyond, those of a module count together.
+MAX_TENSORS = 50
+#: Most numbers of a batch in one histogram, about; beyond, only some of its steps count.
+MAX_VALUES = 1 << 20
+
+
+class Histograms:
+    """Gathers histograms of the updates 0, interval, 2 interval, ...
+
+    Args:
+        interval: in updates, >= 1; raising it costs less and shows less. None: nothing is ever computed.
+
+    Attributes:
+        is_due: whether the running update is one of these.
+    """
+
+    def __init__(self, interval: int | None) -> None:
+        if interval is not None and interval < 1:
+            raise ValueError(f"histogram_interval is {interval}; it must be >= 1, or null")
+        self._interval = interval
+        self.is_due = False
+        self._found: dict[str, Histogram] = {}
+        self._seen_groups: set[str] = set()
+        self._lock = threading.Lock()
+
+    def begin(self, update: int) -> None:
+        """Begin an update, of this number."""
+        self.is_due = self._interval is not None and update % self._interval == 0
+        if self.is_due:
+            self._seen_groups.clear()
+
+    def wants_gradients(self, group: str) -> bool:
+        """Whether none of this group were added since the last update that was due.
+
+        A group that moves more seldom than that is shown by its next step.
+        """
+        return self._interval is not None and group not in self._seen_groups
+
+    def add_gradients(self, group: str, tensors: Mapping[str, Tensor]) -> None:
+        """Add the gradients of a group of parameters, by their names."""
+        self._seen_groups.add(group)
+        self._add_group("gradients", group, tensors)
+
+    def add_update(
+        self,
+        batch: Batch | TrajectoryBatch,
+        policy_values: Mapping[str, Tensor],
+        parameters: Mapping[str, Mapping[str, Tensor]],
+    ) -> None:
+        """Add what an update saw and left.
+
+        Args:
+            batch: [B], or [T, B].
+            policy_values: [B, ...], or [T, B, ...], by name.
+            parameters: by group and name.
+        """
+        for name, values in step_values(batch, policy_values):
+            self.add(f"learner/{name}", values)
+        for group, tensors in parameters.items():
+            self._add_group("weights", group, tensors)
+
+    def add(self, name: str, values: Tensor) -> None:
+        """Add a histogram of all finite numbers of a tensor, if there is one.
+
+        Args:
+            name: whole, as in `group/what`.
+            values: any shape.
+        """
+        with suppress(ValueError):  # nothing is finite, or the numbers lie too close to be told apart
+            histogram = summarize(values)
+            with self._lock:
+                self._found[name] = histogram
+
+    def take(self) -> dict[str, Histogram]:
+        """Give the newest of each name, once; from any thread."""
+        with self._lock:
+            found, self._found = self._found, {}
+        return found
+
+    def _add_group(self, kind: str, group: str, tensors: Mapping[str, Tensor]) -> None:
+        """Add the tensors of a group, of any shapes; `MAX_TENSORS` histograms at most."""
+        prefix = f"{kind}/" if group == MODEL else f"{kind}/{group}."
+        for name, members in _gathered_names(tensors).items():
+            self.add(prefix + name, torch.cat([tensors[member].detach().reshape(-1) for member in members]))
+
+
+def step_values(batch: Batch | TrajectoryBatch, further: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Give observations, actions and further values of the steps of a batch, with their names; rows without one go.
+
+    Args:
+        batch: [B], or [T, B].
+        further: [B, ...], or [T, B, ...].
+    """
+    if isinstance(batch, TrajectoryBatch):
+        steps = (batch.mask > 0.0).nonzero(as_tuple=True)
+        obs = tree.map_leaves(lambda leaf: leaf[:-1], batch.obs)
+    else:
+        steps, obs = (torch.arange(len(batch.reward), device=batch.reward.device),), batch.obs
+    for name, values in (*tree.with_paths(obs, "obs"), ("action", batch.action), *further.items()):
+        size = math.prod(values.shape[len(steps) :])
+        stride = math.ceil(max(1, len(steps[0]) * size / MAX_VALUES))
+        yield name, values[tuple(index[::stride] for index in steps)]
+
+
+def normal_values(policy: Distribution) -> dict[str, Tensor]:
+    """Give `mu` and `sigma` [..., n] of a policy that is normal, before it is squashed; {} of another."""
+    normal: Any = policy.normal if isinstance(policy, SquashedNormal) else policy
+    return {"mu": normal.mean, "sigma": normal.log_sigma.exp()} if isinstance(normal, Normal) else {}
+
+
+def _gathered_names(names: Iterable[str]) -> dict[str, list[str]]:
+    """Gather the dotted names of tensors under their own, or under those of their modules where they are too many."""
+    parts = [name.split(".") for name in names]
+    for depth in range(max(map(len, parts), default=1), 0, -1):
+        gathered: dict[str, list[str]] = {}
+        for path in parts:
+            gathered.setdefault(".".join(path[:depth]), []).append(".".join(path))
+        if len(gathered) <= MAX_TENSORS:
+            break
+    return dict(list(gathered.items())[:MAX_TENSORS])

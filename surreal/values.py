@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 LARGEST = 1e18
 
 #: Numbers of an array up to which a call with all of them is quicker than two of NumPy.
-_FEW = 32
+FEW = 32
 #: From here on a pass through memory costs more than entering a context.
 _MANY = 1 << 13
 #: Characters of a value that is no number, in a message.
@@ -34,7 +34,7 @@ def is_sound(array: NDArray[Any]) -> bool:
     if kind != "f":
         return kind in "biu"
     # The length of the vector: what is not finite spoils it, and nothing in it is longer than all of it.
-    if array.size <= _FEW and hypot(*array.ravel().tolist()) <= LARGEST:
+    if array.size <= FEW and hypot(*array.ravel().tolist()) <= LARGEST:
         return True
     if array.size >= _MANY and array.dtype.itemsize >= 4:
         flat = array.reshape(-1)

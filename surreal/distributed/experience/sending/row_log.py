@@ -26,6 +26,7 @@ from surreal.distributed.experience.format.codec import MAX_SEGMENTS, Contract, 
 from surreal.distributed.experience.format.data_contract import EXTRA_PREFIX, MASK_COLUMN, NEXT_MASK_COLUMN
 from surreal.specs import ArraySpec
 from surreal.types import Action, StepBatch, StepKind
+from surreal.values import FEW
 
 #: A row's `code` holds its StepKind in the low two bits, and flags above them: of its outcome; for a FIRST row that was
 #: closed before an action was taken from it (it became LAST, and begins a segment all the same); and for a row whose
@@ -67,6 +68,8 @@ class RowLog:
         self.carried = 0  # rows at the front that an earlier chunk has shown already
         #: Shape of a row, where an observation is one plain array.
         self.array_shape = contract.obs.leaves[0].shape if contract.obs.is_array and contract.stack == 1 else None
+        #: Its dtype, where it is a vector of a few floats.
+        self.vector_dtype = _short_vector_dtype(self.array_shape, contract.obs.leaves[0].dtype)
         self._allocate(max(capacity, 16))
 
     def _allocate(self, capacity: int) -> None:
@@ -299,3 +302,7 @@ def _copy_rows(column: NDArray[Any], begin: int, end: int, rows: Any) -> None:
     if rows.shape[1:] != column.shape[1:] or len(rows) != end - begin:
         raise ValueError(f"rows of shape {rows.shape} where {(end - begin, *column.shape[1:])} is agreed on")
     column[begin:end] = rows
+
+
+def _short_vector_dtype(shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    return dtype if shape is not None and len(shape) == 1 and shape[0] <= FEW and dtype.kind == "f" else None

@@ -64,6 +64,7 @@ def test_target_is_the_distribution_of_the_best_action(make_batch: MakeBatch, do
         torch.testing.assert_close(quantiles[row], taken)
 
 
+@pytest.mark.slow
 def test_learns_the_quantiles_of_random_rewards(make_batch: MakeBatch) -> None:
     learner = made(4, (16,), huber_delta=0.01, initial_learning_rate=1e-2, use_linear_schedule=True,
                    schedule_step="update", max_global_step=600)  # fmt: skip

@@ -115,6 +115,7 @@ def test_the_penalty_follows_the_divergence() -> None:
         assert penalty.coefficient == expected
 
 
+@pytest.mark.slow
 def test_the_penalty_brings_updates_to_their_target(make_model: MakeModel, play: Play) -> None:
     model = make_model()
     learner = PPOLearner(model, clip_range=None, kl_target=0.01, initial_learning_rate=0.01, metrics_interval=1)

@@ -30,7 +30,7 @@ def test_conjugate_gradients_find_what_a_dense_solver_finds() -> None:
 @pytest.mark.parametrize("linesearch_type", ["Origin", "Adaptive"])
 @pytest.mark.parametrize("subtype", ["trpo-d1", "trpo-d2"])
 @pytest.mark.parametrize("max_kl", [1e-3, 0.02])
-@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("recurrent", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_step_improves_the_surrogate_and_stays_in_the_trust_region(
     recurrent: bool, max_kl: float, subtype: str, linesearch_type: str, make_model: MakeModel, play: Play
 ) -> None:

@@ -32,7 +32,7 @@ MODULES = (
     "surreal.main.agent",
     "surreal.main.eval",
     "surreal.main.learner",
-    "surreal.main.offline",
+    "surreal.main.build.offline",
     "surreal.main.rlx_client",
     "surreal.main.rlx_server",
     "surreal.main.commands.play",

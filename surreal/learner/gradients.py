@@ -6,14 +6,15 @@
         return {"loss": loss}
 
 An update is two steps, which a learner may take apart: `gradients(loss)` computes, `apply(gradients)` changes the
-parameters. What lies between them (other ranks' gradients, a parameter server) is no business of the algorithm.
+parameters. What lies between them (other ranks' gradients, a parameter server) is no business of the algorithm: a
+learner whose gradients are `sent` hands those of the model to somebody else, who changes the parameters it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,6 +42,9 @@ class GradientLearner(Learner):
 
     Attributes:
         skipped: counts the steps that were not done, for their gradients were not finite.
+        only_steps_down_gradients: whether steps down gradients are all it does to the model, so that it may send them.
+        takes_several_steps: whether an update may step one group of the model's parameters several times, each time
+            down the gradient at the parameters that the step before left.
 
     Args:
         model: see `Learner`.
@@ -61,6 +65,9 @@ class GradientLearner(Learner):
         metrics_interval: see `Learner`.
         histogram_interval: see `Learner`.
     """
+
+    only_steps_down_gradients: ClassVar[bool] = True
+    takes_several_steps: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -102,6 +109,7 @@ class GradientLearner(Learner):
         self._groups: dict[str, Optimizer] = {}
         self._rate_factors: dict[str, float] = {}
         self._norms: dict[str, Tensor] = {}
+        self._send: Callable[[Sequence[Gradients]], object] | None = None
         self.skipped = SkipCounter()
         self._compiler = NetworkCompiler() if compile else None
 
@@ -146,6 +154,20 @@ class GradientLearner(Learner):
         """Differentiate a scalar loss by the parameters of a group; changes nothing, but frees the loss's graph."""
         return Gradients(group, self._groups[group].gradients(loss, keep_graph=keep_graph))
 
+    def send_gradients(self, send: Callable[[Sequence[Gradients]], object]) -> None:
+        """Have gradients of the model's parameters sent in place of applied; others, as of curiosity, stay here.
+
+        Args:
+            send: called in `step` with the gradients of one loss, which it may keep; who receives them changes the
+                parameters, of which this process gets the new ones.
+        """
+        self._send = send
+
+    def is_sent(self, group: str) -> bool:
+        """Whether gradients of a group are sent: all of its parameters are the model's, which everybody has."""
+        mine = {id(parameter) for parameter in self.model.parameters()}
+        return self._send is not None and all(id(each) in mine for each in self._groups[group].named.values())
+
     def apply(self, gradients: Gradients) -> None:
         """Do one step down the gradients of a group: clip them, anneal the learning rate, change the parameters.
 
@@ -175,8 +197,15 @@ class GradientLearner(Learner):
         """Do one step down the gradient of a loss, of these groups or of `MODEL`: `apply(gradients(loss))`."""
         names = groups or (MODEL,)
         found = [self.gradients(loss, name, keep_graph=name != names[-1]) for name in names]
+        sent = []
         for gradients in found:
-            self.apply(gradients)
+            if self.is_sent(gradients.group):
+                self.show_gradients(gradients)
+                sent.append(gradients)
+            else:
+                self.apply(gradients)
+        if self._send is not None and sent:
+            self._send(sent)
 
     def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
         return {group: optimizer.named for group, optimizer in self._groups.items()}

@@ -25,7 +25,7 @@ from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
 from surreal.main.eval import EvaluationSession
 from surreal.main.lockstep.session import LockstepSession
-from surreal.main.offline import fill_replay, run_offline_learner
+from surreal.main.build.offline import fill_replay, run_offline_learner
 from surreal.main.process import registry
 from surreal.main.process.arguments import parse
 from surreal.main.process.ending.reasons import Counts

@@ -10,13 +10,13 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 
 from surreal.config.schema.env import EnvConfig
 from surreal.config.schema.fields import Section, to_lower
+from surreal.config.schema.learning import LearnerConfig, ParameterServerConfig
 from surreal.config.schema.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
 from surreal.config.schema.sections import (
     AgentConfig,
     BroadcastConfig,
     CheckpointConfig,
     EvalConfig,
-    LearnerConfig,
     ModelConfig,
     RedisConfig,
     ReplayConfig,
@@ -64,6 +64,7 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     agent: AgentConfig = AgentConfig()
     learner: LearnerConfig = LearnerConfig()
+    parameter_server: ParameterServerConfig = ParameterServerConfig()
     replay: ReplayConfig = ReplayConfig()
     sender: SenderConfig = SenderConfig()
     broadcast: BroadcastConfig = BroadcastConfig()
@@ -83,9 +84,19 @@ class Config(Section):
         return self.learner.n_step - 1 if self.sender.lookahead is None else self.sender.lookahead
 
     @property
+    def has_parameter_servers(self) -> bool:
+        """Whether agents compute the gradients, and parameter servers take the learner's place."""
+        return self.learner.gradients == "agents"
+
+    @property
+    def num_agents(self) -> int:
+        """Agents that `surreal run` starts on this machine, several to a process perhaps; >= 1."""
+        return max(1, self.agent.count * self.agent.per_process)
+
+    @property
     def num_senders(self) -> int:
-        """Processes on this machine that send experience, as far as is known: agents and RLX servers; >= 1."""
-        return max(1, self.agent.count + self.rlx.servers)
+        """Who fills a replay, as far as is known: the agents and RLX servers of this machine, or one agent alone."""
+        return 1 if self.has_parameter_servers else max(1, self.agent.count + self.rlx.servers)
 
     @property
     def replay_addresses(self) -> list[str | None]:
@@ -124,6 +135,7 @@ class Config(Section):
             "version": plain["version"],
             "env": {key: value for key, value in env.items() if value is not None},
             "model": plain["model"],
+            **({"learner": plain["learner"]} if self.has_parameter_servers else {}),  # agents and servers have it both
             "replay": {"shards": self.num_shards},
             "sender": {"lookahead": self.lookahead, "compression": self.sender.compression},
             "rlx": {"reward_weights": self.rlx.reward_weights},
@@ -156,6 +168,8 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     yield from _memory_conflicts(config)
     yield from _process_conflicts(config)
     yield from _round_conflicts(config)
+    if config.has_parameter_servers:
+        yield from _gradient_conflicts(config)
     if config.run.deterministic:
         yield from _order_conflicts(config)
 
@@ -208,7 +222,9 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
 
 def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     """Yield what would let agents with `agent.round_steps` wait for parameters that cannot come."""
-    steps, trajectories = config.agent.round_steps, config.env.num_envs * config.agent.count
+    # An agent that computes gradients has its trajectories for itself.
+    agents = min(1, config.agent.count) if config.has_parameter_servers else config.agent.count
+    steps, trajectories = config.agent.round_steps, config.env.num_envs * agents
     if steps is None:
         return
     if config.broadcast.interval_updates > 1:
@@ -229,6 +245,26 @@ def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {steps}, but replay.args.trajectory_steps is {config.replay.args['trajectory_steps']}; make them the "
             "same, or leave round_steps out",
         )
+
+
+def _gradient_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what cannot be where agents compute the gradients, each from its own experience."""
+    rule = "learner.gradients is agents: each agent keeps its experience, and computes from it"
+    if config.run.deterministic:
+        yield (
+            "learner.gradients",
+            "is agents, but with run.deterministic one process acts and learns; set it to learner",
+        )
+    if config.rlx.servers:
+        yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, which RLX servers do not do; set it to 0"
+    if config.num_shards > 1:
+        yield "replay.shards", f"is {config.num_shards}, but {rule}; set it to 1"
+    if config.replay.follow:
+        yield "replay.follow", f"is true, but {rule}: there is no stream to follow; leave it out"
+    if config.replay.observations == "remote":
+        yield "replay.observations", f"is remote, but {rule}, so they are nowhere else; leave it out"
+    if config.sender.on_full == "drop":
+        yield "sender.on_full", f"is drop, but {rule}, and always has room; leave it out"
 
 
 def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:

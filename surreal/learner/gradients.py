@@ -121,8 +121,8 @@ class GradientLearner(Learner):
         super().rebuild()
         self._compile_networks()
 
-    def _become_ready(self) -> None:
-        super()._become_ready()
+    def become_ready(self) -> None:
+        super().become_ready()
         self._compile_networks()
 
     def _compile_networks(self) -> None:

@@ -113,6 +113,8 @@ class Config(Section):
     def own_redis_bytes(self) -> int:
         """Memory limit of the server that the run starts itself, if it starts one."""
         replay_bytes = self.replay.max_bytes if self.redis.replay_address is None else 0
+        if self.has_parameter_servers:  # in place of experience
+            replay_bytes = self.learner.gradients_max_bytes
         return self.redis.maxmemory or memory_for_replay(replay_bytes)
 
     @property
@@ -135,7 +137,8 @@ class Config(Section):
             "version": plain["version"],
             "env": {key: value for key, value in env.items() if value is not None},
             "model": plain["model"],
-            **({"learner": plain["learner"]} if self.has_parameter_servers else {}),  # agents and servers have it both
+            # Agents compute what servers apply, so both need the same learner.
+            **({key: plain[key] for key in ("learner", "parameter_server")} if self.has_parameter_servers else {}),
             "replay": {"shards": self.num_shards},
             "sender": {"lookahead": self.lookahead, "compression": self.sender.compression},
             "rlx": {"reward_weights": self.rlx.reward_weights},
@@ -193,7 +196,8 @@ def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
 def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     replay, sender, redis = config.replay, config.sender, config.redis
     bound = largest_replay_bytes(config.own_redis_bytes)
-    if redis.maxmemory is not None and redis.replay_address is None and replay.max_bytes > bound:
+    is_kept_there = redis.replay_address is None and not config.has_parameter_servers
+    if redis.maxmemory is not None and is_kept_there and replay.max_bytes > bound:
         yield (
             "replay.max_bytes",
             f"is {replay.max_bytes}; it must be <= {bound}, what redis.maxmemory, {redis.maxmemory}, leaves beside "

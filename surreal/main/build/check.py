@@ -19,8 +19,8 @@ from surreal.main.build.acting import AGENT, MODEL, build_model
 from surreal.main.build.construct import check, refused
 from surreal.main.build.earlier import earlier_checkpoint
 from surreal.main.build.environments import build_env, build_spaces
-from surreal.main.build.learning import LEARNER, build_checkpoints, build_learner, check_replay
-from surreal.main.build.lockstep import lockstep_config
+from surreal.main.build.learning import LEARNER, build_checkpoints, build_learner, check_gradients, check_replay
+from surreal.main.build.lockstep import gradients_config, lockstep_config
 from surreal.main.build.wrapping import check_wrappers
 from surreal.replay import Replay
 
@@ -102,6 +102,9 @@ def check_names(config: Config) -> None:
     _check_units(config, learner, check_replay(config))
     if config.run.deterministic:
         lockstep_config(config)
+    if config.has_parameter_servers:
+        check_gradients(config)
+        gradients_config(config)
 
 
 def check_resumable(config: Config, run_dir: Path) -> None:

@@ -12,8 +12,11 @@ from surreal.checkpoint import CheckpointStore
 from surreal.config import Config, accepted_names, default_values
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.gradients.queue import GradientQueue
+from surreal.distributed.gradients.sender import GradientSender, Groups
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
-from surreal.learner import Learner
+from surreal.learner import GradientLearner, Learner
+from surreal.learner.parameter_server.server import ParameterServer
 from surreal.main.build.construct import Recipe, Setting, check, construct, refused, value_of
 from surreal.replay import Replay
 from surreal.replay.engine.conflicts import ReplayPlan
@@ -112,6 +115,94 @@ def build_learner(config: Config, model: Module, replay: Replay[Any] | None) -> 
     """Make the learner; without a replay, one that is only looked at."""
     offered = {"device": config.device, "max_global_step": config.run.max_env_steps, "seed": config.seed}
     return construct(config, LEARNER, (model, replay), offered)
+
+
+def build_gradient_learner(config: Config, model: Module, replay: Replay[Any] | None) -> GradientLearner:
+    """Make a learner that can hand its gradients over.
+
+    Raises:
+        ConfigError: it changes the model in other ways.
+    """
+    check_gradients(config)
+    learner = build_learner(config, model, replay)
+    if not isinstance(learner, GradientLearner):
+        raise TypeError(f"{type(learner).__name__} was checked, and is no GradientLearner")
+    return learner
+
+
+def check_gradients(config: Config) -> None:
+    """Check that gradients can be computed apart from the steps down them, by agents.
+
+    Raises:
+        ConfigError: the learner does not only step down gradients, or the model counts what it sees.
+    """
+    cls, _ = check(config, LEARNER)
+    if not (issubclass(cls, GradientLearner) and cls.only_steps_down_gradients):
+        problem = (
+            f"is agents, but learner.class, {config.learner.class_path!r}, does more to the model than step down "
+            "gradients, so nobody else can do it; set gradients to learner, or choose another learner"
+        )
+        raise refused(config, "learner.gradients", problem)
+    wanted, agents = config.learner.num_gradients, config.num_agents
+    is_mean = config.learner.combine_gradients == "avg" and config.agent.count > 0
+    if is_mean and cls.takes_several_steps and wanted > agents:
+        problem = (
+            f"is {wanted}, but {cls.__name__} waits after each gradient, and agent.count and agent.per_process make "
+            f"{agents} agents; lower it to {agents}, or start more"
+        )
+        raise refused(config, "learner.num_gradients", problem)
+    for name in ("normalize_obs", "normalize_rewards"):
+        if config.model.args.get(name):
+            problem = (
+                "is true, but learner.gradients is agents, and what the filter counts is no gradient; leave it out, "
+                "or set gradients to learner"
+            )
+            raise refused(config, f"model.args.{name}", problem)
+
+
+def build_gradient_sender(config: Config, shards: ReplayShards, parameters: Groups) -> GradientSender:
+    """Make an agent's way to the parameter servers.
+
+    Args:
+        config: of the run.
+        shards: of the run: its env steps are counted at the first.
+        parameters: of the learner, by group and name.
+    """
+    learner = config.learner
+    return GradientSender(
+        shards.clients[0],
+        policy=config.broadcast.policy,
+        dtype=learner.gradients_dtype,
+        shards=config.parameter_server.servers,
+        parameters=parameters,
+        max_bytes=learner.gradients_max_bytes,
+        max_staleness=learner.gradients_max_lag,
+        wait_timeout_s=config.sender.wait_timeout_s,
+        num_replay_shards=len(shards),
+    )
+
+
+def build_gradient_queue(config: Config, shards: ReplayShards, *, stop: threading.Event) -> GradientQueue:
+    """Make a parameter server's end of the gradients; `shards` as for `build_gradient_sender`."""
+    return GradientQueue(
+        shards.clients[0],
+        policy=config.broadcast.policy,
+        max_staleness=config.learner.gradients_max_lag,
+        num_replay_shards=len(shards),
+        stop=stop,
+    )
+
+
+def build_parameter_server(config: Config, learner: GradientLearner) -> ParameterServer:
+    """Make what steps down gradients."""
+    settings = config.learner
+    return ParameterServer(
+        learner,
+        combine=settings.combine_gradients,
+        num_gradients=settings.num_gradients,
+        dc_lambda=settings.dc_lambda,
+        dc_history=settings.dc_history,
+    )
 
 
 def build_broadcaster(

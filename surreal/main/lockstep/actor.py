@@ -1,5 +1,4 @@
-"""Actor: one of a run's agents with its environments, as a process that only acts would have it, for a turn at a time.
-"""
+"""Actor: one of a run's agents with its environments, as a process that only acts has it, a turn at a time."""
 
 from __future__ import annotations
 

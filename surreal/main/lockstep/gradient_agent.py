@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -38,11 +37,18 @@ _FIRST_PARAMETERS_S = 1.0
 class GradientAgent:
     """One agent: environments, replay, learner.
 
+    It begins with the servers' first parameters, for which it waits: a gradient is of a version, and target networks
+    begin as copies of what is known by then.
+
     Args:
         process: the frame.
         config: see `gradients_config`.
         stack: closes what is opened here.
         index: of the agent among all of the run.
+
+    Raises:
+        StoppedError: the process is to stop.
+        SurrealError: something cannot be made.
     """
 
     def __init__(self, process: RoleProcess, config: Config, stack: ExitStack, index: int) -> None:
@@ -57,9 +63,10 @@ class GradientAgent:
         # Noise and the order of minibatches are each agent's own; the model is made already, and everybody's.
         own = config.model_copy(update={"seed": self._seed})
         self._learner: GradientLearner = build_gradient_learner(own, self._actor.model, self._replay)
-        self._learner.prepare()
         self._batches = 0
-        sender: GradientSender = build_gradient_sender(config, process.replay, self._learner.parameter_groups())
+        self._wait_for_parameters()
+        self._learner.become_ready()
+        sender: GradientSender = build_gradient_sender(process.config, process.replay, self._learner.parameter_groups())
         stack.callback(sender.close)
         self._sender = sender
         loop = self._actor.loop
@@ -92,15 +99,6 @@ class GradientAgent:
         """Env steps of the whole run, as last heard."""
         return self._outgoing.global_step
 
-    def wait_for_parameters(self) -> None:
-        """Wait for the servers' first parameters: a gradient is of a version.
-
-        Raises:
-            StoppedError: the process is to stop.
-        """
-        while not self._actor.listener.wait_for_first(_FIRST_PARAMETERS_S, self._process.stop):
-            self._check_stop()
-
     def turn(self) -> None:
         """Act, and compute the gradients that this allows.
 
@@ -127,6 +125,10 @@ class GradientAgent:
         )
         return {name: value for source in sources for name, value in source().items()}
 
+    def _wait_for_parameters(self) -> None:
+        while not self._actor.listener.wait_for_first(_FIRST_PARAMETERS_S, self._process.stop):
+            self._check_stop()
+
     def _check_stop(self) -> None:
         if self._process.should_stop():
             raise StoppedError("stopped between two updates")
@@ -138,6 +140,9 @@ class GradientSession:
     Args:
         process: the frame, of an agent.
         stack: closes what is opened here.
+
+    Raises:
+        StoppedError, SurrealError: as from `GradientAgent`.
     """
 
     def __init__(self, process: RoleProcess, stack: ExitStack) -> None:
@@ -175,8 +180,6 @@ class GradientSession:
             StoppedError: the process is to stop.
             SurrealError: the servers cannot be reached.
         """
-        for agent in self._agents:
-            agent.wait_for_parameters()
         while not self._process.should_stop():
             for agent in self._agents:
                 agent.turn()

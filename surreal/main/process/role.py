@@ -39,7 +39,7 @@ from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.hanging import make_watchdog
 from surreal.main.process.reports import error_line, is_expected, print_error
-from surreal.main.process.roles import LEARNER, RandomStream, Role
+from surreal.main.process.roles import LEARNER, RandomStream, Role, refusal_of
 from surreal.main.process.takeover import take_over
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.liveness.pulse import Pulse
@@ -67,11 +67,8 @@ class RoleProcess:
         self._signals = signals
         self.name = role.process_name(arguments.index)
         self.config, self.client = _connect(role, arguments, stop)
-        if self.config.run.deterministic and role is not LEARNER:
-            raise ConfigError(
-                f"run.deterministic is true: the learner's process does all by itself, and no {role.name} can join it",
-                key="run.deterministic",
-            )
+        if (refusal := refusal_of(role, self.config)) is not None:
+            raise ConfigError(refusal[1], key=refusal[0])
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
         self.replay = self._connect_replay()
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
@@ -81,7 +78,7 @@ class RoleProcess:
         self._watchdog = make_watchdog(self.config, self.telemetry, stop, self._end_hanging_run)
         is_follower = role is LEARNER and self.config.replay.follow
         claimed = f"{self.name}-{self.config.broadcast.policy}" if is_follower else self.name
-        self._registrant = registry.Registrant(claimed, leads=role is LEARNER and not is_follower)
+        self._registrant = registry.Registrant(claimed, leads=role.leads and not arguments.index and not is_follower)
         self._claim = Claim(self.client, claimed, fingerprint(self.config.shared()))
         self._failure: SurrealError | None = None
         self._endings: list[Callable[[], object]] = []
@@ -286,7 +283,7 @@ def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tup
     client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
     client.check_server(timeout_s=arguments.connect_timeout_s, stop=stop)
     if config is None:
-        if role is LEARNER:  # which would wait for itself
+        if role.leads and not arguments.index:  # which would wait for itself
             config = registry.stored_config(client, arguments.overrides)
         else:
             config = registry.wait_for_config(client, arguments.overrides, stop)

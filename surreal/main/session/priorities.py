@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
-from typing import Any
 
 from surreal.errors import CheckpointError
-from surreal.replay import PrioritizedReplay, Replay
+from surreal.replay import PrioritizedReplay
 
 logger = logging.getLogger("surreal.main.learner")
 
@@ -26,7 +25,7 @@ class PrioritiesSaver:
         run_dir: the run's folder.
     """
 
-    def __init__(self, replay: Replay[Any], run_dir: Path) -> None:
+    def __init__(self, replay: object, run_dir: Path) -> None:
         self._replay = replay if isinstance(replay, PrioritizedReplay) else None
         self._path = run_dir / _NAME
         self._due_s = time.monotonic() + _INTERVAL_S

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
@@ -14,10 +14,33 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat, newest_version
 from surreal.errors import CodecError, ContractError, SurrealError
 from surreal.learner import Learner
 from surreal.main.process.registry import read_progress, write_progress
-from surreal.replay import Replay
 from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
+
+
+class Intake(Protocol):
+    """Where a learner's updates come from: a replay, or the gradients that a parameter server is sent."""
+
+    @property
+    def stream_mode(self) -> str:
+        """`consume` where nothing leaves before it is committed, else `window`."""
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run."""
+
+    def commit(self, version: int | None = None) -> None:
+        """Take note that parameters of this version were broadcast, which came of all that was handed out."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters for a checkpoint."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from a checkpoint."""
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the run's telemetry."""
 
 
 class Publishing:
@@ -42,7 +65,7 @@ class Publishing:
         client: RedisClient,
         model: Module,
         learner: Learner,
-        replay: Replay[Any],
+        replay: Intake,
         broadcaster: TorchBroadcaster,
         *,
         clock: Callable[[], float] = time.monotonic,

@@ -1,0 +1,120 @@
+"""A parameter server: takes the learner's place where agents compute the gradients (`learner.gradients: agents`).
+
+    python -m surreal.main.parameter_server cartpole-a3c --run my-run --redis 127.0.0.1:6379
+
+It combines what agents push, steps the one optimizer, publishes after each update, and has around that what the
+learner has: checkpoints, limits, the run's folder. Its own work is `ServerSession.update`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from surreal.distributed.gradients.queue import Gradient, GradientQueue
+from surreal.distributed.telemetry.collector import Collector
+from surreal.errors import DivergedError
+from surreal.learner import Learner
+from surreal.learner.parameter_server.server import ParameterServer
+from surreal.main.build.learning import build_gradient_learner, build_gradient_queue, build_parameter_server
+from surreal.main.build.lockstep import server_config
+from surreal.main.learner import Batches, LearnerSession
+from surreal.main.process.role import RoleProcess, run_role
+from surreal.main.process.roles import PARAMETER_SERVER
+from surreal.main.session.leading.lead import lead
+from surreal.utils.pytorch import Module
+
+logger = logging.getLogger("surreal.main.parameter_server")  # __name__ is __main__ in a process of its own
+
+
+class GradientIntake:
+    """The gradients of all agents, in the order in which they were pushed, as an intake of updates.
+
+    Args:
+        queue: where they wait.
+        server: steps down them.
+    """
+
+    stream_mode = "window"
+
+    def __init__(self, queue: GradientQueue, server: ParameterServer) -> None:
+        self._queue = queue
+        self._server = server
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run."""
+        return self._queue.global_step
+
+    def start_threads(self) -> None:
+        """There are none."""
+
+    def dequeue(self, timeout_s: float) -> Gradient | None:
+        """The next gradient; None if none came in time."""
+        return self._queue.take(timeout_s)
+
+    def commit(self, version: int | None = None) -> None:
+        """Tell agents, and the rules that correct by former parameters, which version was published."""
+        if version is not None:
+            self._queue.tell_version(version)
+            self._server.published(version)
+
+    def stop(self) -> None:
+        """There is nothing to stop: a gradient is taken out only to be applied."""
+
+    def join(self, timeout_s: float = 5.0) -> bool:
+        """All has ended."""
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters for a checkpoint; those that count are in Redis."""
+        return {"global_step": self.global_step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Nothing: what was counted is in Redis."""
+
+    def metrics(self) -> dict[str, float]:
+        """Of the queue, and of what was made of it."""
+        return {**self._queue.metrics(), **self._server.metrics(), "replay/env_steps_total": float(self.global_step)}
+
+
+class ServerSession(LearnerSession):
+    """What a learner has around its updates, around the steps of a parameter server."""
+
+    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector) -> None:
+        super().__init__(process, stack, collector, server_config(process.config))
+
+    def make(self, model: Module) -> tuple[Learner, Batches]:
+        """Make the learner, whose optimizers step, and the queue of what they step down."""
+        learner = build_gradient_learner(self.config, model, None)
+        learner.become_ready()
+        self._server = build_parameter_server(self.config, learner)
+        queue = build_gradient_queue(self.config, self.process.replay, stop=self.process.stop)
+        queue.expect(learner.parameter_groups())
+        return learner, GradientIntake(queue, self._server)
+
+    def update(self, i: int, batch: Any) -> bool:
+        """Take a gradient; returns whether it led to an update."""
+        return self._server.step(batch)
+
+    def go_back(self, error: DivergedError) -> None:
+        """Go back to a good state; what was computed of the bad one is forgotten."""
+        self._server.reset()
+        super().go_back(error)
+
+
+def body(process: RoleProcess) -> None:
+    """Step down gradients until the run ends."""
+    lead(process, lambda stack, collector: ServerSession(process, stack, collector))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a parameter server; returns its exit code."""
+    return run_role(PARAMETER_SERVER, body, argv, __doc__)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -33,6 +33,15 @@ def flatten(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {f"{group}/{name}": tensor for group, tensors in groups.items() for name, tensor in tensors.items()}
 
 
+def unflatten(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Undo `flatten`."""
+    groups: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        group, _, name = key.partition("/")
+        groups.setdefault(group, {})[name] = tensor
+    return groups
+
+
 def assign_parameters(groups: Mapping[str, Mapping[str, Tensor]], number: int) -> list[frozenset[str]]:
     """Divide the parameters of a learner (`Learner.parameter_groups()`) among servers, as `group/name`."""
     return assign({name: tensor.numel() * tensor.element_size() for name, tensor in flatten(groups).items()}, number)

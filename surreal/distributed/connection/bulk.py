@@ -1,0 +1,110 @@
+"""`BulkReader`: reads large strings from Redis into memory that is theirs, without a copy on the way.
+
+A client's parser gathers a reply in a buffer that grows, and copies it out: for strings of megabytes, more than the
+network costs. Here each goes from the socket to its place.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from redis import exceptions
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.errors import CodecError
+
+#: Read at once while the length of a reply is looked for.
+_HEAD_BYTES = 4096
+_MAX_LINE_BYTES = 512
+
+
+class BulkReader:
+    """Reads strings over a connection of its own; used by one thread.
+
+    Args:
+        client: whose server and pool of connections it uses; it connects with the first call.
+    """
+
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+        self._connection: Any = None
+
+    def get(self, names: Sequence[str], max_bytes: int) -> bytearray | None:
+        """Read strings, and join them; None if one is not there.
+
+        Args:
+            names: of the strings.
+            max_bytes: of all together.
+
+        Raises:
+            CodecError: they are larger.
+            redis.exceptions.RedisError: the connection broke, or Redis refused.
+        """
+        try:
+            if self._connection is None:
+                self._connection = self._client.redis.connection_pool.get_connection()
+            # One after the other: nothing that nobody wants is on its way when one is too large or missing.
+            joined = bytearray()
+            for name in names:
+                self._connection.send_command("GET", name)
+                found = self._read(max_bytes - len(joined))
+                if found is None:
+                    return None
+                joined = joined + found if joined else found
+            return joined
+        except TimeoutError as error:
+            self.close()
+            raise exceptions.TimeoutError(f"no answer in time: {error}") from error
+        except OSError as error:
+            self.close()
+            raise exceptions.ConnectionError(f"the connection broke: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Drop the connection."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.disconnect()
+            self._client.redis.connection_pool.release(connection)
+
+    def _read(self, max_bytes: int) -> bytearray | None:
+        line, ahead = self._read_line()
+        if line[:1] == b"-":
+            raise exceptions.ResponseError(line[1:].decode("utf-8", "replace"))
+        if line[:1] != b"$":
+            raise exceptions.InvalidResponse(f"{line[:40]!r} is no string")
+        size = int(line[1:])
+        if size < 0:
+            return None
+        if size > max_bytes:
+            raise CodecError(f"{size} bytes more are not accepted: at most {max_bytes}")
+        found = bytearray(size + 2)
+        found[: len(ahead)] = ahead
+        view = memoryview(found)[len(ahead) :]
+        while view:
+            view = view[self._receive_into(view) :]
+        view.release()
+        del found[-2:]
+        return found
+
+    def _read_line(self) -> tuple[bytes, bytes]:
+        """The reply's first line, and what came with it."""
+        head = bytearray()
+        chunk = bytearray(_HEAD_BYTES)
+        while b"\r\n" not in head:
+            if len(head) > _MAX_LINE_BYTES:
+                raise exceptions.InvalidResponse("a reply begins with no line")
+            head += chunk[: self._receive_into(memoryview(chunk))]
+        line, _, ahead = bytes(head).partition(b"\r\n")
+        return line, ahead
+
+    def _receive_into(self, view: memoryview) -> int:
+        sock: socket.socket = self._connection._sock
+        number = sock.recv_into(view)
+        if number == 0:
+            raise exceptions.ConnectionError("the server closed the connection")
+        return number

@@ -25,7 +25,7 @@ from surreal.main.commands.replay_files import RunDir, replay_app
 from surreal.main.process.ending.output import Output, flush_output
 from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
-from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, ROLES, Role
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
 from surreal.utils.logs import setup_logging
 
 app = typer.Typer(
@@ -115,10 +115,7 @@ def run(
             print_error(error)
             raise typer.Exit(2) from error
         return
-    with (
-        interrupts.installed(),
-        ForkServer([role.module for role in (LEARNER, PARAMETER_SERVER, AGENT, EVAL)]) as starter,
-    ):
+    with interrupts.installed(), ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter:
         # The processes' imports have begun; the launcher's own go on beside them.
         from surreal.main.launch.launcher import Launcher
         from surreal.main.launch.prepare import RunOptions

@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
+from surreal.errors import StoppedError
 from surreal.main.build.acting import build_rounds
 from surreal.main.build.environments import Spaces, build_pool
 from surreal.main.lockstep.gradient_agent import GradientSession
@@ -29,7 +30,8 @@ def body(process: RoleProcess) -> None:
     with ExitStack() as stack:
         if process.config.has_parameter_servers:
             computing = GradientSession(process, stack)
-            computing.run()
+            with suppress(StoppedError):
+                computing.run()
             logger.info("acted for %d env steps and %d episodes", computing.env_steps, computing.episodes)
             return
         pool = build_pool(process.config, index=process.index)

@@ -66,19 +66,21 @@ class GradientIntake:
         """There is nothing to stop: a gradient is taken out only to be applied."""
 
     def join(self, timeout_s: float = 5.0) -> bool:
-        """All has ended."""
+        """Drop the connection."""
+        self._queue.close()
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Counters for a checkpoint; those that count are in Redis."""
+        """Counters for a checkpoint."""
         return {"global_step": self.global_step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Nothing: what was counted is in Redis."""
+        """Go on counting from a checkpoint, where Redis was emptied."""
+        self._queue.on_global_step(int(state["global_step"]))
 
     def metrics(self) -> dict[str, float]:
-        """Of the queue, and of what was made of it."""
-        return {**self._queue.metrics(), **self._server.metrics(), "replay/env_steps_total": float(self.global_step)}
+        """Of the queue."""
+        return {**self._queue.metrics(), "replay/env_steps_total": float(self.global_step)}
 
 
 class ServerSession(LearnerSession):
@@ -95,6 +97,10 @@ class ServerSession(LearnerSession):
         queue = build_gradient_queue(self.config, self.process.replay, stop=self.process.stop)
         queue.expect(learner.parameter_groups())
         return learner, GradientIntake(queue, self._server)
+
+    def begin(self) -> None:
+        super().begin()
+        self.process.telemetry.add_source(self._server.metrics)
 
     def update(self, i: int, batch: Any) -> bool:
         """Take a gradient; returns whether it led to an update."""

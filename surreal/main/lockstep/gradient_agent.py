@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 #: Of one look for the first parameters, s.
 _FIRST_PARAMETERS_S = 1.0
+#: Updates that an agent is ahead of the servers' parameters at most, where each gradient makes newer ones.
+_MOST_AHEAD = 8
 
 
 class GradientAgent:
@@ -194,10 +196,12 @@ class GradientSession:
 
 
 def waiting_of(config: Config) -> Waiting:
-    """Say when agents wait for what came of their gradients: where a mean is taken of theirs.
+    """Say when agents wait for what came of their gradients.
 
-    With fewer agents than a mean is taken of, each gives several gradients of one version.
+    Where a mean is taken, each gives its part of it first: with fewer agents, several gradients of one version.
     """
     learner = config.learner
-    after = math.ceil(learner.num_gradients / config.num_agents) if learner.combine_gradients == "avg" else None
-    return Waiting(after, learner.gradients_timeout_s)
+    if learner.combine_gradients == "avg":
+        part = math.ceil(learner.num_gradients / config.num_agents)
+        return Waiting(part, learner.num_gradients, learner.gradients_timeout_s)
+    return Waiting(_MOST_AHEAD, _MOST_AHEAD, learner.gradients_timeout_s)

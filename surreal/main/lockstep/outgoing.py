@@ -65,10 +65,14 @@ class Listener(Protocol):
 
 
 class Waiting(NamedTuple):
-    """When an agent waits for parameters that came of its gradients."""
+    """When an agent waits for newer parameters: so many updates after those that it has came.
 
-    after: int | None  #: updates, >= 1; None: it never waits, but takes what there is
-    timeout_s: float  #: after which it goes on without, so that an agent or a server that died does not stop it
+    It never runs far ahead of servers that are busy, or away: they would find gradients that are of no use any more.
+    """
+
+    after: int  #: updates, >= 1
+    most: int  #: after a wait in vain, >= `after`: others may be dead, whose gradients a mean waits for
+    timeout_s: float  #: of a wait
 
 
 class Outgoing:
@@ -109,7 +113,8 @@ class Outgoing:
         self._collected: dict[str, dict[str, Tensor]] = {}
         self._counted = (0, 0)
         self._awaited = 0  # the version that a wait goes beyond
-        self._since_wait = 0  # updates that were pushed
+        self._ahead = 0  # updates that were pushed since newer parameters came
+        self._was_in_vain = False  # the last wait
         self._waited_s = 0.0
         self._timeouts = 0
         learner.send_gradients(self._add)
@@ -122,11 +127,11 @@ class Outgoing:
         """
         if self._collected:
             self._push()
-            self._since_wait += 1
-        if self._waiting.after is not None and self._since_wait >= self._waiting.after:
+            self._ahead += 1
+        if self._ahead >= (self._waiting.most if self._was_in_vain else self._waiting.after):
             self._wait()
-        else:
-            self._listener.update_once()
+        elif self._listener.update_once():
+            self._begin_anew()
 
     def metrics(self) -> dict[str, float]:
         """How long this agent has waited, and how often in vain."""
@@ -166,7 +171,6 @@ class Outgoing:
 
     def _wait(self) -> None:
         """Wait until newer parameters are loaded than any that the last push can have met."""
-        self._since_wait = 0
         started = time.monotonic()
         self._listener.update_once()
         while self._listener.version <= self._awaited and not self._stop.is_set():
@@ -175,6 +179,13 @@ class Outgoing:
                     what = "no parameters came of a gradient within %g s; going on without"
                     logger.warning(what, self._waiting.timeout_s)
                 self._timeouts += 1
+                self._was_in_vain = True
                 break
             self._listener.step()
+        else:
+            self._begin_anew()
         self._waited_s += time.monotonic() - started
+
+    def _begin_anew(self) -> None:
+        """Newer parameters are here."""
+        self._ahead, self._was_in_vain = 0, False

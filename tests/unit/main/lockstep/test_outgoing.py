@@ -19,7 +19,7 @@ from surreal.specs import ObsSpec
 from surreal.types import Batch, SampleInfo, TrajectoryBatch
 
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
-NEVER = Waiting(None, 5.0)
+NEVER = Waiting(100, 100, 5.0)
 
 
 class Push(NamedTuple):
@@ -230,7 +230,7 @@ def test_several_steps_of_one_batch_wait_for_each_other() -> None:
 
 
 def test_an_agent_gives_its_part_of_a_mean_and_waits_then() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(2, 5.0), combined=2)
+    agent, server, outgoing = connect(a2c, Waiting(2, 2, 5.0), combined=2)
     for i in range(4):
         agent.optimize(i, trajectories(i))
         outgoing.finish_update()
@@ -240,15 +240,28 @@ def test_an_agent_gives_its_part_of_a_mean_and_waits_then() -> None:
 
 
 def test_an_agent_goes_on_when_nothing_comes_of_its_gradient() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(1, 0.01), is_dead=True)
-    agent.optimize(0, trajectories(0))
-    outgoing.finish_update()
-    assert outgoing.metrics()["agent/gradient_timeouts_total"] == 1
+    agent, server, outgoing = connect(a2c, Waiting(1, 3, 0.01), is_dead=True)
+    timeouts = []
+    for i in range(5):
+        agent.optimize(i, trajectories(i))
+        outgoing.finish_update()
+        timeouts.append(outgoing.metrics()["agent/gradient_timeouts_total"])
+    assert timeouts == [1, 1, 2, 3, 4]  # with two further ones it would complete a mean of three by itself
     assert server.waits > 0
 
 
+def test_an_agent_does_not_run_far_ahead_of_a_server_that_is_away() -> None:
+    agent, server, outgoing = connect(a2c, Waiting(3, 3, 0.01), is_dead=True)
+    timeouts = []
+    for i in range(4):
+        agent.optimize(i, trajectories(i))
+        outgoing.finish_update()
+        timeouts.append(outgoing.metrics()["agent/gradient_timeouts_total"])
+    assert timeouts == [0, 0, 1, 2]
+
+
 def test_nothing_is_awaited_of_a_gradient_that_was_refused() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(1, 60.0))
+    agent, server, outgoing = connect(a2c, Waiting(1, 1, 60.0))
     server.status = "stale"
     agent.optimize(0, trajectories(0))
     outgoing.finish_update()

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.gradients.store import GradientStore, Head
+from surreal.distributed.gradients.store import GROUP_CHANGED, GradientStore, Head
 from surreal.errors import CodecError, GroupChangedError, StoppedError
 from surreal.utils.liveness.wait_notice import WaitNotice
 
@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MIN_PAUSE_S, _MAX_PAUSE_S, _NOTICE_PAUSE_S = 0.0002, 0.05, 0.04
-_CHANGED = "another parameter server of the group has restarted"
 
 
 class Formation(NamedTuple):
@@ -105,7 +104,7 @@ class ServerGroup:
         """
         state = self._store.client.retry(self._store.state, what="look at the group", stop=self._stop)
         if state.get("formation", b"").decode("ascii", "replace") != self.formation:
-            raise GroupChangedError(_CHANGED)
+            raise GroupChangedError(GROUP_CHANGED)
 
     def gather(self, value: bytes) -> list[bytes]:
         """Exchange values: the n-th call of each server gives the values of all n-th calls, in the servers' order.
@@ -115,15 +114,9 @@ class ServerGroup:
             RedisUnavailableError, StoppedError: Redis does not answer.
         """
         self._gathered += 1
-        number = self._gathered
-
-        def exchange() -> list[bytes] | str | None:
-            return self._store.gather(self.formation, number, self._shard, self._shards, value) or None
-
-        answer: list[bytes] | str = self._wait_for(exchange)
-        if isinstance(answer, str):
-            raise GroupChangedError(_CHANGED)
-        return answer
+        return self._wait_for(
+            partial(self._store.gather, self.formation, self._gathered, self._shard, self._shards, value)
+        )
 
     def _join(
         self, new_name: str, begins: bool, former: str, offer: bytes, offered_to: str

@@ -28,7 +28,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.assigning import assign_parameters, flatten, unflatten
 from surreal.distributed.gradients.encoding import decode
 from surreal.distributed.gradients.group import ServerGroup
-from surreal.distributed.gradients.store import Entry, GradientStore, Head
+from surreal.distributed.gradients.store import GROUP_CHANGED, Entry, GradientStore, Head
 from surreal.errors import CodecError, GroupChangedError
 
 logger = logging.getLogger(__name__)
@@ -201,7 +201,7 @@ class GradientQueue:
             lambda: self._store.take(self.shard, entry, head, self._token, formation), "take a gradient"
         )
         if answer == "changed":
-            raise GroupChangedError("another parameter server of the group has restarted")
+            raise GroupChangedError(GROUP_CHANGED)
         if answer != "ok":
             return None
         if head is not None and not reason and self._is_stale(head):

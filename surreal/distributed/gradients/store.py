@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from surreal.distributed.connection.bulk import BulkReader
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.client import RedisClient, ScriptArg, check_name
-from surreal.errors import CodecError
+from surreal.errors import CodecError, GroupChangedError
 
 #: How long the outcome of a sender's last push is kept, s.
 OUTCOME_TTL_S = 3600
 MAX_PARTS = 4096
+GROUP_CHANGED = "another parameter server of the group has restarted"
 _GATHER_TTL_S = 600
 _MAX_HEAD_BYTES = 4096
 
@@ -198,12 +199,18 @@ class GradientStore:
         name, offers = self.client.run_script("join_group", [self.keys.state, self.keys.offers], args)
         return name.decode(), list(offers) if offers else None
 
-    def gather(self, formation: str, count: int, server: int, number: int, value: bytes) -> list[bytes] | str:
-        """Exchange values; returns "" while one is missing, and "changed" in another formation. May be repeated."""
+    def gather(self, formation: str, count: int, server: int, number: int, value: bytes) -> list[bytes] | None:
+        """Exchange values; returns None while one is missing. May be repeated.
+
+        Raises:
+            GroupChangedError: the group has another formation.
+        """
         keys = self.keys
         names = [keys.state, keys.gather(formation, count), keys.gather(formation, count - 2)]
         answer = self.client.run_script("gather", names, [formation, server, value, _GATHER_TTL_S, number])
-        return [bytes(value) for value in answer] if isinstance(answer, list) else answer.decode()
+        if answer == b"changed":
+            raise GroupChangedError(GROUP_CHANGED)
+        return list(answer) or None
 
 
 def _new_epoch() -> str:

@@ -251,7 +251,7 @@ def test_an_agent_goes_on_when_nothing_comes_of_its_gradient() -> None:
 
 
 def test_an_agent_does_not_run_far_ahead_of_a_server_that_is_away() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(3, 3, 0.01), is_dead=True)
+    agent, _, outgoing = connect(a2c, Waiting(3, 3, 0.01), is_dead=True)
     timeouts = []
     for i in range(4):
         agent.optimize(i, trajectories(i))

@@ -15,11 +15,12 @@ from surreal.distributed.gradients.queue import GradientQueue
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
 
-#: Enough for half of the goal in well under a minute.
 SMALL = (
-    "run.stop_at_return=200", "eval.episodes=10", "eval.num_envs=10", "eval.confirm_episodes=0", "eval.interval_s=0.5",
-    "checkpoint.interval_updates=20",
+    "run.stop_at_return=null", "eval.episodes=5", "eval.num_envs=5", "eval.confirm_episodes=0", "eval.interval_s=0.5",
+    "checkpoint.interval_updates=20", "learner.combine_gradients=dc",
 )  # fmt: skip
+#: Mean return of the policy's samples, which begins at about 20.
+LEARNED = 60.0
 
 
 def test_agents_learn_cartpole_and_nothing_is_applied_twice_whoever_is_killed(
@@ -35,11 +36,13 @@ def test_agents_learn_cartpole_and_nothing_is_applied_twice_whoever_is_killed(
         killed = workplace.role_pid(name)
         os.kill(killed, signal.SIGKILL)
         workplace.wait_for(lambda: _goes_on(workplace.status(), name, killed, before), f"the return of {name}")  # noqa: B023
-    assert command.wait() == 0, command.output
-    assert "the goal" in command.output or "return" in command.output
+    workplace.wait_for(lambda: (workplace.status()["episode_return"] or 0.0) > LEARNED, "longer episodes")
+    command.interrupt()
+    assert command.wait() == 130, command.output
     result = json.loads((run_dir / "result.json").read_text())
     versions = [line["version"] for line in _rounds(run_dir)]
     assert versions == sorted(versions)
+    assert result["version"] >= versions[-1]
     with RedisClient(server.address, run=run_dir.name) as client:
         counts = GradientQueue(client).run_metrics()
     assert 0 < result["updates"] <= counts["gradients/run_pushed_total"]

@@ -29,6 +29,9 @@ from surreal.utils.pytorch import Module
 
 logger = logging.getLogger("surreal.main.parameter_server")  # __name__ is __main__ in a process of its own
 
+#: Of whom agents are told what of theirs was applied; of others, who were silent for longest, they do without.
+_MOST_SENDERS = 1024
+
 
 class GradientIntake:
     """The gradients of all agents, in the order in which they were pushed, as an intake of updates.
@@ -87,7 +90,9 @@ class ServerSession(LearnerSession):
     """What a learner has around its updates, around the steps of a parameter server."""
 
     def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector) -> None:
+        self._applied: dict[str, int] = {}  # number of the last gradient of each sender
         super().__init__(process, stack, collector, server_config(process.config))
+        self.publishing.applied = lambda: self._applied
 
     def make(self, model: Module) -> tuple[Learner, Batches]:
         """Make the learner, whose optimizers step, and the queue of what they step down."""
@@ -104,7 +109,13 @@ class ServerSession(LearnerSession):
 
     def update(self, i: int, batch: Any) -> bool:
         """Take a gradient; returns whether it led to an update."""
-        return self._server.step(batch)
+        gradient: Gradient = batch
+        has_stepped = self._server.step(gradient)
+        self._applied.pop(gradient.sender, None)
+        self._applied[gradient.sender] = gradient.updates  # which comes last
+        if len(self._applied) > _MOST_SENDERS:
+            del self._applied[next(iter(self._applied))]
+        return has_stepped
 
     def go_back(self, error: DivergedError) -> None:
         """Go back to a good state; what was computed of the bad one is forgotten."""

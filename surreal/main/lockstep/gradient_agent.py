@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 #: Of one look for the first parameters, s.
 _FIRST_PARAMETERS_S = 1.0
-#: Updates that an agent is ahead of the servers' parameters at most, where each gradient makes newer ones.
-_MOST_AHEAD = 8
+#: Gradients that may be on their way where each is a step: the servers work on one while the agent acts.
+_AHEAD = 1
 
 
 class GradientAgent:
@@ -203,5 +203,5 @@ def waiting_of(config: Config) -> Waiting:
     learner = config.learner
     if learner.combine_gradients == "avg":
         part = math.ceil(learner.num_gradients / config.num_agents)
-        return Waiting(part, learner.num_gradients, learner.gradients_timeout_s)
-    return Waiting(_MOST_AHEAD, _MOST_AHEAD, learner.gradients_timeout_s)
+        return Waiting(part - 1, learner.num_gradients - 1, learner.gradients_timeout_s)
+    return Waiting(_AHEAD, _AHEAD, learner.gradients_timeout_s)

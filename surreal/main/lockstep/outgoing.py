@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.main.process.registry import read_applied
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +30,13 @@ class Pushed(Protocol):
     def global_step(self) -> int:
         """Env steps of the whole run."""
 
-    @property
-    def newest_version(self) -> int:
-        """Of the parameters, that the servers have told."""
-
 
 class Sender(Protocol):
     """Pushes gradients to the parameter servers."""
+
+    @property
+    def sender_id(self) -> str:
+        """Under which the servers know it."""
 
     def push(
         self,
@@ -54,8 +55,8 @@ class Listener(Protocol):
     """Loads parameters into the learner's model."""
 
     @property
-    def version(self) -> int:
-        """Of the parameters that were loaded last."""
+    def message(self) -> str:
+        """That came with the parameters that were loaded last, see `write_progress`."""
 
     def update_once(self) -> bool:
         """Load the newest parameters, if they are newer."""
@@ -65,13 +66,10 @@ class Listener(Protocol):
 
 
 class Waiting(NamedTuple):
-    """When an agent waits for newer parameters: so many updates after those that it has came.
+    """How far an agent goes ahead of parameters that hold what it has pushed, before it waits for them."""
 
-    It never runs far ahead of servers that are busy, or away: they would find gradients that are of no use any more.
-    """
-
-    after: int  #: updates, >= 1
-    most: int  #: after a wait in vain, >= `after`: others may be dead, whose gradients a mean waits for
+    ahead: int  #: gradients of its own that are not in its parameters, >= 0
+    most: int  #: after a wait in vain, >= `ahead`: others may be dead, whose gradients a mean waits for
     timeout_s: float  #: of a wait
 
 
@@ -112,9 +110,9 @@ class Outgoing:
         self._stop = stop
         self._collected: dict[str, dict[str, Tensor]] = {}
         self._counted = (0, 0)
-        self._awaited = 0  # the version that a wait goes beyond
-        self._ahead = 0  # updates that were pushed since newer parameters came
+        self._pushed = self._applied = 0  # gradients, and how many of them are in the parameters
         self._was_in_vain = False  # the last wait
+        self._message = listener.message
         self._waited_s = 0.0
         self._timeouts = 0
         learner.send_gradients(self._add)
@@ -127,11 +125,8 @@ class Outgoing:
         """
         if self._collected:
             self._push()
-            self._ahead += 1
-        if self._ahead >= (self._waiting.most if self._was_in_vain else self._waiting.after):
-            self._wait()
-        elif self._listener.update_once():
-            self._begin_anew()
+        self._take_newest()
+        self._wait(self._waiting.most if self._was_in_vain else self._waiting.ahead)
 
     def metrics(self) -> dict[str, float]:
         """How long this agent has waited, and how often in vain."""
@@ -148,32 +143,29 @@ class Outgoing:
             self._collected[gradients.group] = gradients.tensors
         if self._learner.takes_several_steps:
             self._push()
-            self._wait()
+            self._wait(0)
 
     def _push(self) -> None:
         collected, self._collected = self._collected, {}
         now = self._counts()
         steps, episodes = (total - before for total, before in zip(now, self._counted, strict=True))
-        version = self._learner.model.version
         pushed = self._sender.push(
             collected,
-            version=version,
+            version=self._learner.model.version,
             env_steps=steps,
             episodes=episodes,
-            updates=self._learner.updates + 1,
+            updates=self._pushed + 1,
             stop=self._stop,
         )
+        self._pushed += pushed.status == "ok"  # one that was refused leads to nothing
         self._counted = now
         self.global_step = max(self.global_step, pushed.global_step)
         self._learner.on_global_step(self.global_step)
-        # One that was refused leads to nothing; what made it stale is there already.
-        self._awaited = max(version, pushed.newest_version) if pushed.status == "ok" else version - 1
 
-    def _wait(self) -> None:
-        """Wait until newer parameters are loaded than any that the last push can have met."""
+    def _wait(self, ahead: int) -> None:
+        """Wait until no more gradients than these are not in the parameters."""
         started = time.monotonic()
-        self._listener.update_once()
-        while self._listener.version <= self._awaited and not self._stop.is_set():
+        while self._pushed - self._applied > ahead and not self._stop.is_set():
             if time.monotonic() - started >= self._waiting.timeout_s:
                 if self._timeouts % _WARN_EVERY == 0:
                     what = "no parameters came of a gradient within %g s; going on without"
@@ -182,10 +174,20 @@ class Outgoing:
                 self._was_in_vain = True
                 break
             self._listener.step()
+            self._note_applied()
         else:
-            self._begin_anew()
+            self._was_in_vain = False
         self._waited_s += time.monotonic() - started
 
-    def _begin_anew(self) -> None:
-        """Newer parameters are here."""
-        self._ahead, self._was_in_vain = 0, False
+    def _take_newest(self) -> None:
+        """Load the newest parameters, if they are newer."""
+        if self._listener.update_once():
+            self._note_applied()
+
+    def _note_applied(self) -> None:
+        """Find out what the loaded parameters hold; where a server that was restarted does not know, hope for all."""
+        message = self._listener.message
+        if message != self._message:
+            self._message = message
+            applied = read_applied(message, self._sender.sender_id)
+            self._applied = self._pushed if applied is None else min(applied, self._pushed)

@@ -57,6 +57,9 @@ class Publishing:
         replay: where the batches come from.
         broadcaster: of the model.
         clock: seconds, monotonic.
+
+    Attributes:
+        applied: gives what `write_progress` tells of gradients.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Publishing:
         self._replay = replay
         self._broadcaster = broadcaster
         self._clock = clock
+        self.applied: Callable[[], Mapping[str, int] | None] = lambda: None
         self._last_s = -float("inf")
         self._last_updates = 0
 
@@ -107,7 +111,8 @@ class Publishing:
 
     def publish(self) -> None:
         """Broadcast the parameters with how far the run is."""
-        self._broadcaster.broadcast(self._model, write_progress(self._learner.updates, self._replay.global_step))
+        progress = write_progress(self._learner.updates, self._replay.global_step, self.applied())
+        self._broadcaster.broadcast(self._model, progress)
         self._last_s = self._clock()
         self._last_updates = self._learner.updates
         self._replay.commit(self._broadcaster.version)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from surreal.learner import A2CLearner, DDPGLearner, DQNLearner, GradientLearner, Gradients, PPOLearner
 from surreal.main.lockstep.outgoing import Outgoing, Waiting
+from surreal.main.process.registry import write_progress
 from surreal.model import ActorCritic, DeterministicActorCritic, QFunction
 from surreal.specs import ObsSpec
 from surreal.types import Batch, SampleInfo, TrajectoryBatch
@@ -35,7 +36,6 @@ class Push(NamedTuple):
 class Answer(NamedTuple):
     status: str
     global_step: int
-    newest_version: int
 
 
 class Server:
@@ -49,6 +49,8 @@ class Server:
         self.status = "ok"
         self.global_step = 0
         self.waits = 0
+        self.sender_id, self.message = "me", write_progress(0, 0)
+        self._progress = self.message
         self._combined, self._is_dead = combined, is_dead
         learner.become_ready()
 
@@ -65,18 +67,20 @@ class Server:
         groups = {group: {name: each.clone() for name, each in found.items()} for group, found in gradients.items()}
         self.pushes.append(Push(groups, version, env_steps, episodes, updates))
         self.global_step += env_steps
-        answer = Answer(self.status, self.global_step, self.published)
+        answer = Answer(self.status, self.global_step)
         if self.status == "ok" and not self._is_dead:
             for group, tensors in groups.items():
                 self.learner.apply(Gradients(group, tensors))
-            self.published += len(self.pushes) % self._combined == 0
+            if len(self.pushes) % self._combined == 0:
+                self.published += 1
+                self._progress = write_progress(0, 0, {self.sender_id: updates})
         return answer
 
     def update_once(self) -> bool:
         if self.version == self.published:
             return False
         self.model.load_tensors(self.learner.model.tensors(), self.published)
-        self.version = self.published
+        self.version, self.message = self.published, self._progress
         return True
 
     def step(self) -> None:
@@ -217,7 +221,7 @@ def test_a_push_says_its_version_its_steps_and_its_update() -> None:
         agent.optimize(i, trajectories(i))
         outgoing.finish_update()
     assert [(push.version, push.env_steps, push.episodes, push.updates) for push in server.pushes] == [
-        (1, 32, 1, 2), (2, 32, 1, 3), (3, 32, 1, 4),
+        (1, 32, 1, 1), (2, 32, 1, 2), (3, 32, 1, 3),
     ]  # fmt: skip
     assert outgoing.global_step == agent.global_step == 96
 
@@ -230,7 +234,7 @@ def test_several_steps_of_one_batch_wait_for_each_other() -> None:
 
 
 def test_an_agent_gives_its_part_of_a_mean_and_waits_then() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(2, 2, 5.0), combined=2)
+    agent, server, outgoing = connect(a2c, Waiting(1, 1, 5.0), combined=2)
     for i in range(4):
         agent.optimize(i, trajectories(i))
         outgoing.finish_update()
@@ -240,7 +244,7 @@ def test_an_agent_gives_its_part_of_a_mean_and_waits_then() -> None:
 
 
 def test_an_agent_goes_on_when_nothing_comes_of_its_gradient() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(1, 3, 0.01), is_dead=True)
+    agent, server, outgoing = connect(a2c, Waiting(0, 2, 0.01), is_dead=True)
     timeouts = []
     for i in range(5):
         agent.optimize(i, trajectories(i))
@@ -251,7 +255,7 @@ def test_an_agent_goes_on_when_nothing_comes_of_its_gradient() -> None:
 
 
 def test_an_agent_does_not_run_far_ahead_of_a_server_that_is_away() -> None:
-    agent, _, outgoing = connect(a2c, Waiting(3, 3, 0.01), is_dead=True)
+    agent, _, outgoing = connect(a2c, Waiting(2, 2, 0.01), is_dead=True)
     timeouts = []
     for i in range(4):
         agent.optimize(i, trajectories(i))
@@ -260,8 +264,17 @@ def test_an_agent_does_not_run_far_ahead_of_a_server_that_is_away() -> None:
     assert timeouts == [0, 0, 1, 2]
 
 
+def test_a_server_that_was_restarted_and_knows_nothing_is_not_waited_for() -> None:
+    agent, server, outgoing = connect(a2c, Waiting(0, 0, 60.0), combined=2)
+    server.published, server._progress = 2, write_progress(5, 5, {"others": 9})
+    agent.optimize(0, trajectories(0))
+    outgoing.finish_update()
+    assert agent.version == 2
+    assert server.waits == 0
+
+
 def test_nothing_is_awaited_of_a_gradient_that_was_refused() -> None:
-    agent, server, outgoing = connect(a2c, Waiting(1, 1, 60.0))
+    agent, server, outgoing = connect(a2c, Waiting(0, 0, 60.0))
     server.status = "stale"
     agent.optimize(0, trajectories(0))
     outgoing.finish_update()

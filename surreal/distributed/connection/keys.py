@@ -1,6 +1,7 @@
 """Every name that Surreal uses in Redis. No other file contains one.
 
-`R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream).
+`R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream;
+`P.IofN` for the part of a policy that parameter server I of N publishes).
 Braces are hash tags: all keys of a shard, and all other keys of a run, live in one hash slot of a Redis Cluster. With
 several shards, `S` is the number and a suffix, `2.17`: the first for which the shard's hash slot lies in its part of
 the hash slots, so that shards spread evenly over the servers of a cluster.
@@ -21,7 +22,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R:s0}:gradients:P:last:SENDER` | string | sequence number and outcome of a sender's last gradient | push_gradient script | push_gradient script | 1 h after use |
 | `surreal:{R:s0}:gradients:P:offers` | hash | `name` of the formation, and what each server of a group can go on from, JSON | join_group script | join_group script | the run |
 | `surreal:{R:s0}:gradients:P:gather:F:N` | hash | the servers' values in the Nth exchange of formation F | gather script | gather script | until the next but one, at most 10 min |
-| `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `published_s`, `previous`, `previous_parts` | publish script | TorchListener, TorchBroadcaster | the run |
+| `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `published_s`, `previous`, `previous_parts`, `previous_version` | publish script | TorchListener, TorchBroadcaster | the run |
 | `surreal:{R}:policy:P:part:ID:I` | string | part I of the parameters of publication ID, when they are large | TorchBroadcaster | TorchListener | until the next publication but one |
 | `surreal:{R}:policy:P:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
 | `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |

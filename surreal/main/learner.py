@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 from surreal.config import Config
+from surreal.distributed.parameters.published import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.errors import DivergedError, FolderError, SurrealError
@@ -70,21 +71,22 @@ class LearnerSession:
     Args:
         process: the frame.
         stack: closes what is opened here.
-        collector: of the run's folder; where it has no room, the run ends.
+        collector: of the run's folder; where it has no room, the run ends. None where another process has it.
         config: of the run, or what this process changes in it.
     """
 
-    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector, config: Config) -> None:
+    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector | None, config: Config) -> None:
         self.config = config
         self._collector = collector
         self.process = process
+        self.part: PolicyPart | None = None
         model = build_model(config, build_spaces(config))
         self.learner, self.replay = self.make(model)
-        self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop)
+        self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop, part=self.part)
         stack.callback(self.broadcaster.close)
         stack.callback(self.replay.join, 5.0)
         stack.callback(self.replay.stop)
-        store = build_checkpoints(config, process.run_dir)
+        store = build_checkpoints(config, process.run_dir, index=process.index if self.part else 0)
         shared = (self.learner, self.replay, self.broadcaster)
         self.publishing = Publishing(config, process.parameter_client, model, *shared)
         self.checkpoints = Checkpointing(config, *shared, store)
@@ -117,8 +119,7 @@ class LearnerSession:
     def begin(self) -> None:
         """Restore, take over the policy, and let everyone have the parameters."""
         is_resumed = self.process.arguments.resume or self.publishing.has_parameters()
-        if not self.checkpoints.restore(is_resumed=is_resumed):
-            self.publishing.take_over()
+        self.settle(has_checkpoint=self.checkpoints.restore(is_resumed=is_resumed))
         self.checkpoints.begin()
         self.priorities.load()
         self._rate.begin(self.learner.updates)
@@ -128,6 +129,11 @@ class LearnerSession:
         telemetry.add_histograms(self.learner.histograms.take)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.replay.global_step)
         self.publishing.begin(live_processes(self.process.client))
+
+    def settle(self, *, has_checkpoint: bool) -> None:
+        """Decide which parameters to go on from."""
+        if not has_checkpoint:
+            self.publishing.take_over()
 
     def run(self) -> None:
         """Learn until the run ends, or this learner's updates are done.
@@ -184,7 +190,7 @@ class LearnerSession:
         if now - self._checked_s < _CHECK_INTERVAL_S:
             return
         self._checked_s = now
-        if (error := self._collector.disk_error) is not None:
+        if self._collector is not None and (error := self._collector.disk_error) is not None:
             raise FolderError(f"{self.process.run_dir} cannot be written: {error}")
         self.checkpoints.save_if_due()
         self.priorities.save_if_due()

@@ -14,17 +14,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.queue import Gradient, GradientQueue
+from surreal.distributed.parameters.published import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
-from surreal.errors import DivergedError
+from surreal.errors import DivergedError, GroupChangedError
 from surreal.learner import Learner
 from surreal.learner.parameter_server.server import ParameterServer
-from surreal.main.build.learning import build_gradient_learner, build_gradient_queue, build_parameter_server
+from surreal.main.build.learning import (
+    build_gradient_learner,
+    build_gradient_queue,
+    build_parameter_server,
+    build_server_group,
+)
 from surreal.main.build.lockstep import server_config
 from surreal.main.learner import Batches, LearnerSession
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import PARAMETER_SERVER
-from surreal.main.session.leading.lead import lead
+from surreal.main.session.leading.lead import lead, work
 from surreal.utils.pytorch import Module
 
 logger = logging.getLogger("surreal.main.parameter_server")  # __name__ is __main__ in a process of its own
@@ -87,25 +94,52 @@ class GradientIntake:
 
 
 class ServerSession(LearnerSession):
-    """What a learner has around its updates, around the steps of a parameter server."""
+    """What a learner has around its updates, around the steps of a parameter server.
 
-    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector) -> None:
+    Several go in step, each with a part of the model. When one restarts, all go on together from the newest parameters
+    that all of them have published; each keeps its optimizers, or has them from its own checkpoint.
+    """
+
+    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector | None) -> None:
         self._applied: dict[str, int] = {}  # number of the last gradient of each sender
         super().__init__(process, stack, collector, server_config(process.config))
         self.publishing.applied = lambda: self._applied
 
     def make(self, model: Module) -> tuple[Learner, Batches]:
         """Make the learner, whose optimizers step, and the queue of what they step down."""
-        learner = build_gradient_learner(self.config, model, None)
+        config, index, shards = self.config, self.process.index, self.process.replay
+        learner = build_gradient_learner(config, model, None)
         learner.become_ready()
-        self._server = build_parameter_server(self.config, learner)
-        queue = build_gradient_queue(self.config, self.process.replay, stop=self.process.stop)
+        self._group = group = build_server_group(config, shards, index=index)
+        queue = build_gradient_queue(config, shards, index=index, group=group, stop=self.process.stop)
         queue.expect(learner.parameter_groups())
+        self._server = build_parameter_server(config, learner, index=index, group=group)
+        if group is not None:
+            self.part = PolicyPart(index, config.num_servers, self._server.published_names())
         return learner, GradientIntake(queue, self._server)
+
+    def settle(self, *, has_checkpoint: bool) -> None:
+        """Go on from the checkpoint; several servers from what they have published last, which fits together."""
+        if self._group is None:
+            super().settle(has_checkpoint=has_checkpoint)
+        else:
+            self._join(self._group, is_new=True)
 
     def begin(self) -> None:
         super().begin()
         self.process.telemetry.add_source(self._server.metrics)
+
+    def run(self) -> None:
+        """Step until the run ends; as one of several, join the others anew when one of them has restarted."""
+        while True:
+            try:
+                return super().run()
+            except GroupChangedError as error:
+                if self._group is None:
+                    raise
+                logger.warning("%s; going on together from the newest parameters", error)
+                self._join(self._group, is_new=False)
+                self.publishing.publish()
 
     def update(self, i: int, batch: Any) -> bool:
         """Take a gradient; returns whether it led to an update."""
@@ -122,10 +156,23 @@ class ServerSession(LearnerSession):
         self._server.reset()
         super().go_back(error)
 
+    def _join(self, group: ServerGroup, *, is_new: bool) -> None:
+        self._server.reset()
+        stop = self.process.stop
+        formation = group.join([], self.broadcaster.newest_version(), is_new=is_new, stop=stop)
+        self.publishing.take_over()  # only now, when nobody publishes
+        self.broadcaster.propose(formation.version)
+
 
 def body(process: RoleProcess) -> None:
-    """Step down gradients until the run ends."""
-    lead(process, lambda stack, collector: ServerSession(process, stack, collector))
+    """Step down gradients until the run ends; the first of several servers sees to the run's folder."""
+    if process.index == 0:
+        lead(process, lambda stack, collector: ServerSession(process, stack, collector))
+        return
+    with ExitStack() as stack:
+        session = ServerSession(process, stack, None)
+        session.begin()
+        work(session)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

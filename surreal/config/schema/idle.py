@@ -91,6 +91,7 @@ def _of_gradients(config: Config) -> Iterator[tuple[str, str]]:
                         f"and steps; set gradients to agents, or leave {name} out",
                     )
         return
+    yield from _of_own_experience(config)
     for name, way in _OF_COMBINING.items():
         if _is_given(learner, name) and learner.combine_gradients != way:
             yield (
@@ -98,6 +99,26 @@ def _of_gradients(config: Config) -> Iterator[tuple[str, str]]:
                 f"is {getattr(learner, name)}, but learner.combine_gradients is {learner.combine_gradients}; set that "
                 f"to {way}, or leave {name} out",
             )
+
+
+def _of_own_experience(config: Config) -> Iterator[tuple[str, str]]:
+    """Of experience that each agent keeps, to compute gradients from."""
+    rule = "learner.gradients is agents: each agent keeps its experience, and computes from it"
+    if config.run.deterministic:
+        yield (
+            "learner.gradients",
+            "is agents, but with run.deterministic one process acts and learns; set it to learner",
+        )
+    if config.rlx.servers:
+        yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, which RLX servers do not do; set it to 0"
+    if config.num_shards > 1:
+        yield "replay.shards", f"is {config.num_shards}, but {rule}; set it to 1"
+    if config.replay.follow:
+        yield "replay.follow", f"is true, but {rule}: there is no stream to follow; leave it out"
+    if config.replay.observations == "remote":
+        yield "replay.observations", f"is remote, but {rule}, so they are nowhere else; leave it out"
+    if config.sender.on_full == "drop":
+        yield "sender.on_full", f"is drop, but {rule}, and always has room; leave it out"
 
 
 def _of_rlx(config: Config) -> Iterator[tuple[str, str]]:

@@ -89,6 +89,17 @@ class Config(Section):
         return self.learner.gradients == "agents"
 
     @property
+    def num_servers(self) -> int:
+        """Processes that publish a part of the parameters each: parameter servers, or one learner."""
+        return self.parameter_server.servers if self.has_parameter_servers else 1
+
+    @property
+    def published_policy(self) -> str:
+        """Name under which parameters are published, or the part of the first of several servers."""
+        policy, number = self.broadcast.policy, self.num_servers
+        return policy if number == 1 else f"{policy}.0of{number}"
+
+    @property
     def num_agents(self) -> int:
         """Agents that `surreal run` starts on this machine, several to a process perhaps; >= 1."""
         return max(1, self.agent.count * self.agent.per_process)
@@ -171,8 +182,6 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     yield from _memory_conflicts(config)
     yield from _process_conflicts(config)
     yield from _round_conflicts(config)
-    if config.has_parameter_servers:
-        yield from _gradient_conflicts(config)
     if config.run.deterministic:
         yield from _order_conflicts(config)
 
@@ -249,26 +258,6 @@ def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             f"is {steps}, but replay.args.trajectory_steps is {config.replay.args['trajectory_steps']}; make them the "
             "same, or leave round_steps out",
         )
-
-
-def _gradient_conflicts(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield what cannot be where agents compute the gradients, each from its own experience."""
-    rule = "learner.gradients is agents: each agent keeps its experience, and computes from it"
-    if config.run.deterministic:
-        yield (
-            "learner.gradients",
-            "is agents, but with run.deterministic one process acts and learns; set it to learner",
-        )
-    if config.rlx.servers:
-        yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, which RLX servers do not do; set it to 0"
-    if config.num_shards > 1:
-        yield "replay.shards", f"is {config.num_shards}, but {rule}; set it to 1"
-    if config.replay.follow:
-        yield "replay.follow", f"is true, but {rule}: there is no stream to follow; leave it out"
-    if config.replay.observations == "remote":
-        yield "replay.observations", f"is remote, but {rule}, so they are nowhere else; leave it out"
-    if config.sender.on_full == "drop":
-        yield "sender.on_full", f"is drop, but {rule}, and always has room; leave it out"
 
 
 def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:

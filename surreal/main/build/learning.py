@@ -12,9 +12,12 @@ from surreal.checkpoint import CheckpointStore
 from surreal.config import Config, accepted_names, default_values
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.gradients.assigning import assign_parameters
+from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender, Groups
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+from surreal.distributed.parameters.published import PolicyPart
 from surreal.learner import GradientLearner, Learner
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.main.build.construct import Recipe, Setting, check, construct, refused, value_of
@@ -173,7 +176,7 @@ def build_gradient_sender(config: Config, shards: ReplayShards, parameters: Grou
         shards.clients[0],
         policy=config.broadcast.policy,
         dtype=learner.gradients_dtype,
-        shards=config.parameter_server.servers,
+        shards=config.num_servers,
         parameters=parameters,
         max_bytes=learner.gradients_max_bytes,
         max_staleness=learner.gradients_max_lag,
@@ -182,36 +185,67 @@ def build_gradient_sender(config: Config, shards: ReplayShards, parameters: Grou
     )
 
 
-def build_gradient_queue(config: Config, shards: ReplayShards, *, stop: threading.Event) -> GradientQueue:
+def build_gradient_queue(
+    config: Config, shards: ReplayShards, *, index: int, group: ServerGroup | None, stop: threading.Event
+) -> GradientQueue:
     """Make a parameter server's end of the gradients; `shards` as for `build_gradient_sender`."""
     return GradientQueue(
         shards.clients[0],
         policy=config.broadcast.policy,
+        shard=index,
+        shards=config.num_servers,
         max_staleness=config.learner.gradients_max_lag,
+        group=group,
         num_replay_shards=len(shards),
         stop=stop,
     )
 
 
-def build_parameter_server(config: Config, learner: GradientLearner) -> ParameterServer:
-    """Make what steps down gradients."""
-    settings = config.learner
+def build_server_group(config: Config, shards: ReplayShards, *, index: int) -> ServerGroup | None:
+    """Make what keeps several parameter servers in step; None of one alone."""
+    if config.num_servers == 1:
+        return None
+    return ServerGroup(
+        shards.clients[0],
+        policy=config.broadcast.policy,
+        shard=index,
+        shards=config.num_servers,
+        num_replay_shards=len(shards),
+    )
+
+
+def build_parameter_server(
+    config: Config, learner: GradientLearner, *, index: int, group: ServerGroup | None
+) -> ParameterServer:
+    """Make what steps down gradients, of its part of the parameters; the learner is ready."""
+    settings, names = config.learner, None
+    if group is not None:
+        names = assign_parameters(learner.parameter_groups(), config.num_servers)[index]
     return ParameterServer(
         learner,
         combine=settings.combine_gradients,
         num_gradients=settings.num_gradients,
         dc_lambda=settings.dc_lambda,
         dc_history=settings.dc_history,
+        names=names,
+        gather=None if group is None else group.gather,
     )
 
 
 def build_broadcaster(
-    config: Config, client: RedisClient, model: Module, stop: threading.Event | None = None
+    config: Config,
+    client: RedisClient,
+    model: Module,
+    stop: threading.Event | None = None,
+    *,
+    part: PolicyPart | None = None,
 ) -> TorchBroadcaster:
-    """Make the learner's side of the parameters."""
-    return TorchBroadcaster(client, model, policy=config.broadcast.policy, stop=stop)
+    """Make the learner's side of the parameters, or that of one of several parameter servers."""
+    return TorchBroadcaster(client, model, policy=config.broadcast.policy, part=part, stop=stop)
 
 
-def build_checkpoints(config: Config, run_dir: Path) -> CheckpointStore:
-    """Make the learner's store of whole checkpoints."""
-    return CheckpointStore(run_dir / "checkpoints", keep=config.checkpoint.checkpoints_to_keep)
+def build_checkpoints(config: Config, run_dir: Path, *, index: int = 0) -> CheckpointStore:
+    """Make the store of whole checkpoints of the learner, or of parameter server number `index`."""
+    return CheckpointStore(
+        run_dir / (f"checkpoints-{index}" if index else "checkpoints"), keep=config.checkpoint.checkpoints_to_keep
+    )

@@ -99,7 +99,7 @@ class RoleProcess:
                 if registry.stop_reason(self.client) and not live_processes(self.client):
                     registry.clear_stop(self.client)
             else:
-                registry.require_fresh(self.client, self.config.broadcast.policy, self.parameter_client)
+                registry.require_fresh(self.client, self.config.published_policy, self.parameter_client)
         self._claim.take(self.stop)
         if registry.register(self.client, self.config, self._registrant, self.parameter_client):
             take_over(self._claim, self.replay, self.stop)

@@ -86,7 +86,7 @@ class Publishing:
 
     def has_parameters(self) -> bool:
         """Whether somebody has published parameters of this policy in this run."""
-        keys = self._client.policy_keys(self._config.broadcast.policy)
+        keys = self._client.policy_keys(self._config.published_policy)
         return bool(self._client.redis.hexists(keys.params, "version"))
 
     def take_over(self) -> None:
@@ -94,7 +94,7 @@ class Publishing:
         if self._load_last():
             # Counts go on too: schedules and limits depend on them.
             self._learner.updates = read_progress(self._broadcaster.message).get("updates", 0)
-            logger.info("no checkpoint; going on from the parameters of version %d", self._model.version)
+            logger.info("going on from the parameters of version %d", self._model.version)
 
     def go_back(self) -> str:
         """Take over the parameters that were broadcast last, with optimizers as new; returns which, "" if none were."""

@@ -79,7 +79,7 @@ def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], Session]) 
             scores = ScoreCollector(process.client, process.run_dir / "eval")
             collecting.spawn("scores", lambda: _collect_scores(scores, collecting))
         try:
-            _learn(session)
+            work(session)
             if scores is not None:
                 _wait_for_evaluation(process, scores)
         except Exception as error:
@@ -90,7 +90,13 @@ def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], Session]) 
             folder.finish(session.counts())
 
 
-def _learn(session: Session) -> None:
+def work(session: Session) -> None:
+    """Improve the parameters until the run ends, and keep what was learned.
+
+    Raises:
+        DivergedError, FolderError: what ended it; the run was told.
+        SurrealError: as `Session.run`.
+    """
     try:
         with suppress(StoppedError):
             session.run()

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.queue import GradientQueue
 
@@ -23,20 +25,21 @@ SMALL = (
 LEARNED = 60.0
 
 
+@pytest.mark.parametrize(("servers", "killed"), [(1, ("ps", "agent-1", "ps")), (2, ("ps-1", "ps"))], ids=["one", "two"])
 def test_agents_learn_cartpole_and_nothing_is_applied_twice_whoever_is_killed(
-    workplace: Workplace, start_redis: Callable[..., Any]
+    workplace: Workplace, start_redis: Callable[..., Any], servers: int, killed: tuple[str, ...]
 ) -> None:
     server = start_redis()
-    settings = [f"--set={setting}" for setting in SMALL]
+    settings = [f"--set={setting}" for setting in (*SMALL, f"parameter_server.servers={servers}")]
     command = workplace.start("run", "cartpole-a3c", "--redis", server.address, *settings)
     run_dir = workplace.run_dir()
-    for name in ("ps", "agent-1", "ps"):
+    for name in killed:
         workplace.wait_for(lambda: _updates(workplace.status()) >= 40, "updates, and a checkpoint")
-        before = workplace.status()
-        killed = workplace.role_pid(name)
-        os.kill(killed, signal.SIGKILL)
-        workplace.wait_for(lambda: _goes_on(workplace.status(), name, killed, before), f"the return of {name}")  # noqa: B023
-    workplace.wait_for(lambda: (workplace.status()["episode_return"] or 0.0) > LEARNED, "longer episodes")
+        before, pid = workplace.status(), workplace.role_pid(name)
+        os.kill(pid, signal.SIGKILL)
+        workplace.wait_for(lambda: _goes_on(workplace.status(), name, pid, before), f"the return of {name}")  # noqa: B023
+    if servers == 1:
+        workplace.wait_for(lambda: (workplace.status()["episode_return"] or 0.0) > LEARNED, "longer episodes")
     command.interrupt()
     assert command.wait() == 130, command.output
     result = json.loads((run_dir / "result.json").read_text())
@@ -46,7 +49,7 @@ def test_agents_learn_cartpole_and_nothing_is_applied_twice_whoever_is_killed(
     with RedisClient(server.address, run=run_dir.name) as client:
         counts = GradientQueue(client).run_metrics()
     assert 0 < result["updates"] <= counts["gradients/run_pushed_total"]
-    assert "restored" in (run_dir / "logs" / "ps.log").read_text()
+    assert "restored" in (run_dir / "logs" / f"{killed[0]}.log").read_text()
     workplace.assert_nothing_is_left()
 
 

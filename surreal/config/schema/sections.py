@@ -27,7 +27,7 @@ class AgentConfig(ClassSection):
     """Agent processes that `surreal run` starts on this machine. More can join from other machines at any time."""
 
     per_process: int = Field(1, ge=1, le=1024)
-    """Agents in each of these processes, which take turns, each with `env.num_envs` environments and gradients of its
+    """Agents in each of these processes, each on a thread, with `env.num_envs` environments and gradients of its
     own. Raising it saves memory where cores are few. Only with `learner.gradients: agents`."""
 
     exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 from surreal.config import Config
 from surreal.distributed.experience.local import LocalShards
 from surreal.distributed.gradients.sender import GradientSender
-from surreal.errors import StoppedError
+from surreal.errors import StoppedError, SurrealError, ThreadFailedError
 from surreal.learner import GradientLearner
 from surreal.main.build.learning import build_gradient_learner, build_gradient_sender, build_replay
 from surreal.main.build.lockstep import gradients_config
@@ -27,11 +29,15 @@ from surreal.main.lockstep.turn import next_batch, take_in
 from surreal.main.process.role import RoleProcess
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
+from surreal.utils.threads import Supervisor
 
 logger = logging.getLogger(__name__)
 
 #: Of one look for the first parameters, s.
 _FIRST_PARAMETERS_S = 1.0
+_CHECK_INTERVAL_S = 0.1
+#: An agent ends with its turn, s.
+_JOIN_TIMEOUT_S = 10.0
 #: Gradients that may be on their way where each is a step: the servers work on one while the agent acts.
 _AHEAD = 1
 
@@ -47,17 +53,25 @@ class GradientAgent:
         config: see `gradients_config`.
         stack: closes what is opened here.
         index: of the agent among all of the run.
+        on_episode: called with return and length of each episode, on the agent's thread.
 
     Raises:
         StoppedError: the process is to stop.
         SurrealError: something cannot be made.
     """
 
-    def __init__(self, process: RoleProcess, config: Config, stack: ExitStack, index: int) -> None:
+    def __init__(
+        self,
+        process: RoleProcess,
+        config: Config,
+        stack: ExitStack,
+        index: int,
+        on_episode: Callable[[float, int], object],
+    ) -> None:
         self._process = process
         self._shards = LocalShards(process.client.run)
         stack.callback(self._shards.close)
-        self._actor = Actor(process, config, stack, index, process.telemetry.episode, shards=self._shards)
+        self._actor = Actor(process, config, stack, index, on_episode, shards=self._shards)
         self._seed = int(np.random.SeedSequence(config.seed, spawn_key=(index,)).generate_state(1)[0] >> 1)
         self._replay: Replay[Any] = build_replay(config, self._shards, seed=self._seed)
         stack.callback(self._replay.join)
@@ -79,6 +93,7 @@ class GradientAgent:
             waiting=waiting_of(config),
             counts=lambda: (loop.env_steps, loop.episodes),
             stop=process.stop,
+            check_stop=self._check_stop,
         )
 
     @property
@@ -102,7 +117,7 @@ class GradientAgent:
         return self._outgoing.global_step
 
     def turn(self) -> None:
-        """Act, and compute the gradients that this allows.
+        """Act, and compute the gradients that this allows; a thread's body.
 
         Raises:
             StoppedError: the process is to stop.
@@ -137,7 +152,7 @@ class GradientAgent:
 
 
 class GradientSession:
-    """The agents of one process, in turn.
+    """The agents of one process, each on a thread of its own: one that waits for parameters holds up no other.
 
     Args:
         process: the frame, of an agent.
@@ -153,7 +168,13 @@ class GradientSession:
         first = process.index * number
         self._process = process
         self._limit = config.run.max_env_steps
-        self._agents = [GradientAgent(process, config, stack, first + place) for place in range(number)]
+        self._episode_lock = threading.Lock()
+        self._agents = [
+            GradientAgent(process, config, stack, first + place, self._add_episode) for place in range(number)
+        ]
+        self._threads = Supervisor("agents")
+        stack.callback(self._threads.join, _JOIN_TIMEOUT_S)
+        stack.callback(self._threads.stop)
         self._rate = RateMeter("agent/env_steps_per_s")
         telemetry = process.telemetry
         telemetry.add_source(self._agents[0].metrics)
@@ -176,18 +197,30 @@ class GradientSession:
         return sum(agent.episodes for agent in self._agents)
 
     def run(self) -> None:
-        """Take turns until the run ends, or has its env steps.
+        """Act and compute until the run ends, or has its env steps.
 
         Raises:
-            StoppedError: the process is to stop.
-            SurrealError: the servers cannot be reached.
+            SurrealError: what ended an agent.
         """
-        while not self._process.should_stop():
-            for agent in self._agents:
-                agent.turn()
+        for place, agent in enumerate(self._agents):
+            self._threads.spawn(str(place), agent.turn)
+        while not self._process.should_stop() and self._threads.is_running:
             if self._limit is not None and self.global_step >= self._limit:
                 logger.info("the run has its %d env steps", self._limit)
-                return
+                break
+            self._process.stop.wait(_CHECK_INTERVAL_S)
+        self._threads.stop()
+        self._threads.join(_JOIN_TIMEOUT_S)
+        try:
+            self._threads.check()
+        except ThreadFailedError as failure:
+            if isinstance(failure.__cause__, SurrealError):
+                raise failure.__cause__ from None
+            raise
+
+    def _add_episode(self, episode_return: float, length: int) -> None:
+        with self._episode_lock:
+            self._process.telemetry.episode(episode_return, length)
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.env_steps

@@ -85,7 +85,8 @@ class Outgoing:
         listener: of the learner's model.
         waiting: when to wait.
         counts: gives the env steps and episodes of this agent so far.
-        stop: ends a wait.
+        stop: ends a push that waits.
+        check_stop: called while waiting; what it raises ends the wait.
 
     Attributes:
         global_step: env steps of the whole run, as last heard.
@@ -100,6 +101,7 @@ class Outgoing:
         waiting: Waiting,
         counts: Callable[[], tuple[int, int]],
         stop: threading.Event,
+        check_stop: Callable[[], object],
     ) -> None:
         self.global_step = 0
         self._learner = learner
@@ -108,6 +110,7 @@ class Outgoing:
         self._waiting = waiting
         self._counts = counts
         self._stop = stop
+        self._check_stop = check_stop
         self._collected: dict[str, dict[str, Tensor]] = {}
         self._counted = (0, 0)
         self._pushed = self._applied = 0  # gradients, and how many of them are in the parameters
@@ -165,7 +168,8 @@ class Outgoing:
     def _wait(self, ahead: int) -> None:
         """Wait until no more gradients than these are not in the parameters."""
         started = time.monotonic()
-        while self._pushed - self._applied > ahead and not self._stop.is_set():
+        while self._pushed - self._applied > ahead:
+            self._check_stop()
             if time.monotonic() - started >= self._waiting.timeout_s:
                 if self._timeouts % _WARN_EVERY == 0:
                     what = "no parameters came of a gradient within %g s; going on without"

@@ -149,7 +149,9 @@ def connect(
         return counts["steps"], counts["steps"] // 32
 
     agent.become_ready()
-    return agent, server, Outgoing(agent, server, server, waiting=waiting, counts=count, stop=threading.Event())
+    stop = threading.Event()
+    outgoing = Outgoing(agent, server, server, waiting=waiting, counts=count, stop=stop, check_stop=lambda: None)
+    return agent, server, outgoing
 
 
 def parameters(learner: GradientLearner) -> dict[str, Tensor]:

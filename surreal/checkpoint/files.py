@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import fsspec
-
 from surreal.errors import CheckpointError
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
@@ -104,6 +102,8 @@ def move_file(source: str, target: str) -> None:
 
 def _open(path: str) -> tuple[Any, str]:
     """The file system of a path or URL, and the path in it."""
+    import fsspec  # which a launcher that looks at no place does without
+
     options: dict[str, Any] = {}
     if path.startswith(("s3://", "s3a://")) and "config_kwargs" not in fsspec.config.conf.get("s3", {}):
         options["config_kwargs"] = _S3_PATIENCE

@@ -154,10 +154,13 @@ class RunCheckpoints:
         text = os.fspath(path)
         if "/" in text or os.sep in text:
             return open_checkpoint(text)
-        found = first_whole(f"{store.folder}/{text}" for store in self._stores)
-        if found is None:
-            raise CheckpointError(f"checkpoint {text} does not exist in {self.places}, or cannot be read")
-        return found
+        problems = []
+        for store in self._stores:
+            try:
+                return store.load(text)
+            except CheckpointError as error:
+                problems.append(str(error))
+        raise CheckpointError("; ".join(problems))
 
     def is_own(self, checkpoint: Checkpoint) -> bool:
         """Whether a checkpoint lies in one of the places: whether it is of this run."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from surreal.errors import CheckpointError
+from surreal.errors import CheckpointError, UnreadableError
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 #: File systems in which an object appears when all of it has come, so that it needs no temporary name.
@@ -27,9 +27,9 @@ def list_names(folder: str) -> list[str]:
     """Names of what lies in a folder; none if there is no such folder.
 
     Raises:
-        CheckpointError: it cannot be listed.
+        UnreadableError: it cannot be listed.
     """
-    with _told(f"{folder} cannot be listed"):
+    with _told(f"{folder} cannot be listed", UnreadableError):
         file_system, place = _open(folder)
         try:
             file_system.invalidate_cache()
@@ -42,9 +42,10 @@ def read_file(path: str) -> bytes:
     """The content of a file.
 
     Raises:
-        CheckpointError: it is missing, or cannot be read.
+        CheckpointError: it is missing.
+        UnreadableError: it cannot be read.
     """
-    with _told(f"checkpoint {path} cannot be read"):
+    with _told(f"checkpoint {path} cannot be read", UnreadableError):
         try:
             file_system, place = _open(path)
             data: bytes = file_system.cat_file(place)
@@ -117,13 +118,13 @@ def _protocols(file_system: Any) -> tuple[str, ...]:
 
 
 @contextmanager
-def _told(problem: str) -> Iterator[None]:
+def _told(problem: str, kind: type[CheckpointError] = CheckpointError) -> Iterator[None]:
     try:
         yield
     except CheckpointError:
         raise
     except Exception as error:  # each file system's client has errors of its own
-        raise CheckpointError(f"{problem}: {error or type(error).__name__}") from error
+        raise kind(f"{problem}: {error or type(error).__name__}") from error
 
 
 def _write_local(temporary: str, place: str, data: bytes) -> None:

@@ -8,7 +8,7 @@ import re
 
 from surreal.checkpoint.files import is_temporary, list_names, move_file, read_file, remove_file, write_file
 from surreal.checkpoint.ranking import SCORES_NAME, Ranking
-from surreal.errors import CheckpointError
+from surreal.errors import CheckpointError, UnreadableError
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Place:
         """File names of the checkpoints, by rising step; other files in the folder are left alone.
 
         Raises:
-            CheckpointError: the folder cannot be listed.
+            UnreadableError: the folder cannot be listed.
         """
         return sorted((name for name in list_names(self.folder) if _NAME.fullmatch(name)), key=step_of)
 
@@ -71,10 +71,16 @@ class Place:
         return path
 
     def ranking(self) -> Ranking:
-        """The scores that lie here; without any if they cannot be read."""
+        """The scores that lie here.
+
+        Raises:
+            UnreadableError: they cannot be read.
+        """
         try:
             return Ranking.from_json(read_file(f"{self.folder}/{SCORES_NAME}"))
-        except CheckpointError:
+        except UnreadableError:
+            raise
+        except CheckpointError:  # there are none
             return Ranking()
 
     def set_later_aside(self, step: int) -> str:
@@ -102,8 +108,11 @@ class Place:
         try:
             names = list_names(self.folder)
             steps = sorted(step_of(name) for name in names if _NAME.fullmatch(name))
-            stay = {just_saved, *steps[-self.keep :], *ranking.best(steps, self.keep_best)}
-            if text := ranking.to_json(sorted(stay)):
+            known = self.ranking() if SCORES_NAME in names else Ranking()  # beyond what this process knows
+            known.forget(just_saved)
+            known.take_over(ranking)
+            stay = {just_saved, *steps[-self.keep :], *known.best(steps, self.keep_best)}
+            if text := known.to_json(sorted(stay)):
                 write_file(f"{self.folder}/{SCORES_NAME}", text.encode())
             for step in steps:
                 if step not in stay:

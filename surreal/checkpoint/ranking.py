@@ -65,6 +65,10 @@ class Ranking:
         """Count none of these rounds any more: their parameters are none that the run went on from."""
         self.last_time = max((done.time for done in rounds), default=self.last_time)
 
+    def forget(self, step: int) -> None:
+        """A checkpoint of this step is a new one: what is known is of another, which was set aside."""
+        self._scores.pop(step, None)
+
     def best(self, steps: Iterable[int], count: int) -> list[int]:
         """The best of some checkpoints, the best first, of equals the later one; none that has no score.
 

@@ -16,7 +16,7 @@ from surreal.checkpoint.place import step_of
 from surreal.checkpoint.ranking import Ranking, Round
 from surreal.checkpoint.store import CheckpointStore, first_whole, open_checkpoint
 from surreal.checkpoint.uploads import Uploads
-from surreal.errors import CheckpointError
+from surreal.errors import CheckpointError, UnreadableError
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +83,7 @@ class RunCheckpoints:
         path = self._stores[0].path_of(step)
         data = encode_checkpoint(tensors, metadata, step=step, target=path)
         self._steps.add(step)
+        self._ranking.forget(step)
         self._ranking.add(self._rounds(), self._steps)
         if self._own is not None:
             self._own.put(step, data, self._ranking)
@@ -122,13 +123,14 @@ class RunCheckpoints:
         folder is asked, if there is one: it is there.
 
         Raises:
-            CheckpointError: a place cannot be listed, and the others hold none.
+            UnreadableError: a place or a checkpoint cannot be read, and there is no other: whoever began anew now
+                would do so beside checkpoints that are only out of sight.
         """
         found, problem = list[tuple[int, int, str]](), None
         for order, store in enumerate(self._stores_to_ask):
             try:
                 found += [(step, -order, store.path_of(step)) for step in store.steps()]
-            except CheckpointError as error:
+            except UnreadableError as error:
                 problem = error
                 logger.warning("checkpoints that are there are not seen: %s", error)
         newest = first_whole(path for _, _, path in sorted(found, reverse=True))

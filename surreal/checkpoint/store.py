@@ -11,7 +11,7 @@ from torch import Tensor
 
 from surreal.checkpoint.format import Checkpoint, encode_checkpoint, load_checkpoint
 from surreal.checkpoint.place import Place
-from surreal.errors import CheckpointError
+from surreal.errors import CheckpointError, UnreadableError
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class CheckpointStore(Place):
         One that was cut off or damaged is passed over with a warning.
 
         Raises:
-            CheckpointError: the folder cannot be listed.
+            UnreadableError: the folder cannot be listed, or there are only checkpoints that cannot be read.
         """
         return first_whole(self.path_of(step) for step in reversed(self.steps()))
 
@@ -87,10 +87,18 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def first_whole(paths: Iterable[str]) -> Checkpoint | None:
-    """Read the first checkpoint that is whole; those before it are passed over with a warning."""
+    """Read the first checkpoint that is whole; those before it are passed over with a warning.
+
+    Raises:
+        UnreadableError: none is whole that can be read, and one cannot be read.
+    """
+    problem: UnreadableError | None = None
     for path in paths:
         try:
             return load_checkpoint(path)
         except CheckpointError as error:
             logger.warning("passed over a checkpoint that cannot be used: %s", error)
+            problem = error if isinstance(error, UnreadableError) else problem
+    if problem is not None:
+        raise problem
     return None

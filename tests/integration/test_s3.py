@@ -16,7 +16,7 @@ import torch
 
 from surreal.checkpoint import CheckpointStore, RunCheckpoints, open_checkpoint
 from surreal.checkpoint.ranking import Round
-from surreal.errors import CheckpointError
+from surreal.errors import CheckpointError, UnreadableError
 from tests.s3_server import S3Server
 
 TIMEOUT_S = 60.0
@@ -162,10 +162,18 @@ def test_without_a_server_the_folder_is_enough_and_nothing_else_is_taken_for_a_n
         found = RunCheckpoints(own, [elsewhere]).newest_whole()
         assert found is not None
         assert found.path == own.path_of(5)
-        with pytest.raises(CheckpointError, match=r"cannot be listed: .*Could not connect"):
+        with pytest.raises(UnreadableError, match=r"cannot be listed: .*Could not connect"):
             RunCheckpoints(None, [elsewhere]).newest_whole()
     finally:
         server.start()
+
+
+def test_checkpoints_that_cannot_be_read_now_are_not_taken_for_none(server: S3Server, bucket: str) -> None:
+    elsewhere = CheckpointStore(f"{bucket}/run/checkpoints")
+    save(elsewhere, 5)
+    server.is_refused = lambda method, query: method == "GET" and "list-type" not in query
+    with pytest.raises(UnreadableError, match=r"0000000005.safetensors cannot be read: "):
+        RunCheckpoints(None, [elsewhere]).newest_whole()
 
 
 def test_a_bucket_that_is_not_there_is_named(bucket: str) -> None:

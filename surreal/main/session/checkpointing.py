@@ -60,8 +60,8 @@ class Checkpointing:
 
         Raises:
             ConfigError: the folder holds checkpoints of another run.
-            CheckpointError: the file that is named cannot be read, or does not fit; or a place cannot be listed, and
-                the others hold none.
+            CheckpointError: the file that is named cannot be read, or does not fit; or a place cannot be read, and the
+                others hold none.
         """
         found = self._find(is_resumed=is_resumed)
         self._store.begin()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +101,24 @@ def test_of_two_rankings_the_one_that_saw_later_rounds_is_right() -> None:
         both.take_over(first)
         both.take_over(second)
         assert (both.score(100), both.score(200), both.last_time) == (Score(9.0, 1), Score(2.0, 1), 3)
+
+
+def test_who_knows_no_scores_removes_none_that_others_have_scored(tmp_path: Path) -> None:
+    place = Place(tmp_path, keep=1, keep_best=1)
+    place.put(100, b"content", ranked([100], (1, 100, 9.0)))
+    place.put(200, b"content")
+    place.put(300, b"content", ranked([300], (2, 300, 5.0)))
+    assert place.steps() == [100, 300]
+    assert (place.ranking().score(100), place.ranking().score(300)) == (Score(9.0, 1), Score(5.0, 1))
+
+
+def test_a_new_checkpoint_has_no_score_of_the_one_that_was_set_aside(tmp_path: Path) -> None:
+    place = Place(tmp_path, keep=9, keep_best=1)
+    for step in (100, 200):
+        place.put(step, b"content", ranked([100, 200], (1, 100, 1.0), (2, 200, 9.0)))
+    place.set_later_aside(100)
+    place.put(200, b"other content")
+    assert place.ranking().best(place.steps(), 9) == [100]
 
 
 def test_the_best_outlive_the_newest() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from surreal.checkpoint import CheckpointStore, RunCheckpoints, open_checkpoint
 from surreal.checkpoint.ranking import Round
-from surreal.errors import CheckpointError, DivergedError
+from surreal.errors import CheckpointError, DivergedError, UnreadableError
 
 TIMEOUT_S = 30.0
 
@@ -20,7 +20,7 @@ class AwayStore(CheckpointStore):
     """Cannot be reached."""
 
     def names(self) -> list[str]:
-        raise CheckpointError(f"{self.folder} cannot be listed: no answer")
+        raise UnreadableError(f"{self.folder} cannot be listed: no answer")
 
     def put(self, *_: object) -> str:
         raise CheckpointError(f"{self.folder} could not be written: no answer")
@@ -94,7 +94,7 @@ def test_a_place_that_is_away_is_passed_over_if_another_has_one(
     own: CheckpointStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoints = RunCheckpoints(own, [AwayStore(tmp_path / "away")])
-    with pytest.raises(CheckpointError, match="away cannot be listed: no answer"):
+    with pytest.raises(UnreadableError, match="away cannot be listed: no answer"):
         checkpoints.newest_whole()  # nobody may begin anew beside checkpoints that are only out of sight
     save(own, 1)
     found = checkpoints.newest_whole()

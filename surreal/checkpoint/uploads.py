@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from surreal.checkpoint.place import Place
 from surreal.checkpoint.ranking import Ranking
-from surreal.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +114,7 @@ class Uploads:
         began_s = self._clock()
         try:
             self.place.put(upload.step, upload.data, upload.ranking)
-        except CheckpointError as error:
+        except Exception as error:  # whatever it is, learning goes on
             self._failed(upload, error)
         else:
             self._arrived(upload, self._clock() - began_s)
@@ -136,7 +135,7 @@ class Uploads:
             self._sending = None
             self._changed.notify_all()
 
-    def _failed(self, upload: _Upload, error: CheckpointError) -> None:
+    def _failed(self, upload: _Upload, error: Exception) -> None:
         if not self._problem:  # once, until one arrives
             logger.warning("%s; learning goes on, and it is tried again", error)
         with self._changed:

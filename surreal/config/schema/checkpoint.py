@@ -30,7 +30,7 @@ Location = Annotated[str, Field(min_length=1), AfterValidator(refuse_password)]
 
 
 class CheckpointConfig(Section):
-    """What is kept on disk, and what a run starts from."""
+    """What is kept of the learner, where, and what a run starts from."""
 
     checkpoint_time_interval: float = Field(900.0, gt=0)
     """Seconds between checkpoints of the learner; a final one is written when the run ends."""

@@ -78,6 +78,7 @@ class LearnerSession:
         shared = (self.learner, self.replay, self.broadcaster)
         self.publishing = Publishing(config, process.parameter_client, model, *shared)
         self.checkpoints = Checkpointing(config, *shared, store)
+        stack.callback(self.checkpoints.close)
         self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
         self.priorities = PrioritiesSaver(self.replay, process.run_dir)
         self.limits = Limits(config, is_timed=not process.arguments.supervised)
@@ -140,6 +141,7 @@ class LearnerSession:
             self.rollback.after(error)
         self.priorities.save()
         self.publishing.finish(is_connected=self.process.telemetry.is_connected)
+        self.checkpoints.close()
 
     def counts(self) -> Counts:
         """How far the run came."""
@@ -175,7 +177,7 @@ class LearnerSession:
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.learner.updates
         rollbacks = {"learner/rollbacks_total": float(self.rollback.count)}
-        return {**self._rate.metrics(), **rollbacks, **self.publishing.metrics()}
+        return {**self._rate.metrics(), **rollbacks, **self.publishing.metrics(), **self.checkpoints.metrics()}
 
 
 def body(process: RoleProcess) -> None:

@@ -23,7 +23,6 @@ from surreal.learner import Learner
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
-from surreal.main.build.offline import run_offline_learner
 from surreal.main.eval import EvaluationSession
 from surreal.main.lockstep.session import LockstepSession
 from surreal.main.process import registry
@@ -33,6 +32,7 @@ from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import LEARNER
 from surreal.main.session.checkpointing import Checkpointing
 from surreal.main.session.leading.lead import lead
+from surreal.main.session.leading.offline import run_offline_learner
 from surreal.main.session.limits import Limits
 from surreal.main.session.priorities import PrioritiesSaver
 from surreal.main.session.publishing import Intake, Publishing
@@ -90,6 +90,7 @@ class LearnerSession:
         shared = (self.learner, self.replay, self.broadcaster)
         self.publishing = Publishing(config, process.parameter_client, model, *shared)
         self.checkpoints = Checkpointing(config, *shared, store)
+        stack.callback(self.checkpoints.close)
         self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
         self.priorities = PrioritiesSaver(self.replay, process.run_dir)
         self.limits = Limits(config, is_timed=not process.arguments.supervised)
@@ -174,6 +175,7 @@ class LearnerSession:
             self.go_back(error)
         self.priorities.save()
         self.publishing.finish(is_connected=self.process.telemetry.is_connected)
+        self.checkpoints.close()
 
     def counts(self) -> Counts:
         """How far the run came."""
@@ -209,7 +211,7 @@ class LearnerSession:
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.learner.updates
         rollbacks = {"learner/rollbacks_total": float(self.rollback.count)}
-        return {**self._rate.metrics(), **rollbacks, **self.publishing.metrics()}
+        return {**self._rate.metrics(), **rollbacks, **self.publishing.metrics(), **self.checkpoints.metrics()}
 
 
 def body(process: RoleProcess) -> None:

@@ -254,3 +254,44 @@ def test_two_servers_give_bit_equal_parameters_to_one(client: RedisClient, combi
     assert listener.version == version
     expected = one.model.tensors()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in listener.model.tensors().items())
+
+
+def test_a_server_that_is_restarted_goes_on_with_higher_versions_and_repeats_no_gradient(client: RedisClient) -> None:
+    sender = GradientSender(client)
+    push = {"model": {name: torch.ones_like(each) for name, each in learner_of().parameter_groups()["model"].items()}}
+    versions: list[int] = []
+
+    def live(state: Any, number: int) -> tuple[Any, list[int]]:
+        """A server that takes some gradients, and saves its state after the first; then it dies."""
+        learner = learner_of()
+        if state is not None:
+            learner.load_state_dict(state)
+        server, queue = ParameterServer(learner), GradientQueue(client)
+        queue.expect(learner.parameter_groups())
+        broadcaster = TorchBroadcaster(client, learner.model, lease_s=0.001)
+        broadcaster.propose(learner.version)
+        versions.append(broadcaster.broadcast())
+        queue.tell_version(versions[-1])
+        taken = []
+        for i in range(number):
+            gradient = queue.take(5.0)
+            assert gradient is not None
+            taken.append(gradient.version)
+            if i == number - 1:
+                break  # killed before it is applied
+            assert server.step(gradient)
+            versions.append(broadcaster.broadcast())
+            if i == 0:
+                found = learner.state_dict()
+                state = {**found, "tensors": {name: each.clone() for name, each in found["tensors"].items()}}
+        return state, taken
+
+    for number in range(6):
+        sender.push(push, version=number, env_steps=1)
+    state, first = live(None, 3)
+    state, second = live(state, 2)
+    _, third = live(state, 1)
+    assert [*first, *second, *third] == [0, 1, 2, 3, 4, 5]
+    assert versions == sorted(set(versions))
+    assert state["state"]["updates"] == 2
+    assert state["state"]["global_step"] == 4  # when the gradient that was applied last was pushed

@@ -31,29 +31,32 @@ class BulkReader:
         self._client = client
         self._connection: Any = None
 
-    def get(self, names: Sequence[str], max_bytes: int) -> bytearray | None:
-        """Read strings, and join them; None if one is not there.
+    def get_into(self, names: Sequence[str], buffer: memoryview) -> int | None:
+        """Read strings, one behind the other, into a buffer.
 
         Args:
             names: of the strings.
-            max_bytes: of all together.
+            buffer: of bytes, with room for all of them.
+
+        Returns:
+            How many bytes they are; None if one is not there.
 
         Raises:
-            CodecError: they are larger.
+            CodecError: they are larger than the buffer.
             redis.exceptions.RedisError: the connection broke, or Redis refused.
         """
         try:
             if self._connection is None:
                 self._connection = self._client.redis.connection_pool.get_connection()
+            filled = 0
             # One after the other: nothing that nobody wants is on its way when one is too large or missing.
-            joined = bytearray()
             for name in names:
                 self._connection.send_command("GET", name)
-                found = self._read(max_bytes - len(joined))
-                if found is None:
+                size = self._read_into(buffer[filled:])
+                if size is None:
                     return None
-                joined = joined + found if joined else found
-            return joined
+                filled += size
+            return filled
         except TimeoutError as error:
             self.close()
             raise exceptions.TimeoutError(f"no answer in time: {error}") from error
@@ -71,7 +74,7 @@ class BulkReader:
             connection.disconnect()
             self._client.redis.connection_pool.release(connection)
 
-    def _read(self, max_bytes: int) -> bytearray | None:
+    def _read_into(self, buffer: memoryview) -> int | None:
         line, ahead = self._read_line()
         if line[:1] == b"-":
             raise exceptions.ResponseError(line[1:].decode("utf-8", "replace"))
@@ -80,19 +83,15 @@ class BulkReader:
         size = int(line[1:])
         if size < 0:
             return None
-        if size > max_bytes:
-            raise CodecError(f"{size} bytes more are not accepted: at most {max_bytes}")
-        found = bytearray(size + 2)
-        found[: len(ahead)] = ahead
-        view = memoryview(found)[len(ahead) :]
-        while view:
-            view = view[self._receive_into(view) :]
-        view.release()
-        del found[-2:]
-        return found
+        if size > len(buffer):
+            raise CodecError(f"{size} bytes are too many: there is room for {len(buffer)}")
+        buffer[: len(ahead[:size])] = ahead[:size]
+        self._fill(buffer[len(ahead) : size])
+        self._fill(memoryview(bytearray(max(0, min(2, size + 2 - len(ahead))))))
+        return size
 
     def _read_line(self) -> tuple[bytes, bytes]:
-        """The reply's first line, and what came with it."""
+        """The reply's first line, and what came with it: there is nothing behind this reply."""
         head = bytearray()
         chunk = bytearray(_HEAD_BYTES)
         while b"\r\n" not in head:
@@ -101,6 +100,10 @@ class BulkReader:
             head += chunk[: self._receive_into(memoryview(chunk))]
         line, _, ahead = bytes(head).partition(b"\r\n")
         return line, ahead
+
+    def _fill(self, view: memoryview) -> None:
+        while view:
+            view = view[self._receive_into(view) :]
 
     def _receive_into(self, view: memoryview) -> int:
         sock: socket.socket = self._connection._sock

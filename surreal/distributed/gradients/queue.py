@@ -100,6 +100,7 @@ class GradientQueue:
         self._global_step = 0
         self._next_tell_s = 0.0
         self._counts: Counter[str] = Counter()
+        self._buffer = bytearray()
 
     @property
     def global_step(self) -> int:
@@ -114,6 +115,8 @@ class GradientQueue:
 
     def take(self, timeout_s: float) -> Gradient | None:
         """Take out the next gradient; None if none came in time. Call it, or `maintain`, every few seconds.
+
+        Its tensors are good until the next call, which uses their memory again; they may be changed.
 
         Raises:
             GroupChangedError: a server of the group has restarted: join the group anew.
@@ -225,7 +228,15 @@ class GradientQueue:
     def _read(self, entry: Entry, head: Head) -> bytearray | None:
         if head.size > self._max_bytes:
             raise CodecError(f"a gradient is {head.size} bytes; at most {self._max_bytes} are accepted")
-        return self._retry(lambda: self._store.read(self._reader, self.shard, entry, head), "read a gradient")
+        if len(self._buffer) != head.size:
+            self._buffer = bytearray(head.size)  # memory is dear to get: all gradients of a model have one size
+        buffer = self._buffer
+        size = self._retry(
+            lambda: self._store.read(self._reader, self.shard, entry, head, memoryview(buffer)), "read a gradient"
+        )
+        if size is not None and size != head.size:
+            raise CodecError(f"a gradient is cut off: {size} bytes, not {head.size}")
+        return buffer if size is not None else None
 
     def _is_stale(self, head: Head) -> bool:
         return self._max_staleness is not None and self._version - head.version > self._max_staleness

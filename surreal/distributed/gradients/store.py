@@ -159,14 +159,14 @@ class GradientStore:
             int(steps) if steps.isdigit() else 0,
         )
 
-    def read(self, reader: BulkReader, server: int, entry: Entry, head: Head) -> bytearray | None:
-        """A gradient's bytes for a server; None if they are gone.
+    def read(self, reader: BulkReader, server: int, entry: Entry, head: Head, buffer: memoryview) -> int | None:
+        """Read a gradient's bytes for a server; returns how many they are, None if they are gone.
 
         Raises:
-            CodecError: they are more than it says.
+            CodecError: there is no room for them.
         """
         names = [self.keys.block(entry.gradient_id, server, part) for part in range(head.parts)]
-        return reader.get(names, head.size)
+        return reader.get_into(names, buffer)
 
     def take(self, server: int, entry: Entry, head: Head | None, token: str, formation: str = "") -> str:
         """Remove a gradient: "ok" if it is the caller's, "gone", or "changed"; may be repeated by the same `token`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from surreal.checkpoint import CheckpointStore
+from surreal.checkpoint import CheckpointStore, RunCheckpoints
 from surreal.config import Config, accepted_names, default_values
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
@@ -21,6 +21,7 @@ from surreal.distributed.parameters.published import PolicyPart
 from surreal.learner import GradientLearner, Learner
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.main.build.construct import Recipe, Setting, check, construct, refused, value_of
+from surreal.main.build.kept import checkpoint_folders, scored_rounds
 from surreal.replay import Replay
 from surreal.replay.engine.conflicts import ReplayPlan
 from surreal.replay.stream.limiter import Senders, default_tolerance
@@ -244,8 +245,15 @@ def build_broadcaster(
     return TorchBroadcaster(client, model, policy=config.broadcast.policy, part=part, stop=stop)
 
 
-def build_checkpoints(config: Config, run_dir: Path, *, index: int = 0) -> CheckpointStore:
-    """Make the store of whole checkpoints of the learner, or of parameter server number `index`."""
-    return CheckpointStore(
-        run_dir / (f"checkpoints-{index}" if index else "checkpoints"), keep=config.checkpoint.checkpoints_to_keep
-    )
+def build_checkpoints(config: Config, run_dir: Path, *, index: int = 0) -> RunCheckpoints:
+    """Make the stores of whole checkpoints, of the learner or of parameter server number `index`.
+
+    Nothing is asked, written or started yet.
+    """
+    settings = config.checkpoint
+
+    def store(folder: str) -> CheckpointStore:
+        return CheckpointStore(folder, keep=settings.checkpoints_to_keep, keep_best=settings.best_checkpoints_to_keep)
+
+    own, others = checkpoint_folders(config, run_dir, index=index)
+    return RunCheckpoints(store(own) if own else None, list(map(store, others)), rounds=lambda: scored_rounds(run_dir))

@@ -13,11 +13,11 @@ from typing import Protocol
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.errors import DivergedError, FolderError, StoppedError, SurrealError
-from surreal.main.build.offline import fill_replay
 from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess
 from surreal.main.process.roles import EVAL
 from surreal.main.session.leading.describing import describe_run
+from surreal.main.session.leading.offline import fill_replay
 from surreal.main.session.leading.own_folder import OwnFolder
 from surreal.main.session.score_sharing import ScoreCollector
 from surreal.utils.threads import Supervisor

@@ -13,7 +13,7 @@ from surreal.main.session.leading.own_folder import OwnFolder
 
 
 def learner(folder: Path, restore: str | None, *, resume: bool = True) -> Any:
-    checkpoint = SimpleNamespace(restore=restore)
+    checkpoint = SimpleNamespace(restore=restore, stores=["run"])
     return SimpleNamespace(
         run_dir=folder, config=SimpleNamespace(checkpoint=checkpoint), arguments=SimpleNamespace(resume=resume)
     )

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
+
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.queue import Gradient, GradientQueue
 from surreal.distributed.parameters.published import PolicyPart
@@ -46,11 +48,13 @@ class GradientIntake:
     Args:
         queue: where they wait.
         server: steps down them.
+        rng: of the process.
     """
 
     stream_mode = "window"
 
-    def __init__(self, queue: GradientQueue, server: ParameterServer) -> None:
+    def __init__(self, queue: GradientQueue, server: ParameterServer, rng: np.random.Generator) -> None:
+        self.rng = rng
         self._queue = queue
         self._server = server
 
@@ -116,7 +120,7 @@ class ServerSession(LearnerSession):
         self._server = build_parameter_server(config, learner, index=index, group=group)
         if group is not None:
             self.part = PolicyPart(index, config.num_servers, self._server.published_names())
-        return learner, GradientIntake(queue, self._server)
+        return learner, GradientIntake(queue, self._server, self.process.rng())
 
     def settle(self, *, has_checkpoint: bool) -> None:
         """Go on from the checkpoint; several servers from what they have published last, which fits together."""

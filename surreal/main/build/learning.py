@@ -219,15 +219,15 @@ def build_parameter_server(
     config: Config, learner: GradientLearner, *, index: int, group: ServerGroup | None
 ) -> ParameterServer:
     """Make what steps down gradients, of its part of the parameters; the learner is ready."""
-    settings, names = config.learner, None
+    rule, names = config.learner, None
     if group is not None:
         names = assign_parameters(learner.parameter_groups(), config.num_servers)[index]
     return ParameterServer(
         learner,
-        combine=settings.combine_gradients,
-        num_gradients=settings.num_gradients,
-        dc_lambda=settings.dc_lambda,
-        dc_history=settings.dc_history,
+        combine=rule.combine_gradients,
+        num_gradients=rule.num_gradients,
+        dc_lambda=rule.dc_lambda,
+        dc_history=rule.dc_history,
         names=names,
         gather=None if group is None else group.gather,
     )

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
@@ -20,7 +22,13 @@ logger = logging.getLogger(__name__)
 
 
 class Intake(Protocol):
-    """Where a learner's updates come from: a replay, or the gradients that a parameter server is sent."""
+    """Where a learner's updates come from: a replay, or the gradients that a parameter server is sent.
+
+    Attributes:
+        rng: that it draws by.
+    """
+
+    rng: np.random.Generator
 
     @property
     def stream_mode(self) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from surreal.distributed.connection.tensor_bytes import tensor_pieces
 from surreal.errors import CodecError
 
 FORMAT = "surreal-gradients"
@@ -23,8 +24,6 @@ _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
 #: What a gradient travels as, by the name that settings have for it.
 NAMES = {"float32": "F32", "bfloat16": "BF16"}
 _MAX_HEADER_BYTES = 16 << 20
-#: Pieces smaller than this are joined: one system call is dearer than a small copy.
-_JOIN_BYTES = 16 << 10
 
 
 def to_wire(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
@@ -49,18 +48,7 @@ def are_finite(tensors: Mapping[str, Tensor]) -> bool:
 
 def encode(tensors: Mapping[str, Tensor]) -> list[memoryview]:
     """Encode what `to_wire` gave; the pieces are the tensors' memory, which must not change until they are sent."""
-    header: dict[str, Any] = {"__metadata__": {"format": FORMAT, "version": VERSION}}
-    offset = 0
-    for name, tensor in tensors.items():
-        end = offset + tensor.numel() * tensor.element_size()
-        kind = "F32" if tensor.dtype == torch.float32 else "BF16"
-        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    pieces = [memoryview(len(text).to_bytes(8, "little") + text)]
-    pieces += [_memory(tensor) for tensor in tensors.values() if tensor.numel()]
-    return list(_join_small(pieces))
+    return tensor_pieces(tensors, {"format": FORMAT, "version": VERSION})
 
 
 def cut(pieces: Sequence[memoryview], part_bytes: int) -> list[list[memoryview]]:
@@ -127,21 +115,3 @@ def _check_entry(name: str, entry: Any, begin: int, size: int) -> tuple[torch.dt
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
     raise CodecError(f"a gradient is corrupted: {name[:100]!r} is described by {str(entry)[:200]}")
-
-
-def _memory(tensor: Tensor) -> memoryview:
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
-
-
-def _join_small(pieces: Sequence[memoryview]) -> Iterator[memoryview]:
-    small: list[memoryview] = []
-    for piece in pieces:
-        if len(piece) < _JOIN_BYTES:
-            small.append(piece)
-            continue
-        if small:
-            yield memoryview(b"".join(small))
-            small = []
-        yield piece
-    if small:
-        yield memoryview(b"".join(small))

@@ -122,8 +122,8 @@ class RankGroup:
 
     def _make_store(self) -> Store:
         if self._process.arguments.place is not None:
-            store, _, _ = next(rendezvous("env://", timeout=_MEET))
-            return store
+            found: Store = next(rendezvous("env://", timeout=_MEET))[0]
+            return found
         server = TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False, timeout=_MEET)
         self._children = RankProcesses(self._process.role.module, self._process.arguments.argv, self._count)
         self._children.start(server.port)

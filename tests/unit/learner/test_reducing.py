@@ -12,24 +12,16 @@ from gymnasium import spaces
 from torch import Tensor
 
 from surreal.errors import DivergedError, RankError
-from surreal.learner import DDPGLearner, DQNLearner, GradientLearner, PPOLearner, SACLearner
+from surreal.learner import DDPGLearner, GradientLearner, PPOLearner, SACLearner
 from surreal.learner.stepping.skipping import MOST_IN_A_ROW
 from surreal.model import MLP, ActorCritic, DeterministicActorCritic, QFunction, SoftActorCritic
 from surreal.specs import ObsSpec
 from surreal.types import Batch, SampleInfo, TrajectoryBatch
 from tests.meeting import together
+from tests.ranked import UPDATES, learned_alone, make_batch, make_learner, part_of, tensors_of
 
-MakeBatch = Callable[..., Batch]
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
 BOX = spaces.Box(-1.0, 1.0, (2,))
-
-
-def tensors(learner: GradientLearner) -> dict[str, Tensor]:
-    """All that a checkpoint keeps, and parameters beside it."""
-    moved = {
-        f"{group}/{name}": each for group, named in learner.parameter_groups().items() for name, each in named.items()
-    }
-    return {name: tensor.detach().clone() for name, tensor in {**learner.state_dict()["tensors"], **moved}.items()}
 
 
 def learned(make: Callable[[], GradientLearner], batches: list[Any], rank: Any = None) -> dict[str, Tensor]:
@@ -39,7 +31,7 @@ def learned(make: Callable[[], GradientLearner], batches: list[Any], rank: Any =
         learner.learn_with(rank)
     for i, batch in enumerate(batches):
         learner.optimize(i, batch)
-    return tensors(learner)
+    return tensors_of(learner)
 
 
 def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], **tolerances: float) -> None:
@@ -51,31 +43,17 @@ def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], **t
             assert torch.equal(found[name], tensor), name
 
 
-def part_of(batch: Batch, rank: int, count: int) -> Batch:
-    """Every `count`-th row of a batch."""
-    rows = slice(rank, None, count)
-    info = SampleInfo(*(None if column is None else column[rows] for column in batch.sample_info))
-    columns = {name: getattr(batch, name)[rows] for name in ("obs", "action", "reward", "discount", "next_obs")}
-    return batch._replace(**columns, sample_info=info)
-
-
-def dqn() -> DQNLearner:
-    model = QFunction([16], action_space=2, seed=0)
-    return DQNLearner(model, optimizer="rmsprop", initial_learning_rate=0.01, target_update_period=3)
-
-
-def test_four_ranks_with_quarters_of_a_batch_learn_what_one_learner_does_of_it_all(make_batch: MakeBatch) -> None:
-    whole = [make_batch(seed, rows=32) for seed in range(8)]
-    alone = learned(dqn, whole)
-    ranks = together(4, lambda rank: learned(dqn, [part_of(batch, rank.rank, 4) for batch in whole], rank))
+def test_four_ranks_with_quarters_of_a_batch_learn_what_one_learner_does_of_it_all() -> None:
+    whole = [make_batch(seed) for seed in range(UPDATES)]
+    ranks = together(4, lambda rank: learned(make_learner, [part_of(batch, rank.rank, 4) for batch in whole], rank))
     for found in ranks:
         assert_same(found, ranks[0])
     # Means of eight rows each, and their mean, round otherwise than one mean of 32: 24 bits, over eight updates.
-    assert_same(ranks[0], alone, rtol=1e-4, atol=1e-6)
+    assert_same(ranks[0], learned_alone(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("cls", [DDPGLearner, SACLearner])
-def test_several_groups_and_target_networks_stay_equal(cls: type[Any], make_batch: MakeBatch) -> None:
+def test_several_groups_and_target_networks_stay_equal(cls: type[Any]) -> None:
     models = {DDPGLearner: DeterministicActorCritic, SACLearner: SoftActorCritic}
 
     def make() -> GradientLearner:
@@ -129,7 +107,7 @@ def test_ranks_that_do_not_do_the_same_number_of_steps_stay_equal(options: dict[
         learner.show_gradients = lambda _: steps.__setitem__(0, steps[0] + 1)  # type: ignore[method-assign]
         for i in range(3):
             learner.optimize(i, trajectories(10 * rank.rank + i, rows=16, share=0.9 if rank.rank else 0.5))
-        return tensors(learner), steps[0]
+        return tensors_of(learner), steps[0]
 
     (first, first_steps), (second, second_steps) = together(2, work)
     assert_same(second, first)
@@ -172,7 +150,7 @@ def with_times(batch: Batch, times: int) -> Batch:
     return batch._replace(reward=torch.full_like(batch.reward, float(times)))
 
 
-def test_ranks_may_be_at_different_groups_at_the_same_time(make_batch: MakeBatch) -> None:
+def test_ranks_may_be_at_different_groups_at_the_same_time() -> None:
     times = [[3, 0, 1], [1, 2, 0], [0, 0, 0]]
     batches = [[with_times(make_batch(i), each) for i, each in enumerate(own)] for own in times]
     ranks = together(3, lambda rank: learned(two_groups, batches[rank.rank], rank))
@@ -180,14 +158,14 @@ def test_ranks_may_be_at_different_groups_at_the_same_time(make_batch: MakeBatch
     assert_same(ranks[2], ranks[0])
 
 
-def test_gradients_of_one_rank_that_are_not_finite_change_nothing_on_any(make_batch: MakeBatch) -> None:
+def test_gradients_of_one_rank_that_are_not_finite_change_nothing_on_any() -> None:
     def work(rank: Any) -> tuple[dict[str, Tensor], int]:
         learner = two_groups()
         learner.learn_with(rank)
-        learner.optimize(0, with_times(make_batch(), 0))
-        before = tensors(learner)
-        learner.optimize(1, with_times(make_batch(), -rank.rank))
-        after = tensors(learner)
+        learner.optimize(0, with_times(make_batch(0), 0))
+        before = tensors_of(learner)
+        learner.optimize(1, with_times(make_batch(0), -rank.rank))
+        after = tensors_of(learner)
         assert all(torch.equal(tensor, after[name]) for name, tensor in before.items() if name.startswith("model/"))
         return after, learner.skipped.total
 
@@ -196,13 +174,13 @@ def test_gradients_of_one_rank_that_are_not_finite_change_nothing_on_any(make_ba
     assert_same(second, first)
 
 
-def test_all_ranks_diverge_in_the_same_update(make_batch: MakeBatch) -> None:
+def test_all_ranks_diverge_in_the_same_update() -> None:
     def work(rank: Any) -> int:
         learner = two_groups()
         learner.learn_with(rank)
         with pytest.raises(DivergedError):
             for i in range(2 * MOST_IN_A_ROW):
-                learner.optimize(i, with_times(make_batch(), -1 if rank.rank and i > 2 else 0))
+                learner.optimize(i, with_times(make_batch(0), -1 if rank.rank and i > 2 else 0))
         return learner.updates
 
     first, second = together(2, work)
@@ -218,7 +196,7 @@ class Unused(GradientLearner):
         return {}
 
 
-def test_a_parameter_without_gradient_on_one_rank_moves_by_that_of_the_other(make_batch: MakeBatch) -> None:
+def test_a_parameter_without_gradient_on_one_rank_moves_by_that_of_the_other() -> None:
     class Model(QFunction):
         @property
         def head(self) -> Any:
@@ -228,21 +206,21 @@ def test_a_parameter_without_gradient_on_one_rank_moves_by_that_of_the_other(mak
         return Unused(Model([6], action_space=1, obs_spec=OBS, seed=0))
 
     before = learned(make, [])
-    ranks = together(2, lambda rank: learned(make, [with_times(make_batch(), rank.rank)], rank))
+    ranks = together(2, lambda rank: learned(make, [with_times(make_batch(0), rank.rank)], rank))
     assert_same(ranks[1], ranks[0])
     moved = [name for name in before if name.startswith("model/") and not torch.equal(before[name], ranks[0][name])]
     assert len(moved) == 4
 
 
-def test_a_rank_that_fails_in_an_update_is_noticed_by_the_others(make_batch: MakeBatch) -> None:
+def test_a_rank_that_fails_in_an_update_is_noticed_by_the_others() -> None:
     def work(rank: Any) -> None:
-        learner = dqn()
+        learner = make_learner()
         learner.learn_with(rank)
-        learner.optimize(0, make_batch())
+        learner.optimize(0, make_batch(0))
         if rank.rank:
             raise RankError("gone")
         with pytest.raises(RankError):
-            learner.optimize(1, make_batch())
+            learner.optimize(1, make_batch(0))
 
     with pytest.raises(RankError, match="gone"):
         together(2, work)

@@ -17,7 +17,7 @@ name: tiny
 env: {id: CartPole-v1, num_envs: 2}
 model: {args: {hidden_sizes: [8]}}
 learner: {class: noted.Noted, batch_size: 8}
-replay: {class: surreal.replay.PrioritizedReplay, capacity: 2000, start_size: 40, shards: 2}
+replay: {class: surreal.replay.PrioritizedReplay, capacity: 2000, start_size: 40, samples_per_insert: 2, shards: 2}
 broadcast: {interval_updates: 10}
 sender: {chunk_steps: 8, max_delay_s: 0.1}
 eval: {enabled: false}
@@ -57,38 +57,30 @@ def start_all(workplace: Workplace, address: str, run: str, *arguments: str) -> 
     return [learner, *agents]
 
 
-def test_ranks_have_the_same_parameters_after_each_update(workplace: Workplace, redis_server: Any, run_id: str) -> None:
-    commands = start_all(workplace, redis_server.address, run_id, "--set", "learner.max_updates=60")
-    for command in commands:
-        assert command.wait() == 0, command.output
-    first, second = ((workplace.folder / f"noted-{rank}").read_text().splitlines() for rank in range(2))
-    assert len(first) == 60
-    assert second == first
-    folder = workplace.folder / "runs" / run_id
-    result = json.loads((folder / "result.json").read_text())
-    assert (result["status"], result["updates"]) == ("finished", 60)
-    with RedisClient(redis_server.address, run=run_id) as client:
-        version = client.redis.hget(client.policy_keys("default").params, "version")
-        assert int(version or 0) == result["version"]  # type: ignore[arg-type]
-    assert (folder / "priorities.safetensors").exists()
-    assert (folder / "priorities-rank-1.safetensors").exists()
-    assert "rank 1 of 2" in (folder / "logs" / "learner-rank-1.log").read_text()
-
-
-def test_a_rank_that_fails_ends_the_learner_for_its_reason(
+def test_ranks_have_the_same_parameters_after_each_update_and_fail_together(
     workplace: Workplace, redis_server: Any, run_id: str
 ) -> None:
     learner, *agents = start_all(workplace, redis_server.address, run_id)
-    noted = workplace.folder / "noted-1"
-    workplace.wait_for(noted.exists, "learning on both ranks")
+    notes = [workplace.folder / f"noted-{rank}" for rank in range(2)]
+    workplace.wait_for(
+        lambda: all(path.exists() and path.stat().st_size > 4000 for path in notes), "50 updates of each"
+    )
     (workplace.folder / "fail").touch()
     assert learner.wait() == 1, learner.output
-    result = json.loads((workplace.folder / "runs" / run_id / "result.json").read_text())
+    first, second = (path.read_text().splitlines() for path in notes)
+    assert len(second) > 50
+    assert first[: len(second)] == second
+    folder = workplace.folder / "runs" / run_id
+    result = json.loads((folder / "result.json").read_text())
     assert result["status"] == "failed"
     assert "rank 1 of the learner failed: RuntimeError: the second rank cannot go on" in result["reason"]
+    with RedisClient(redis_server.address, run=run_id) as client:
+        version = client.redis.hget(client.policy_keys("default").params, "version")
+        assert int(version or 0) == result["version"] > 0  # type: ignore[arg-type]
+    assert "rank 1 of 2" in (folder / "logs" / "learner-rank-1.log").read_text()
     for agent in agents:
         agent.interrupt()
-        agent.wait()
+        assert agent.wait() == 130, agent.output
 
 
 def test_a_run_whose_learner_loses_a_rank_starts_all_ranks_again_and_learns(workplace: Workplace) -> None:

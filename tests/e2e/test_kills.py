@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from surreal.distributed.connection.client import RedisClient
@@ -22,37 +24,7 @@ from surreal.distributed.experience.stream import Stream
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
 
-#: The k-th observation of a process's environment e is (process, e, k) / 2^24; its episodes have 7 + e steps.
-ENVIRONMENT = """
-import itertools
-import os
-import gymnasium
-import numpy as np
-
-PROCESS = int.from_bytes(os.urandom(3), "big")
-NUMBERS = itertools.count()
-
-class Numbered(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(0, 1, (3,), np.float64)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self):
-        self.number, self.count = next(NUMBERS), -1
-
-    def _obs(self):
-        self.count += 1
-        return np.array([PROCESS, self.number, self.count]) / 2**24
-
-    def reset(self, *, seed=None, options=None):
-        self.left = 7 + self.number
-        return self._obs(), {}
-
-    def step(self, action):
-        self.left -= 1
-        return self._obs(), float(action), self.left == 0, False, {}
-
-gymnasium.register("Numbered-v0", Numbered)
-"""
+NUMBERED = Path(__file__).with_name("numbered.py")
 
 #: The replay holds the whole run, so nothing is evicted and everything can be counted.
 SETTINGS = """
@@ -71,7 +43,7 @@ eval: {episodes: 3, confirm_episodes: 0, interval_s: 0.5}
 @pytest.fixture
 def numbered(workplace: Workplace) -> str:
     (workplace.folder / "runs").mkdir()
-    (workplace.folder / "runs" / "numbered.py").write_text(ENVIRONMENT)
+    shutil.copy(NUMBERED, workplace.folder / "runs" / "numbered.py")
     (workplace.folder / "runs" / "numbered.yaml").write_text(SETTINGS)
     return "runs/numbered.yaml"
 
@@ -158,7 +130,7 @@ def _assert_every_step_is_there_once(address: str, run: str, *, at_least: int) -
         queue = PointerQueue(Stream(client, 0))
         while queue.enqueue_step():
             while (chunk := queue.dequeue()) is not None:
-                numbers = (chunk.leaves[0][chunk.obs_row[chunk.own]] * 2**24).round().astype(int)
+                numbers = (chunk.leaves[0][chunk.obs_row[chunk.own]].astype(np.float64) * 2**24).round().astype(int)
                 for process, env, count in numbers.tolist():
                     found[process, env].append(count)
         counted = int(client.redis.hget(client.shard_keys().meta, "steps") or 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,36 +18,17 @@ from surreal.main.commands.status import find_run, run_status
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
 
-#: The k-th observation of a process's environment e is (process, e, k) / 2^24. A step takes as long as 20 updates a
-#: second leave it, so that a process is nearly always killed within a round.
+#: A step takes as long as 20 updates a second leave it, so that a process is nearly always killed within a round.
 PARTS = """
-import itertools, json, os, time
+import json, os, time
 import gymnasium
-import numpy as np
+from numbered import Numbered
 from surreal.learner import PPOLearner
 
-PROCESS = int.from_bytes(os.urandom(3), "big")
-NUMBERS = itertools.count()
-
-class Numbered(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(0, 1, (3,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self):
-        self.number, self.count = next(NUMBERS), -1
-
-    def _obs(self):
-        self.count += 1
-        return (np.array([PROCESS, self.number, self.count]) / 2**24).astype(np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        self.left = 7 + self.number
-        return self._obs(), {}
-
+class Slow(Numbered):
     def step(self, action):
         time.sleep(0.003)
-        self.left -= 1
-        return self._obs(), float(action), self.left == 0, False, {}
+        return super().step(action)
 
 class Noting(PPOLearner):
     def learn(self, i, batch):
@@ -56,11 +38,11 @@ class Noting(PPOLearner):
             file.write(json.dumps([os.getpid(), self.updates, steps]) + "\\n")
         return metrics
 
-gymnasium.register("Numbered-v0", Numbered)
+gymnasium.register("Slow-v0", Slow)
 """
 
 SETTINGS = """
-env: {id: "round_parts:Numbered-v0", num_envs: 3}
+env: {id: "round_parts:Slow-v0", num_envs: 3}
 model: {class: surreal.model.ActorCritic, args: {hidden_sizes: [8]}}
 agent: {class: surreal.agent.PolicyAgent, count: 2, round_steps: 8, round_timeout_s: 3}
 learner: {class: round_parts.Noting, args: {policy_iterations: 1}, batch_size: 6}
@@ -111,6 +93,7 @@ class Rounds:
 
 def test_two_runs_go_on_when_an_agent_and_the_learner_are_killed_in_a_round(workplace: Workplace) -> None:
     (workplace.folder / "runs").mkdir()
+    shutil.copy(Path(__file__).with_name("numbered.py"), workplace.folder / "runs")
     (workplace.folder / "runs" / "round_parts.py").write_text(PARTS)
     (workplace.folder / "runs" / "rounds.yaml").write_text(SETTINGS)
     runs = [Rounds(workplace, "first"), Rounds(workplace, "second")]

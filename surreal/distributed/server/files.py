@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from surreal.errors import RedisUnavailableError
+from surreal.utils.process import is_process_alive
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ def sweep(parent: Path) -> list[Path]:
         except OSError:
             continue  # another process sweeps too
         # The process may live in another container that shares this folder, so the server is asked as well.
-        if not _is_alive(int(match[1])) and not _accepts(folder / "redis.sock"):
+        if not is_process_alive(int(match[1])) and not _accepts(folder / "redis.sock"):
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder)
             logger.debug("removed %s of a process that is gone", folder)
@@ -108,16 +109,6 @@ def tail(path: Path, lines: int = 8) -> str:
 def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _accepts(path: Path) -> bool:

@@ -78,7 +78,7 @@ class VectorStepper:
         first, self._waiting = self._waiting, NO_IDS
         is_as_told = self._is_plain and obs.shape == self._shapes[0] and obs.dtype == self._dtype
         leaves = [obs] if is_as_told else self._leaves(obs)
-        if not is_sound(reward) or not all(map(is_sound, leaves)):
+        if not (is_sound(reward) and (is_sound(obs) if is_as_told else all(map(is_sound, leaves)))):
             self._refuse(obs, reward)
         masks = self._masks(info) if self._has_mask else None
         if not np.count_nonzero(terminated) and not np.count_nonzero(truncated):

@@ -10,9 +10,11 @@ Every call is made by all ranks, in the same order; it returns when all of them 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed
@@ -20,8 +22,12 @@ from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from surreal.errors import RankError
+from surreal.utils.liveness.wait_notice import WaitNotice
+
+logger = logging.getLogger(__name__)
 
 _TROUBLE = "trouble"
+_PATIENCE = timedelta(seconds=1)
 
 
 class Ranks:
@@ -45,6 +51,7 @@ class Ranks:
         self.count = count
         self.is_broken = False
         self._store = store
+        self._notice = WaitNotice(logger, level=logging.INFO)
         has_nccl = torch.cuda.is_available() and torch.distributed.is_nccl_available()
         backend = "cpu:gloo,cuda:nccl" if has_nccl else "gloo"
         timeout = timedelta(seconds=timeout_s)
@@ -68,9 +75,12 @@ class Ranks:
         self._call(lambda: torch.distributed.broadcast(tensor, src=0))
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Add up as many numbers as all ranks give, exactly where they are whole and below 2^53."""
+        """Add up as many numbers as all ranks give, exactly where they are whole and below 2^53.
+
+        This is where a rank waits for one that is slow or busy, and says so.
+        """
         total = torch.tensor(values, dtype=torch.float64)
-        self.add_up(total)
+        self._call(lambda: self._wait_for(torch.distributed.all_reduce(total, async_op=True)))
         found: list[float] = total.tolist()
         return found
 
@@ -99,6 +109,11 @@ class Ranks:
         with suppress(RuntimeError):
             torch.distributed.destroy_process_group()
 
+    def _wait_for(self, work: Any) -> None:
+        while not _is_done(work):
+            self._notice.tell("waiting for the learner's other ranks")
+        self._notice.end()
+
     def _call(self, operation: Callable[[], object]) -> None:
         try:
             operation()
@@ -106,3 +121,14 @@ class Ranks:
             self.is_broken = True
             first_line = str(error).strip().partition("\n")[0]
             raise RankError(f"one of the {self.count} ranks of the learner is gone: {first_line}") from error
+
+
+def _is_done(work: Any) -> bool:
+    """Wait a moment for an operation; raises if it failed."""
+    try:
+        work.wait(_PATIENCE)
+    except RuntimeError:
+        if work.is_completed():
+            raise
+        return False
+    return True

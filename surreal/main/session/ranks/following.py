@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -18,6 +21,29 @@ from surreal.main.session.ranks.replay import RankReplay
 from surreal.replay import Replay
 
 _DEQUEUE_TIMEOUT_S = 0.2
+#: How long rank 0 may take to hear what all processes of the run are told, s.
+_OWN_END_S = 5.0
+
+
+class OwnEnd:
+    """Whether this process was told to end, and rank 0 was not, which else would end all ranks and say why.
+
+    Args:
+        stop: set where this process is to end.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, stop: threading.Event, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stop = stop
+        self._clock = clock
+        self._since_s: float | None = None
+
+    def __call__(self) -> bool:
+        if not self._stop.is_set():
+            return False
+        if self._since_s is None:
+            self._since_s = self._clock()
+        return self._clock() - self._since_s >= _OWN_END_S
 
 
 def follow_first_rank(process: RoleProcess) -> None:
@@ -40,7 +66,7 @@ def _follow(process: RoleProcess, group: RankGroup, stack: ExitStack) -> None:
     replay: Replay[Any] = build_replay(config, process.replay, seed=int(process.rng().integers(2**31)), rank=rank)
     stack.callback(replay.join, 5.0)
     stack.callback(replay.stop)
-    batches = RankReplay(group.ranks, replay, stop=process.stop.is_set)
+    batches = RankReplay(group.ranks, replay, stop=OwnEnd(process.stop))
     learner = build_learner(config, model, batches)
     batches.attach(learner)
     priorities = PrioritiesSaver(replay, process.run_dir, rank=rank)

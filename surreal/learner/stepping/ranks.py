@@ -11,6 +11,7 @@ Every call is made by all ranks, in the same order; it returns when all of them 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -27,6 +28,7 @@ from surreal.utils.liveness.wait_notice import WaitNotice
 logger = logging.getLogger(__name__)
 
 _TROUBLE = "trouble"
+_PLACE_IN_SOURCE = re.compile(r"\[\S+:\d+\] ")
 _PATIENCE = timedelta(seconds=1)
 
 
@@ -119,8 +121,8 @@ class Ranks:
             operation()
         except RuntimeError as error:  # what all of torch.distributed's errors are
             self.is_broken = True
-            first_line = str(error).strip().partition("\n")[0]
-            raise RankError(f"one of the {self.count} ranks of the learner is gone: {first_line}") from error
+            reason = _PLACE_IN_SOURCE.sub("", str(error).strip()).partition("\n")[0].partition(". ")[0]
+            raise RankError(f"one of the {self.count} ranks of the learner is gone: {reason}") from error
 
 
 def _is_done(work: Any) -> bool:

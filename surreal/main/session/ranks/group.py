@@ -74,7 +74,10 @@ class RankGroup:
 
     def meet(self) -> None:
         """Wait until all ranks are there; see `join_ranks`."""
-        process, store = self._process, PrefixStore("surreal-learner", self._make_store())
+        process, place = self._process, self._process.arguments.place
+        # Ranks that torchrun has started again find its store as those before them left it.
+        prefix = f"surreal-learner-{0 if place is None else place.restarts}"
+        store = PrefixStore(prefix, self._make_store())
         store.set(f"here-{process.rank}", "")
         notice = WaitNotice(logger, level=logging.INFO)
         while missing := [rank for rank in range(self._count) if not store.check([f"here-{rank}"])]:

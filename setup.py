@@ -49,6 +49,10 @@ VIDEO = ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"]
 DEV = [
     "hypothesis>=6.100",
     "mypy>=1.13",
+    # A server of S3 in a thread of the tests.
+    "moto[s3]>=5.1",
+    "flask>=3",
+    "flask-cors>=5",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
@@ -90,7 +94,7 @@ setup(
         "s3": S3,
         "dashboard": DASHBOARD,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS],
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

@@ -90,7 +90,8 @@ This page is written by `make learn`. Each row is `surreal run PRESET --seed N -
 its evaluation reaches the preset's goal (`run.stop_at_return`), or with its env steps; its best policy then plays 100
 fresh episodes without exploration, and their mean return is what is given: the mean over the seeds, and the range. Env
 steps and seconds are medians over the seeds, from the start of the command to its end. A goal is where a run ends, not
-the most that a preset can reach. The references are those of RL Baselines3 Zoo, with the env steps that they took.
+the most that a preset can reach. The references are those of RL Baselines3 Zoo, with the env steps that they took; the
+last column says how many of the seeds reached theirs, or the goal where there is none.
 
 """
 
@@ -179,7 +180,8 @@ def _cells(preset: str, records: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     yield f"{statistics.median(record['env_steps'] for record in ended):,.0f}" if ended else ""
     yield f"{statistics.median(record['seconds'] for record in ended):.0f}" if ended else ""
     yield "" if reference is None else f"{reference.mean_return:g} in {reference.env_steps:,}"
-    reached = sum(goal is not None and record["return"] >= goal for record in ended)
+    least = goal if reference is None else reference.mean_return
+    reached = sum(least is not None and record["return"] >= least for record in ended)
     yield f"{reached} of {len(records)}" if records else ""
 
 

@@ -13,6 +13,7 @@
     |-- DivergedError            learning gives numbers that are not finite, again and again
     |-- RankError                a rank of a learner is gone, and the group of ranks ends with it
     |-- CheckpointError          a checkpoint is missing, cut off, or of another model
+    |   `-- UnreadableError      its file system does not answer, or refuses: nobody knows what is there
     |-- FolderError              a run's folder cannot be written: its disk is full
     |-- BusyError                a folder or a run belongs to another process, which is alive
     |-- ThreadFailedError        a supervised thread died: its exception is the cause
@@ -120,6 +121,10 @@ class RankError(SurrealError):
 
 class CheckpointError(SurrealError):
     """A checkpoint is missing, cut off, or belongs to another model or algorithm."""
+
+
+class UnreadableError(CheckpointError):
+    """A checkpoint, or a place of them, cannot be read: not for what it holds, but for how it is reached."""
 
 
 class FolderError(SurrealError):

@@ -30,14 +30,14 @@ from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import EVAL, LEARNER
 from surreal.main.session.checkpointing import Checkpointing
-from surreal.main.session.folder.describing import describe_run
-from surreal.main.session.folder.own_folder import OwnFolder
-from surreal.main.session.folder.priorities import PrioritiesSaver
-from surreal.main.session.folder.torch_cache import keep_torch_out_of_tmp
+from surreal.main.session.leading.describing import describe_run
+from surreal.main.session.leading.own_folder import OwnFolder
+from surreal.main.session.leading.torch_cache import keep_torch_out_of_tmp
 from surreal.main.session.limits import Limits
+from surreal.main.session.priorities import PrioritiesSaver
 from surreal.main.session.publishing import Publishing
 from surreal.main.session.ranks.following import follow_first_rank
-from surreal.main.session.ranks.group import RankGroup, join_ranks
+from surreal.main.session.ranks.group import join_ranks
 from surreal.main.session.ranks.replay import RankReplay
 from surreal.main.session.rollback import Rollback
 from surreal.main.session.score_sharing import ScoreCollector
@@ -62,19 +62,18 @@ class LearnerSession:
         process: the frame.
         stack: closes what is opened here.
         collector: of the run's folder; where it has no room, the run ends.
-        group: of the ranks that this learner is the first of; None: it is one process.
     """
 
-    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector, group: RankGroup | None) -> None:
+    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector) -> None:
         config = self.config = process.config
         self._collector = collector
         self.process = process
         model = build_model(config, build_spaces(config))
         seed = int(process.rng().integers(2**31))
         self.replay: Replay[Any] = build_replay(config, process.replay, seed=seed)
-        self._ranked = None
-        if group is not None:
-            self._ranked = RankReplay(group.ranks, self.replay, version=lambda: self.broadcaster.version)
+        self._group, self._ranked = join_ranks(process, stack), None
+        if self._group is not None:
+            self._ranked = RankReplay(self._group.ranks, self.replay, version=lambda: self.broadcaster.version)
         self.learner: Learner = build_learner(config, model, self._ranked or self.replay)
         if self._ranked is not None:
             self._ranked.attach(self.learner)
@@ -86,6 +85,7 @@ class LearnerSession:
         shared = (self.learner, self.replay, self.broadcaster)
         self.publishing = Publishing(config, process.parameter_client, model, *shared)
         self.checkpoints = Checkpointing(config, *shared, store)
+        stack.callback(self.checkpoints.close)
         self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
         self.priorities = PrioritiesSaver(self.replay, process.run_dir)
         self.limits = Limits(config, is_timed=not process.arguments.supervised)
@@ -114,8 +114,41 @@ class LearnerSession:
         Raises:
             DivergedError: the learner diverged, and going back did not help.
             FolderError: the disk of the run's folder is full.
+            RankError: another rank of the learner is gone.
         """
         self.replay.start_threads()
+        with nullcontext() if self._group is None else self._group.explaining():
+            self._learn()
+
+    def end(self) -> None:
+        """Hand out and keep what was learned last.
+
+        Raises:
+            DivergedError: as from `run`.
+        """
+        self.replay.stop()
+        try:
+            self.checkpoints.finish()
+        except DivergedError as error:
+            self.rollback.after(error)
+        self.priorities.save()
+        self.publishing.finish(is_connected=self.process.telemetry.is_connected)
+        if self._ranked is not None:
+            self._ranked.end()
+        self.checkpoints.close()
+
+    def counts(self) -> Counts:
+        """How far the run came."""
+        return Counts(self.replay.global_step, self.learner.updates, self.broadcaster.version)
+
+    def give_up(self, error: SurrealError) -> None:
+        """Have the run end for this reason; under a launcher, this process's exit code does that."""
+        if self._ranked is not None:
+            self._ranked.end()
+        if not self.process.arguments.supervised:
+            self._request_stop(f"learner failed: {error}")
+
+    def _learn(self) -> None:
         i = 0
         while not self.process.should_stop() and not self._is_done:
             batch = (self._ranked or self.replay).dequeue(_DEQUEUE_TIMEOUT_S)
@@ -136,33 +169,6 @@ class LearnerSession:
             if reason := self.limits.updates_reason(self.learner.updates):
                 self._request_stop(reason)
                 return
-
-    def end(self) -> None:
-        """Hand out and keep what was learned last.
-
-        Raises:
-            DivergedError: as from `run`.
-        """
-        self.replay.stop()
-        try:
-            self.checkpoints.finish()
-        except DivergedError as error:
-            self.rollback.after(error)
-        self.priorities.save()
-        self.publishing.finish(is_connected=self.process.telemetry.is_connected)
-        if self._ranked is not None:
-            self._ranked.end()
-
-    def counts(self) -> Counts:
-        """How far the run came."""
-        return Counts(self.replay.global_step, self.learner.updates, self.broadcaster.version)
-
-    def give_up(self, error: SurrealError) -> None:
-        """Have the run end for this reason; under a launcher, this process's exit code does that."""
-        if self._ranked is not None:
-            self._ranked.end()
-        if not self.process.arguments.supervised:
-            self._request_stop(f"learner failed: {error}")
 
     def _check(self) -> None:
         """See to what need not be seen to after each update."""
@@ -189,7 +195,7 @@ class LearnerSession:
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.learner.updates
         rollbacks = {"learner/rollbacks_total": float(self.rollback.count)}
-        return {**self._rate.metrics(), **rollbacks, **self.publishing.metrics()}
+        return {**self._rate.metrics(), **rollbacks, **self.publishing.metrics(), **self.checkpoints.metrics()}
 
 
 def body(process: RoleProcess) -> None:
@@ -202,7 +208,6 @@ def body(process: RoleProcess) -> None:
         if folder is not None:
             stack.callback(folder.release)
         keep_torch_out_of_tmp(process.run_dir, stack)
-        group = join_ranks(process, stack)
         collector, scores = Collector(process.client, process.run_dir), None
         collecting = Supervisor("learner")
         process.at_end(lambda: _finish_collecting(process, collecting, collector))
@@ -212,7 +217,7 @@ def body(process: RoleProcess) -> None:
             score = EvaluationSession(process, stack).score_newest if is_scored else lambda: False
             session = LockstepSession(process, stack, score)
         else:
-            session = LearnerSession(process, stack, collector, group)
+            session = LearnerSession(process, stack, collector)
         if process.arguments.offline is not None:
             fill_replay(process, process.arguments.offline)
         session.begin()
@@ -226,8 +231,7 @@ def body(process: RoleProcess) -> None:
             scores = ScoreCollector(process.client, process.run_dir / "eval")
             collecting.spawn("scores", lambda: _collect_scores(scores, collecting))
         try:
-            with nullcontext() if group is None else group.explaining():
-                _learn(session)
+            _learn(session)
             if scores is not None:
                 _wait_for_evaluation(process, scores)
         except Exception as error:

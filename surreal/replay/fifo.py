@@ -96,6 +96,7 @@ class FIFOReplay(TrajectoryReplay):
             observations="mirrored",
             pin_memory=pin_memory,
             lease_s=lease_s,
+            seed=0,  # it draws nothing
             shards=shards,
         )
         self.trajectory_steps = trajectory_steps

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from surreal.config.schema.checkpoint import RUN_STORE, CheckpointConfig
 from surreal.config.schema.env import EnvConfig
 from surreal.config.schema.fields import Section, to_lower
 from surreal.config.schema.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
 from surreal.config.schema.sections import (
     AgentConfig,
     BroadcastConfig,
-    CheckpointConfig,
     EvalConfig,
     LearnerConfig,
     ModelConfig,
@@ -269,6 +269,8 @@ def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
         yield "replay.max_age_s", f"is {config.replay.max_age_s:g}, but {rule}, and age is no count; leave it out"
     if config.replay.follow:
         yield "replay.follow", f"is true, but {rule}: nobody could be followed; leave it out"
+    if RUN_STORE not in config.checkpoint.stores:
+        yield "checkpoint.stores", f"has no {RUN_STORE!r}, but {rule}: what it begins anew from must be at hand; add it"
     if config.checkpoint.interval_updates is None and config.run.max_env_steps is None:
         yield (
             "checkpoint.interval_updates",

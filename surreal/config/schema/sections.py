@@ -231,26 +231,6 @@ class EvalConfig(Section):
     """Keyword arguments that extend or replace those in `env.kwargs`."""
 
 
-class CheckpointConfig(Section):
-    """What is kept on disk, and what a run starts from."""
-
-    checkpoint_time_interval: float = Field(900.0, gt=0)
-    """Seconds between checkpoints of the learner; a final one is written when the run ends."""
-
-    interval_updates: int | None = Field(None, ge=1)
-    """Updates between checkpoints, in addition to those by time. Unset: by time only."""
-
-    checkpoints_to_keep: int = Field(3, ge=1)
-    """How many of the newest checkpoints to keep."""
-
-    best_checkpoints_to_keep: int = Field(1, ge=1)
-    """How many of the best evaluated policies to keep."""
-
-    restore: str | None = Field(None, min_length=1)
-    """Checkpoint to start from: path or URL of a learner's checkpoint or of a saved policy, or `latest` for the newest
-    in the run folder. With `--resume`, the name of an earlier checkpoint of the run goes back to it. Unset: none."""
-
-
 class RunConfig(Section):
     """When a run ends, and what failures it tolerates."""
 

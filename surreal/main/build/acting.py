@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from surreal.agent import Agent, Rounds
-from surreal.checkpoint import load_checkpoint
+from surreal.checkpoint import open_checkpoint
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
@@ -19,6 +19,7 @@ from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool
 from surreal.errors import CheckpointError, ContractError
 from surreal.main.build.construct import Recipe, Setting, construct
+from surreal.main.build.earlier import OWN_WORDS
 from surreal.main.build.environments import Spaces
 from surreal.main.build.saved_policy import policy_header, policy_tensors
 from surreal.schedules import schedule_from_config
@@ -51,10 +52,10 @@ def restore_model(config: Config, model: Module) -> None:
     It is a start only: the learner's parameters, which begin with the same file, replace it.
     """
     path = config.checkpoint.restore
-    if path is None or path == "latest":
+    if path is None or path in OWN_WORDS:
         return
     try:
-        checkpoint = load_checkpoint(path)
+        checkpoint = open_checkpoint(path)
         model.load_tensors(policy_tensors(checkpoint), header=policy_header(checkpoint))
         logger.info("beginning with the policy in %s", path)
     except (CheckpointError, ContractError) as error:

@@ -22,6 +22,7 @@ from surreal.main.build.environments import build_env, build_spaces
 from surreal.main.build.learning import LEARNER, build_checkpoints, build_learner, check_ranks, check_replay
 from surreal.main.build.lockstep import lockstep_config
 from surreal.main.build.wrapping import check_wrappers
+from surreal.main.process.run_folder import CONFIG_NAME
 from surreal.replay import Replay
 
 
@@ -109,12 +110,15 @@ def check_resumable(config: Config, run_dir: Path) -> None:
     """Check that a run can go on in its folder: that its checkpoint fits what the configuration makes of it now.
 
     Raises:
-        CheckpointError: the checkpoint is named and cannot be read, or it is of another learner or model.
+        CheckpointError: the checkpoint is named and cannot be read, or it is of another learner or model; or nothing
+            of the run is anywhere.
         SurrealError: learner or model cannot be made.
     """
     store = build_checkpoints(config, run_dir)
-    named = earlier_checkpoint(config.checkpoint.restore, run_dir)
+    named = earlier_checkpoint(config, run_dir)
     found = store.newest_whole() if named is None else store.load(named)
+    if found is None and not (run_dir / CONFIG_NAME).exists():
+        raise CheckpointError(f"{run_dir} holds no run to resume, and {store.places} no checkpoint of it")
     if found is not None and found.metadata.get("kind") == "learner":
         config = config.model_copy(update={"device": "cpu"})
         learner = build_learner(config, build_model(config, build_spaces(config)), None)

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from surreal.checkpoint import CheckpointStore
+from surreal.checkpoint import CheckpointStore, RunCheckpoints
 from surreal.config import Config, accepted_names, default_values
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.learner import GradientLearner, Learner, ReplayView
 from surreal.main.build.construct import Recipe, Setting, check, construct, refused, value_of
+from surreal.main.build.kept import checkpoint_folders, scored_rounds
 from surreal.replay import Replay
 from surreal.replay.engine.conflicts import ReplayPlan
 from surreal.replay.stream.limiter import Senders, default_tolerance
@@ -151,6 +152,12 @@ def build_broadcaster(
     return TorchBroadcaster(client, model, policy=config.broadcast.policy, stop=stop)
 
 
-def build_checkpoints(config: Config, run_dir: Path) -> CheckpointStore:
-    """Make the learner's store of whole checkpoints."""
-    return CheckpointStore(run_dir / "checkpoints", keep=config.checkpoint.checkpoints_to_keep)
+def build_checkpoints(config: Config, run_dir: Path) -> RunCheckpoints:
+    """Make the learner's stores of whole checkpoints; nothing is asked, written or started yet."""
+    settings = config.checkpoint
+
+    def store(folder: str) -> CheckpointStore:
+        return CheckpointStore(folder, keep=settings.checkpoints_to_keep, keep_best=settings.best_checkpoints_to_keep)
+
+    own, others = checkpoint_folders(config, run_dir)
+    return RunCheckpoints(store(own) if own else None, list(map(store, others)), rounds=lambda: scored_rounds(run_dir))

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from torch import Tensor
 
-from surreal.checkpoint import Checkpoint, load_checkpoint
+from surreal.checkpoint import Checkpoint, open_checkpoint
 from surreal.config import Config
 from surreal.config.checking.problems import explain
 from surreal.errors import CheckpointError
@@ -37,7 +37,7 @@ def load_policy(path: str | Path) -> Policy:
     Raises:
         CheckpointError: the file is missing, damaged, or neither of the two.
     """
-    checkpoint = load_checkpoint(path)
+    checkpoint = open_checkpoint(path)
     tensors = policy_tensors(checkpoint)
     plain = checkpoint.metadata.get("config")
     if not isinstance(plain, dict):

@@ -35,6 +35,6 @@ def verify(outcome: RunOutcome) -> tuple[bool, str]:
     is_solved = mean >= goal
     verdict = "solved" if is_solved else "not solved"
     return is_solved, (
-        f"{verdict} {env_id}: mean return {mean:.1f} over {len(scores)} episodes, "
+        f"{verdict} {env_id}: mean return {mean:.4g} over {len(scores)} episodes, "
         f"{outcome.env_steps} env steps, {outcome.time_s:.0f} s"
     )

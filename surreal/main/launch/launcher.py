@@ -22,7 +22,7 @@ from rich.console import Console
 from surreal.config import fingerprint, load_config
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.errors import BusyError, FolderError, RedisUnavailableError, SurrealError
-from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
+from surreal.main.build.earlier import go_back
 from surreal.main.launch.check import check_apart
 from surreal.main.launch.children import make_children
 from surreal.main.launch.collecting import LastCollection
@@ -156,13 +156,11 @@ class Launcher:
 
     def _begin(self, servers: RunServers) -> None:
         """Write down that the run begins, or goes on."""
-        earlier = earlier_checkpoint(self.config.checkpoint.restore, self.folder.path)
-        if self._options.resume and earlier is not None:
-            aside = set_later_aside(earlier)
+        if self._options.resume and (words := go_back(self.config, self.folder.path)):
             # That was it: the next start goes on from what is newest then.
             overrides = (*self._prepared.overrides, "checkpoint.restore=null")
             self.config = load_config(self._prepared.source, overrides)
-            self._say(f"going on from {earlier.name}" + (f"; later checkpoints are now in {aside}" if aside else ""))
+            self._say(words)
         self.folder.begin(self.config, self.run, self._started)
         self.folder.write_address(servers.address, self.run)
         if not self._options.is_quiet:

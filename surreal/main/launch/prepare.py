@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.config import Config, load_config
+from surreal.config.schema.checkpoint import RUN_STORE
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import ConfigError
 from surreal.main.process.run_folder import RUNS_FOLDER, RunFolder, new_run_id
@@ -77,7 +78,8 @@ def prepare(options: RunOptions) -> PreparedRun:
     except ValueError as error:
         raise ConfigError(str(error), key="--run") from error
     folder = RunFolder(options.run_dir or RUNS_FOLDER / run)
-    if options.resume and not folder.config_path.exists():
+    has_places_elsewhere = any(store != RUN_STORE for store in config.checkpoint.stores)
+    if options.resume and not folder.config_path.exists() and not has_places_elsewhere:  # else the check looks there
         raise ConfigError(f"{folder.path} holds no run to resume", key="--resume")
     if not options.resume:
         folder.require_new()

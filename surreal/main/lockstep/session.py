@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import torch
 
 from surreal.errors import SurrealError
+from surreal.main.build.learning import build_checkpoints
 from surreal.main.lockstep.stretch import Stretch
 from surreal.main.process import registry
 from surreal.main.process.ending.reasons import Counts
@@ -38,6 +39,8 @@ class LockstepSession:
         self._stretch: Stretch | None = None
         self._counts = Counts()
         self._scored_version = 0
+        self._store = build_checkpoints(process.config, process.run_dir)
+        stack.callback(self._store.finish, process.config.checkpoint.upload_timeout_s)
         self._stack = stack.enter_context(ExitStack())
 
     def begin(self) -> None:
@@ -87,7 +90,7 @@ class LockstepSession:
         self.counts()
         self._stretch = None
         self._stack.close()
-        self._stretch = Stretch(self.process, self._stack, self._episodes.add, is_resumed=is_resumed)
+        self._stretch = Stretch(self.process, self._store, self._stack, self._episodes.add, is_resumed=is_resumed)
         return self._stretch
 
     def _go_through(self) -> bool:
@@ -121,6 +124,7 @@ class LockstepSession:
         for meter, total in zip(self._rates, self.counts()[:2], strict=True):
             meter.total = total
             values |= meter.metrics()
+        values |= self._store.metrics()
         return values if stretch is None else {**stretch.metrics(), **values}
 
     def _histograms(self) -> dict[str, Histogram]:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from surreal.checkpoint import RunCheckpoints
 from surreal.distributed.experience.snapshot import clear, load_shard, save_shard
 from surreal.distributed.experience.stream import Stream
 from surreal.errors import CheckpointError, StoppedError
 from surreal.learner import Learner
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
-from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
+from surreal.main.build.learning import build_broadcaster, build_learner, build_replay
 from surreal.main.build.lockstep import lockstep_config, stretch_progress
 from surreal.main.lockstep.actor import Actor
 from surreal.main.process.ending.reasons import Counts
@@ -36,6 +37,7 @@ class Stretch:
 
     Args:
         process: the frame.
+        store: of the run's checkpoints.
         stack: closes what is opened here.
         on_episode: called with return and length of each episode of the agents.
         is_resumed: whether checkpoints in the run's folder are its own.
@@ -45,9 +47,15 @@ class Stretch:
     """
 
     def __init__(
-        self, process: RoleProcess, stack: ExitStack, on_episode: Callable[[float, int], object], *, is_resumed: bool
+        self,
+        process: RoleProcess,
+        store: RunCheckpoints,
+        stack: ExitStack,
+        on_episode: Callable[[float, int], object],
+        *,
+        is_resumed: bool,
     ) -> None:
-        self._process, self._store = process, build_checkpoints(process.config, process.run_dir)
+        self._process, self._store = process, store
         begun = self._store.newest_step or 0
         config = self._config = lockstep_config(process.config, begun_updates=begun)
         _seed(config.seed)
@@ -188,7 +196,7 @@ class Stretch:
             self.replay.save_priorities(self._replay_file(updates, "priorities"))
         self._checkpoints.save()
         self._is_saved = True
-        kept = {name.partition(".")[0] for name in self._store.names()}
+        kept = {f"{step:010d}" for step in self._store.own_steps()}
         for path in self._replay_file(updates, "shard").parent.glob("*.safetensors"):
             if path.name.partition(".")[0] not in kept:
                 path.unlink()

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from surreal.checkpoint import Checkpoint, CheckpointStore
+from surreal.checkpoint import Checkpoint, RunCheckpoints
+from surreal.checkpoint.generators import random_state, set_random_state
 from surreal.config import Config
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.errors import ConfigError
 from surreal.learner import Learner
+from surreal.main.build.earlier import OWN_WORDS
 from surreal.main.build.saved_policy import policy_header, policy_tensors
 from surreal.main.process.registry import plain_config
 from surreal.replay import Replay
@@ -37,7 +39,7 @@ class Checkpointing:
         learner: Learner,
         replay: Replay[Any],
         broadcaster: TorchBroadcaster,
-        store: CheckpointStore,
+        store: RunCheckpoints,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,9 +60,11 @@ class Checkpointing:
 
         Raises:
             ConfigError: the folder holds checkpoints of another run.
-            CheckpointError: the file that is named cannot be read, or does not fit.
+            CheckpointError: the file that is named cannot be read, or does not fit; or a place cannot be read, and the
+                others hold none.
         """
         found = self._find(is_resumed=is_resumed)
+        self._store.begin()
         if found is None:
             return False
         if found.metadata.get("kind") != "learner":
@@ -70,8 +74,9 @@ class Checkpointing:
             return True
         self._take_over(found)
         self._broadcaster.propose(int(found.metadata["version"]))
-        if found.path.startswith(self._store.folder):
+        if self._store.is_own(found):
             self._replay.load_state_dict(found.metadata["replay"])
+            self._go_on_drawing(found)
         logger.info("restored %s: %d updates", found.path, self._learner.updates)
         return True
 
@@ -97,6 +102,7 @@ class Checkpointing:
             "kind": "learner",
             "state": state["state"],
             "replay": self._replay.state_dict(),
+            "random": random_state(self._replay.rng),
             "version": self._broadcaster.version,
             "config": plain_config(self._config),
         }
@@ -122,19 +128,36 @@ class Checkpointing:
         if self._learner.updates > self._last_updates:
             self.save()
 
+    def close(self) -> None:
+        """Wait up to `checkpoint.upload_timeout_s` for what is on its way elsewhere, and say what did not arrive."""
+        self._store.finish(self._config.checkpoint.upload_timeout_s)
+
+    def metrics(self) -> dict[str, float]:
+        """What was saved and sent."""
+        return self._store.metrics()
+
+    def _go_on_drawing(self, found: Checkpoint) -> None:
+        """Take over the random generators' states, so that nothing is drawn twice; without them they begin anew."""
+        try:
+            set_random_state(found.metadata["random"], self._replay.rng)
+        except (KeyError, ValueError) as error:
+            logger.info("random generators begin anew: %s", error)
+
     def _take_over(self, found: Checkpoint) -> None:
         self._learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
 
     def _find(self, *, is_resumed: bool) -> Checkpoint | None:
         restore = self._config.checkpoint.restore
-        if self._store.names():
-            if not is_resumed:
-                raise ConfigError(
-                    f"{self._store.folder} holds checkpoints of an earlier run; --resume goes on with it, "
-                    "--run NAME or --run-dir DIR begins another",
-                    key="--run-dir",
-                )
-            return self._store.newest_whole()
-        if restore is None or restore == "latest":
+        if is_resumed:
+            found = self._store.newest_whole()
+            if found is not None or self._store.names():
+                return found
+        elif self._store.names():
+            raise ConfigError(
+                f"{self._store.folder} holds checkpoints of an earlier run; --resume goes on with it, "
+                "--run NAME or --run-dir DIR begins another",
+                key="--run-dir",
+            )
+        if restore is None or restore in OWN_WORDS:
             return None
         return self._store.load(restore)

@@ -11,7 +11,6 @@ An evaluation that is started again goes on where the files end.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import time
@@ -24,10 +23,9 @@ from torch import Tensor
 from surreal.checkpoint import save_checkpoint
 from surreal.errors import FolderError
 from surreal.evaluation import EvaluationRound
+from surreal.main.build.kept import round_lines
 from surreal.main.session.best import BEST_NAME, is_finite, read_best
 from surreal.utils.files import write_whole
-
-logger = logging.getLogger(__name__)
 
 
 class ScoreBook:
@@ -172,22 +170,6 @@ def _ends_with_newline(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
-
-
-def round_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of whole rounds in a file of scores."""
-    if not path.exists():
-        return []
-    found = []
-    for text in path.read_text(errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            logger.warning("%s has a line that was cut off; it is passed over", path)
-            continue
-        if isinstance(line, dict) and line.get("kind") == "round":
-            found.append(line)
-    return found
 
 
 def _plain(value: float) -> float | None:

@@ -14,8 +14,8 @@ from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_learner, build_replay
 from surreal.main.process.role import RoleProcess
-from surreal.main.session.folder.priorities import PrioritiesSaver
-from surreal.main.session.folder.torch_cache import keep_torch_out_of_tmp
+from surreal.main.session.leading.torch_cache import keep_torch_out_of_tmp
+from surreal.main.session.priorities import PrioritiesSaver
 from surreal.main.session.ranks.group import RankGroup, join_ranks
 from surreal.main.session.ranks.replay import RankReplay
 from surreal.replay import Replay

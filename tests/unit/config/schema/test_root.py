@@ -226,3 +226,19 @@ def test_keys_of_all_settings_are_known() -> None:
     keys = set(all_keys(Config))
     assert {"version", "env.id", "learner.class", "learner.args", "run.max_env_steps", "redis.maxmemory"} <= keys
     assert "class_path" not in " ".join(keys)
+
+
+@pytest.mark.parametrize("key", ["stores=[run, {url}]", "restore={url}"])
+def test_passwords_in_places_of_checkpoints_are_refused(key: str) -> None:
+    """Every copy of the configuration would show them."""
+    with pytest.raises(ConfigError, match="holds no password"):
+        load_config("cartpole-dqn", [f"checkpoint.{key.format(url='sftp://me:secret@host/runs')}"])
+    found = load_config("cartpole-dqn", [f"checkpoint.{key.format(url='sftp://me@host/runs')}"]).checkpoint
+    assert "sftp://me@host/runs" in (*found.stores, found.restore)
+
+
+def test_a_run_in_lockstep_keeps_its_checkpoints_at_hand() -> None:
+    overrides = ["run.deterministic=true", "checkpoint.stores=[s3://bucket/runs]"]
+    with pytest.raises(ConfigError, match=r"checkpoint.stores has no 'run'"):
+        load_config("cartpole-dqn", overrides)
+    load_config("cartpole-dqn", [overrides[0], "checkpoint.stores=[run, s3://bucket/runs]"])

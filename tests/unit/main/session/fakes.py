@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 
 class Clock:
     """Seconds that pass when a test says so."""
@@ -41,6 +43,7 @@ class FakeReplay:
     def __init__(self) -> None:
         self.commits: list[int] = []
         self.loaded: object = None
+        self.rng = np.random.default_rng(0)
 
     def commit(self, version: int) -> None:
         self.commits.append(version)

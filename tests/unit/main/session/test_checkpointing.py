@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from surreal.checkpoint import CheckpointStore, save_checkpoint
+from surreal.checkpoint import CheckpointStore, RunCheckpoints, save_checkpoint
 from surreal.config import load_config
 from surreal.errors import ConfigError
 from surreal.main.session.checkpointing import Checkpointing
@@ -19,7 +20,7 @@ class Bench:
     def __init__(self, folder: Path, *overrides: str) -> None:
         self.clock, self.learner, self.replay = Clock(), FakeLearner(), FakeReplay()
         self.broadcaster = FakeBroadcaster()
-        self.store = CheckpointStore(folder, keep=100)
+        self.store = RunCheckpoints(CheckpointStore(folder, keep=100))
         settings = ["checkpoint.checkpoint_time_interval=30", *overrides]
         parts: Any = (self.learner, self.replay, self.broadcaster, self.store)
         self.checkpoints = Checkpointing(load_config("cartpole-dqn", settings), *parts, clock=self.clock)
@@ -80,6 +81,29 @@ def test_resumed_run_begins_with_its_newest_checkpoint(tmp_path: Path) -> None:
     assert second.saved == [7]
 
 
+def test_resumed_run_draws_no_random_number_twice(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    first.replay.rng.random(5)
+    first.checkpoints.save()
+    expected = first.replay.rng.random(), float(torch.rand(()))
+    second = Bench(tmp_path)
+    assert second.checkpoints.restore(is_resumed=True)
+    assert (second.replay.rng.random(), float(torch.rand(()))) == expected
+    other = Bench(tmp_path / "mine", f"checkpoint.restore={first.store.folder}/latest")
+    before = np.random.default_rng(0).random()
+    assert other.checkpoints.restore(is_resumed=False)
+    assert other.replay.rng.random() == before, "another run has its own seed"
+
+
+def test_checkpoint_without_the_state_of_generators_is_restored(tmp_path: Path) -> None:
+    """As earlier versions wrote them."""
+    metadata = {"kind": "learner", "state": {"updates": 3}, "replay": {"steps": 1}, "version": 2, "config": {}}
+    CheckpointStore(tmp_path).save(3, {}, metadata)
+    bench = Bench(tmp_path)
+    assert bench.checkpoints.restore(is_resumed=True)
+    assert bench.learner.updates == 3
+
+
 def test_checkpoint_of_another_run_gives_no_counts_of_the_replay(tmp_path: Path) -> None:
     other = Bench(tmp_path / "other")
     other.learner.updates = 7
@@ -107,7 +131,7 @@ def test_checkpoints_of_an_earlier_run_are_not_gone_on_with_by_accident(tmp_path
         Bench(tmp_path).checkpoints.restore(is_resumed=False)
 
 
-@pytest.mark.parametrize("setting", ["null", "latest"])
+@pytest.mark.parametrize("setting", ["null", "latest", "best"])
 def test_without_a_checkpoint_nothing_is_restored(tmp_path: Path, setting: str) -> None:
     bench = Bench(tmp_path, f"checkpoint.restore={setting}")
     assert not bench.checkpoints.restore(is_resumed=True)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from surreal.errors import CheckpointError
-from surreal.main.session.folder.own_folder import OwnFolder
+from surreal.main.session.leading.own_folder import OwnFolder
 
 
 def learner(folder: Path, restore: str | None, *, resume: bool = True) -> Any:
-    checkpoint = SimpleNamespace(restore=restore)
+    checkpoint = SimpleNamespace(restore=restore, stores=["run"])
     return SimpleNamespace(
         run_dir=folder, config=SimpleNamespace(checkpoint=checkpoint), arguments=SimpleNamespace(resume=resume)
     )

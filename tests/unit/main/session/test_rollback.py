@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from surreal.checkpoint import CheckpointStore
+from surreal.checkpoint import CheckpointStore, RunCheckpoints
 from surreal.config import load_config
 from surreal.distributed.parameters.encoding import encode_parameters
 from surreal.errors import DivergedError
@@ -51,7 +51,7 @@ class Bench:
         config, replay, self.model = load_config("cartpole-dqn"), FakeReplay(), QFunction([6], action_space=2, seed=0)
         self.broadcaster = BroadcasterWithMemory(self.model)
         self.learner = DQNLearner(self.model)
-        self.store = CheckpointStore(folder)
+        self.store = RunCheckpoints(CheckpointStore(folder))
         shared: Any = (self.learner, replay, self.broadcaster)
         self.checkpoints = Checkpointing(config, *shared, self.store)
         self.publishing = Publishing(config, None, self.model, *shared)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import logging
 import time
 
 from surreal.errors import CheckpointError
-from surreal.main.build.earlier import earlier_checkpoint, set_later_aside
+from surreal.main.build.earlier import go_back
 from surreal.main.process.ending.reasons import Counts, result_of
 from surreal.main.process.role import RoleProcess
 from surreal.main.process.run_folder import RunFolder
@@ -60,10 +60,5 @@ class OwnFolder:
 
     def _go_back(self) -> None:
         """Make the checkpoint that a resumed run is to go on from its newest one."""
-        earlier = earlier_checkpoint(self._process.config.checkpoint.restore, self._process.run_dir)
-        if earlier is None or not self._process.arguments.resume:
-            return
-        if not earlier.exists():
-            raise CheckpointError(f"{earlier} does not exist, so the run cannot go on from there")
-        aside = set_later_aside(earlier)
-        logger.info("going on from %s%s", earlier.name, f"; later checkpoints are now in {aside}" if aside else "")
+        if self._process.arguments.resume and (words := go_back(self._process.config, self._process.run_dir)):
+            logger.info("%s", words)

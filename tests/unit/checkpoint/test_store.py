@@ -256,7 +256,7 @@ def test_a_checkpoint_that_is_not_finite_is_neither_written_nor_restored(
     with pytest.raises(DivergedError, match="is not written: a holds nan"):
         store.save(2, bad, {})
     with monkeypatch.context() as earlier:  # a program that did not look
-        earlier.setattr("surreal.checkpoint.name_not_finite", lambda tensors: "")
+        earlier.setattr("surreal.checkpoint.format.name_not_finite", lambda tensors: "")
         path = store.save(3, bad, {})
     with pytest.raises(CheckpointError, match="is of no use: a holds nan"):
         store.load(path)

@@ -6,8 +6,9 @@
         return {"loss": loss}
 
 An update is two steps, which a learner may take apart: `gradients(loss)` computes, `apply(gradients)` changes the
-parameters. What lies between them (other ranks' gradients, a parameter server) is no business of the algorithm: a
-learner whose gradients are `sent` hands those of the model to somebody else, who changes the parameters it has.
+parameters. What lies between them (other ranks' gradients, a parameter server) is no business of the algorithm. A
+learner that `learn_with` made one of several ranks steps down the mean of all of their gradients; one that
+`send_gradients` connected hands those of the model to somebody else, who changes the parameters it has.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from torch import Tensor
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.stepping.compiling import NetworkCompiler
 from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings, check_max_norm
+from surreal.learner.stepping.ranks import Ranks
+from surreal.learner.stepping.reducing import Reducer
 from surreal.learner.stepping.skipping import SkipCounter
 from surreal.schedules import LinearSchedule
 from surreal.utils.pytorch import Module
@@ -42,8 +45,9 @@ class GradientLearner(Learner):
     critic's, says so in `build` by `optimize_group`, in place of calling `super().build()`.
 
     Attributes:
+        only_steps_down_gradients: whether steps down gradients are all it does to the model, so that several ranks may
+            do them together, and others in its place.
         skipped: counts the steps that were not done, for their gradients were not finite.
-        only_steps_down_gradients: whether steps down gradients are all it does to the model, so that it may send them.
         takes_several_steps: whether an update may step one group of the model's parameters several times, each time
             down the gradient at the parameters that the step before left.
 
@@ -112,6 +116,7 @@ class GradientLearner(Learner):
         self._owned: Collection[str] | None = None
         self._norms: dict[str, Tensor] = {}
         self._send: Callable[[Sequence[Gradients]], object] | None = None
+        self._reducer: Reducer | None = None
         self.skipped = SkipCounter()
         self._compiler = NetworkCompiler() if compile else None
 
@@ -181,6 +186,13 @@ class GradientLearner(Learner):
         mine = {id(parameter) for parameter in self.model.parameters()}
         return self._send is not None and all(id(each) in mine for each in self._groups[group].named.values())
 
+    def learn_with(self, ranks: Ranks) -> None:
+        """From now on, step down the mean of the gradients of all ranks, at the same time as they do.
+
+        Whoever calls it sees to it that all ranks begin with the same state, and do updates together.
+        """
+        self._reducer = Reducer(ranks, self._groups)
+
     def apply(self, gradients: Gradients) -> None:
         """Do one step down the gradients of a group: clip them, anneal the learning rate, change the parameters.
 
@@ -189,7 +201,24 @@ class GradientLearner(Learner):
 
         Raises:
             DivergedError: that happened too often in a row.
+            RankError: another rank is gone.
         """
+        if self._reducer is None:
+            self._apply(gradients)
+            return
+        for group, mean in self._reducer.steps(gradients.group, gradients.tensors):
+            self._apply(Gradients(group, mean))
+
+    def _update(self, i: int, batch: Any) -> Mapping[str, Tensor | float]:
+        metrics = super()._update(i, batch)
+        if self._reducer is not None:
+            for group, mean in self._reducer.steps(None, {}):
+                self._apply(Gradients(group, mean))
+            with self.model.lock:
+                self._reducer.follow_first(self.model, [part for part, _ in self._kept.values()])
+        return metrics
+
+    def _apply(self, gradients: Gradients) -> None:
         norm = self._step(gradients)
         self._norms[gradients.group] = norm
         self.skipped.note(norm)
@@ -225,6 +254,9 @@ class GradientLearner(Learner):
                 self.apply(gradients)
         if self._send is not None and sent:
             self._send(sent)
+
+    def metrics(self) -> dict[str, float]:
+        return super().metrics() | (self._reducer.metrics() if self._reducer is not None else {})
 
     def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
         return {group: optimizer.named for group, optimizer in self._groups.items()}

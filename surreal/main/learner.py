@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any, Protocol
 
 from surreal.config import Config
@@ -36,6 +36,9 @@ from surreal.main.session.leading.offline import run_offline_learner
 from surreal.main.session.limits import Limits
 from surreal.main.session.priorities import PrioritiesSaver
 from surreal.main.session.publishing import Intake, Publishing
+from surreal.main.session.ranks.following import follow_first_rank
+from surreal.main.session.ranks.group import RankGroup, join_ranks
+from surreal.main.session.ranks.replay import RankReplay
 from surreal.main.session.rollback import Rollback
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
@@ -81,7 +84,9 @@ class LearnerSession:
         self.process = process
         self.part: PolicyPart | None = None
         model = build_model(config, build_spaces(config))
-        self.learner, self.replay = self.make(model)
+        self._group: RankGroup | None = None
+        self._ranked: RankReplay | None = None
+        self.learner, self.replay = self.make(model, stack)
         self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop, part=self.part)
         stack.callback(self.broadcaster.close)
         stack.callback(self.replay.join, 5.0)
@@ -98,11 +103,17 @@ class LearnerSession:
         self._is_done = False
         self._rate = RateMeter("learner/updates_per_s")
 
-    def make(self, model: Module) -> tuple[Learner, Batches]:
+    def make(self, model: Module, stack: ExitStack) -> tuple[Learner, Batches]:
         """Make what improves the model, and what that comes of."""
         seed = int(self.process.rng().integers(2**31))
         replay: Replay[Any] = build_replay(self.config, self.process.replay, seed=seed)
-        return build_learner(self.config, model, replay), replay
+        self._group = join_ranks(self.process, stack)
+        if self._group is not None:
+            self._ranked = RankReplay(self._group.ranks, replay, version=lambda: self.broadcaster.version)
+        learner = build_learner(self.config, model, self._ranked or replay)
+        if self._ranked is not None:
+            self._ranked.attach(learner)
+        return learner, replay
 
     def update(self, i: int, batch: Any) -> bool:
         """Do an update with what came as number `i`; returns whether the parameters changed."""
@@ -142,25 +153,11 @@ class LearnerSession:
         Raises:
             DivergedError: the learner diverged, and going back did not help.
             FolderError: the disk of the run's folder is full.
+            RankError: another rank of the learner is gone.
         """
         self.replay.start_threads()
-        i = 0
-        while not self.process.should_stop() and not self._is_done:
-            batch = self.replay.dequeue(_DEQUEUE_TIMEOUT_S)
-            try:
-                if batch is not None and self.update(i, batch):
-                    i += 1
-                    self.publishing.after_update()
-                    self.checkpoints.after_update()
-                elif batch is None:
-                    self.publishing.while_waiting()
-                self._check()
-            except DivergedError as error:
-                self.go_back(error)
-            self.broadcaster.maintain()
-            if reason := self.limits.updates_reason(self.learner.updates):
-                self._request_stop(reason)
-                return
+        with nullcontext() if self._group is None else self._group.explaining():
+            self._learn()
 
     def end(self) -> None:
         """Hand out and keep what was learned last.
@@ -175,6 +172,8 @@ class LearnerSession:
             self.go_back(error)
         self.priorities.save()
         self.publishing.finish(is_connected=self.process.telemetry.is_connected)
+        if self._ranked is not None:
+            self._ranked.end()
         self.checkpoints.close()
 
     def counts(self) -> Counts:
@@ -183,8 +182,31 @@ class LearnerSession:
 
     def give_up(self, error: SurrealError) -> None:
         """Have the run end for this reason; under a launcher, this process's exit code does that."""
+        if self._ranked is not None:
+            self._ranked.end()
         if not self.process.arguments.supervised:
             self._request_stop(f"learner failed: {error}")
+
+    def _learn(self) -> None:
+        i = 0
+        while not self.process.should_stop() and not self._is_done:
+            batch = (self._ranked or self.replay).dequeue(_DEQUEUE_TIMEOUT_S)
+            try:
+                if batch is not None and self.update(i, batch):
+                    i += 1
+                    self.publishing.after_update()
+                    self.checkpoints.after_update()
+                elif batch is None:
+                    self.publishing.while_waiting()
+                self._check()
+            except DivergedError as error:
+                self.go_back(error)
+                if self._ranked is not None:
+                    self._ranked.take_over_anew()
+            self.broadcaster.maintain()
+            if reason := self.limits.updates_reason(self.learner.updates):
+                self._request_stop(reason)
+                return
 
     def _check(self) -> None:
         """See to what need not be seen to after each update."""
@@ -216,6 +238,9 @@ class LearnerSession:
 
 def body(process: RoleProcess) -> None:
     """Learn until the run ends."""
+    if process.rank:
+        follow_first_rank(process)
+        return
 
     def make(stack: ExitStack, collector: Collector) -> LearnerSession | LockstepSession:
         if not process.config.run.deterministic:

@@ -109,12 +109,12 @@ class ServerSession(LearnerSession):
         super().__init__(process, stack, collector, server_config(process.config))
         self.publishing.applied = lambda: self._applied
 
-    def make(self, model: Module) -> tuple[Learner, Batches]:
+    def make(self, model: Module, stack: ExitStack) -> tuple[Learner, Batches]:
         """Make the learner, whose optimizers step, and the queue of what they step down."""
         config, index, shards = self.config, self.process.index, self.process.replay
         learner = build_gradient_learner(config, model, None)
         learner.become_ready()
-        self._group = group = build_server_group(config, shards, index=index)
+        self._servers = group = build_server_group(config, shards, index=index)
         queue = build_gradient_queue(config, shards, index=index, group=group, stop=self.process.stop)
         queue.expect(learner.parameter_groups())
         self._server = build_parameter_server(config, learner, index=index, group=group)
@@ -124,10 +124,10 @@ class ServerSession(LearnerSession):
 
     def settle(self, *, has_checkpoint: bool) -> None:
         """Go on from the checkpoint; several servers from what they have published last, which fits together."""
-        if self._group is None:
+        if self._servers is None:
             super().settle(has_checkpoint=has_checkpoint)
         else:
-            self._join(self._group, is_new=True)
+            self._join(self._servers, is_new=True)
 
     def begin(self) -> None:
         super().begin()
@@ -139,10 +139,10 @@ class ServerSession(LearnerSession):
             try:
                 return super().run()
             except GroupChangedError as error:
-                if self._group is None:
+                if self._servers is None:
                     raise
                 logger.warning("%s; going on together from the newest parameters", error)
-                self._join(self._group, is_new=False)
+                self._join(self._servers, is_new=False)
                 self.publishing.publish()
 
     def update(self, i: int, batch: Any) -> bool:

@@ -111,6 +111,8 @@ def _of_own_experience(config: Config) -> Iterator[tuple[str, str]]:
         )
     if config.rlx.servers:
         yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, which RLX servers do not do; set it to 0"
+    if config.learner.ranks > 1:
+        yield "learner.ranks", f"is {config.learner.ranks}, but {rule}, and no learner has ranks; leave it out"
     if config.num_shards > 1:
         yield "replay.shards", f"is {config.num_shards}, but {rule}; set it to 1"
     if config.replay.follow:

@@ -143,8 +143,8 @@ class BroadcastConfig(Section):
     """How the learner publishes its parameters."""
 
     interval_updates: int = Field(50, ge=1)
-    """Updates between broadcasts. Lowering it reduces policy lag and takes more of the learner's time. Parameter servers
-    publish after each update."""
+    """Updates between broadcasts. Lowering it reduces policy lag and takes more of the learner's time. A parameter
+    server publishes after each update."""
 
     interval_s: float = Field(0.0, ge=0)
     """Least time in s between broadcasts."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Protocol
 
 from surreal.distributed.telemetry.collector import Collector
@@ -19,6 +17,7 @@ from surreal.main.process.roles import EVAL
 from surreal.main.session.leading.describing import describe_run
 from surreal.main.session.leading.offline import fill_replay
 from surreal.main.session.leading.own_folder import OwnFolder
+from surreal.main.session.leading.torch_cache import keep_torch_out_of_tmp
 from surreal.main.session.score_sharing import ScoreCollector
 from surreal.utils.threads import Supervisor
 
@@ -61,7 +60,7 @@ def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], Session]) 
         folder = None if process.arguments.supervised else OwnFolder(process)
         if folder is not None:
             stack.callback(folder.release)
-        _keep_torch_out_of_tmp(process.run_dir, stack)
+        keep_torch_out_of_tmp(process.run_dir, stack)
         collector, scores = Collector(process.client, process.run_dir), None
         collecting = Supervisor("learner")
         process.at_end(lambda: _finish_collecting(process, collecting, collector))
@@ -125,19 +124,6 @@ def _wait_for_evaluation(process: RoleProcess, scores: ScoreCollector) -> None:
             break
         time.sleep(_CHECK_INTERVAL_S)
     scores.step()
-
-
-def _keep_torch_out_of_tmp(run_dir: Path, stack: ExitStack) -> None:
-    """Torch's optimizers make a compiler cache, in /tmp for ever unless told otherwise; empty if nobody compiles."""
-    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
-        folder = (run_dir / "torch-cache").absolute()
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
-        stack.callback(_remove_if_empty, folder)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def _finish_collecting(process: RoleProcess, supervisor: Supervisor, collector: Collector) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from surreal.config import Config
+from surreal.distributed.gradients.assigning import assign_parameters
 from surreal.envs import check_env_id
 from surreal.errors import CheckpointError, ConfigError
-from surreal.learner import Learner
+from surreal.learner import GradientLearner, Learner
 from surreal.learner.stepping.devices import resolve_device
 from surreal.main.build.acting import AGENT, MODEL, build_model
 from surreal.main.build.construct import check, refused
@@ -132,6 +133,9 @@ def check_resumable(config: Config, run_dir: Path) -> None:
     if found is not None and found.metadata.get("kind") == "learner":
         config = config.model_copy(update={"device": "cpu"})
         learner = build_learner(config, build_model(config, build_spaces(config)), None)
+        if isinstance(learner, GradientLearner) and config.num_servers > 1:  # it keeps the first server's optimizers
+            learner.become_ready()
+            learner.own(assign_parameters(learner.parameter_groups(), config.num_servers)[0])
         try:
             learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
         except CheckpointError as error:

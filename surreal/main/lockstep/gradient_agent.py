@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 _FIRST_PARAMETERS_S = 1.0
 _CHECK_INTERVAL_S = 0.1
 #: An agent ends with its turn, s.
-_JOIN_TIMEOUT_S = 10.0
+_JOIN_TIMEOUT_S = 5.0
 #: Gradients that may be on their way where each is a step: the servers work on one while the agent acts.
 _AHEAD = 1
 

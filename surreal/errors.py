@@ -13,6 +13,7 @@
     |-- GroupChangedError        a parameter server of a group has restarted: the others join it anew
     |-- LeaseError               another process holds the lease of a stream or a policy
     |-- DivergedError            learning gives numbers that are not finite, again and again
+    |-- RankError                a rank of a learner is gone, and the group of ranks ends with it
     |-- CheckpointError          a checkpoint is missing, cut off, or of another model
     |   `-- UnreadableError      its file system does not answer, or refuses: nobody knows what is there
     |-- FolderError              a run's folder cannot be written: its disk is full
@@ -114,6 +115,18 @@ class LeaseError(SurrealError):
 
 class DivergedError(SurrealError):
     """Learning gives numbers that are not finite, again and again: parameters, or the gradients of many updates."""
+
+
+class RankError(SurrealError):
+    """One of the ranks that learn together failed, was killed, or cannot be reached: none of them can go on.
+
+    Attributes:
+        is_killed: whether a signal ended it, so that starting all of them again may help.
+    """
+
+    def __init__(self, message: str, *, is_killed: bool = False) -> None:
+        super().__init__(message)
+        self.is_killed = is_killed
 
 
 class CheckpointError(SurrealError):

@@ -23,15 +23,22 @@ class PolicyAgent(Agent):
 
     Args:
         model: gives the policy and the value.
+        noise_correlation: see `Sampler`; raising it explores what takes several steps in one direction.
         rng: seeds the samples; None seeds them from the operating system.
         obs_spec: see `Agent`.
     """
 
     def __init__(
-        self, model: Module, *, rng: np.random.Generator | None = None, obs_spec: ObsSpec | None = None
+        self,
+        model: Module,
+        *,
+        noise_correlation: float = 0.0,
+        rng: np.random.Generator | None = None,
+        obs_spec: ObsSpec | None = None,
     ) -> None:
         super().__init__(model, obs_spec=obs_spec)
-        self._sampler = Sampler(np.random.default_rng() if rng is None else rng)
+        rng = np.random.default_rng() if rng is None else rng
+        self._sampler = Sampler(rng, noise_correlation=noise_correlation)
 
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         output, extras = self.compute(obs, context)
@@ -40,5 +47,5 @@ class PolicyAgent(Agent):
             check_policy(self.model.forward, self._expected, policy)
         if context.action_mask is not None:
             policy = policy.masked(torch.from_numpy(context.action_mask).to(value.device))
-        action = self._sampler.choose(policy, explore, value.device)
+        action = self._sampler.choose(policy, explore, value.device, context.slots, context.is_first)
         return Acted(action, {**extras, "log_probability": policy.log_probability(action), "value": value})

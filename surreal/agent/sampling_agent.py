@@ -49,5 +49,5 @@ class SamplingAgent(Agent):
         device = self.model.device
         if context.action_mask is not None:
             policy = policy.masked(torch.from_numpy(context.action_mask).to(device))
-        action = self._sampler.choose(policy, explore, device).cpu().numpy()
+        action = self._sampler.choose(policy, explore, device, context.slots, context.is_first).cpu().numpy()
         return Acted(self._start.replace(action, explore, self.env_step, context.action_mask), extras)

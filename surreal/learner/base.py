@@ -124,12 +124,11 @@ class Learner(ABC):
             The metrics as last read, at most `metrics_interval` updates old.
         """
         started = time.perf_counter()
-        if not self.is_ready:
-            self._prepare(batch)
+        self.prepare(batch)
         if self._move is not None:
             batch = self._move(batch)
         self.histograms.begin(self.updates)
-        metrics = self.learn(i, batch)
+        metrics = self._update(i, batch)
         if self.is_metrics_due:
             self._read({**self._ages(batch.sample_info), **self.common_metrics(), **metrics})
         if self.histograms.is_due:
@@ -149,6 +148,15 @@ class Learner(ABC):
         Metrics are scalars under bare names, tensors of a graph among them; they are read only when `is_metrics_due`,
         so the rest of the time a tensor costs nothing but its making, and leaving one out is fine.
         """
+
+    def prepare(self, batch: Batch | TrajectoryBatch) -> None:
+        """Give the model its shape by this batch and build, if that was not done; `optimize` does it."""
+        if self.is_ready:
+            return
+        if not self.model.is_materialized:
+            first = (0, 0) if isinstance(batch, TrajectoryBatch) else (0,)
+            self.model.materialize(ObsSpec.from_obs(tree.map_leaves(lambda leaf: leaf[first].cpu(), batch.obs)))
+        self._become_ready()
 
     def build(self) -> None:
         """Make optimizers and further networks: called when the model has its shape and is on its device.
@@ -281,11 +289,9 @@ class Learner(ABC):
         self.updates = updates
         self._global_step = global_step
 
-    def _prepare(self, batch: Batch | TrajectoryBatch) -> None:
-        if not self.model.is_materialized:
-            first = (0, 0) if isinstance(batch, TrajectoryBatch) else (0,)
-            self.model.materialize(ObsSpec.from_obs(tree.map_leaves(lambda leaf: leaf[first].cpu(), batch.obs)))
-        self._become_ready()
+    def _update(self, i: int, batch: Any) -> Mapping[str, Tensor | float]:
+        """Do all that one update changes."""
+        return self.learn(i, batch)
 
     def _become_ready(self) -> None:
         self.model.to(self.device)

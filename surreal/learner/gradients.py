@@ -6,14 +6,15 @@
         return {"loss": loss}
 
 An update is two steps, which a learner may take apart: `gradients(loss)` computes, `apply(gradients)` changes the
-parameters. What lies between them (other ranks' gradients, a parameter server) is no business of the algorithm.
+parameters. What lies between them (other ranks' gradients, a parameter server) is no business of the algorithm. A
+learner that `learn_with` made one of several ranks steps down the mean of all of their gradients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ from torch import Tensor
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.stepping.compiling import NetworkCompiler
 from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings, check_max_norm
+from surreal.learner.stepping.ranks import Ranks
+from surreal.learner.stepping.reducing import Reducer
 from surreal.learner.stepping.skipping import SkipCounter
 from surreal.schedules import LinearSchedule
 from surreal.utils.pytorch import Module
@@ -41,6 +44,8 @@ class GradientLearner(Learner):
     critic's, says so in `build` by `optimize_group`, in place of calling `super().build()`.
 
     Attributes:
+        only_steps_down_gradients: whether steps down gradients are all it does to the model, so that several ranks may
+            do them together.
         skipped: counts the steps that were not done, for their gradients were not finite.
 
     Args:
@@ -62,6 +67,8 @@ class GradientLearner(Learner):
         metrics_interval: see `Learner`.
         histogram_interval: see `Learner`.
     """
+
+    only_steps_down_gradients: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -104,6 +111,7 @@ class GradientLearner(Learner):
         self._rate_factors: dict[str, float] = {}
         self._owned: Collection[str] | None = None
         self._norms: dict[str, Tensor] = {}
+        self._reducer: Reducer | None = None
         self.skipped = SkipCounter()
         self._compiler = NetworkCompiler() if compile else None
 
@@ -159,6 +167,13 @@ class GradientLearner(Learner):
         """Differentiate a scalar loss by the parameters of a group; changes nothing, but frees the loss's graph."""
         return Gradients(group, self._groups[group].gradients(loss, keep_graph=keep_graph))
 
+    def learn_with(self, ranks: Ranks) -> None:
+        """From now on, step down the mean of the gradients of all ranks, at the same time as they do.
+
+        Whoever calls it sees to it that all ranks begin with the same state, and do updates together.
+        """
+        self._reducer = Reducer(ranks, self._groups)
+
     def apply(self, gradients: Gradients) -> None:
         """Do one step down the gradients of a group: clip them, anneal the learning rate, change the parameters.
 
@@ -167,7 +182,24 @@ class GradientLearner(Learner):
 
         Raises:
             DivergedError: that happened too often in a row.
+            RankError: another rank is gone.
         """
+        if self._reducer is None:
+            self._apply(gradients)
+            return
+        for group, mean in self._reducer.steps(gradients.group, gradients.tensors):
+            self._apply(Gradients(group, mean))
+
+    def _update(self, i: int, batch: Any) -> Mapping[str, Tensor | float]:
+        metrics = super()._update(i, batch)
+        if self._reducer is not None:
+            for group, mean in self._reducer.steps(None, {}):
+                self._apply(Gradients(group, mean))
+            with self.model.lock:
+                self._reducer.follow_first(self.model, [part for part, _ in self._kept.values()])
+        return metrics
+
+    def _apply(self, gradients: Gradients) -> None:
         norm = self._step(gradients)
         self._norms[gradients.group] = norm
         self.skipped.note(norm)
@@ -196,6 +228,9 @@ class GradientLearner(Learner):
         found = [self.gradients(loss, name, keep_graph=name != names[-1]) for name in names]
         for gradients in found:
             self.apply(gradients)
+
+    def metrics(self) -> dict[str, float]:
+        return super().metrics() | (self._reducer.metrics() if self._reducer is not None else {})
 
     def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
         return {group: optimizer.named for group, optimizer in self._groups.items()}

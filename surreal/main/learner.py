@@ -8,12 +8,10 @@ It also runs the collector, which brings logs and metrics of all processes into 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import ExitStack, nullcontext, suppress
 from typing import Any
 
 from surreal.distributed.telemetry.collector import Collector
@@ -32,11 +30,15 @@ from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import EVAL, LEARNER
 from surreal.main.session.checkpointing import Checkpointing
-from surreal.main.session.describing import describe_run
+from surreal.main.session.leading.describing import describe_run
+from surreal.main.session.leading.own_folder import OwnFolder
+from surreal.main.session.leading.torch_cache import keep_torch_out_of_tmp
 from surreal.main.session.limits import Limits
-from surreal.main.session.own_folder import OwnFolder
 from surreal.main.session.priorities import PrioritiesSaver
 from surreal.main.session.publishing import Publishing
+from surreal.main.session.ranks.following import follow_first_rank
+from surreal.main.session.ranks.group import join_ranks
+from surreal.main.session.ranks.replay import RankReplay
 from surreal.main.session.rollback import Rollback
 from surreal.main.session.score_sharing import ScoreCollector
 from surreal.metrics import RateMeter
@@ -69,7 +71,12 @@ class LearnerSession:
         model = build_model(config, build_spaces(config))
         seed = int(process.rng().integers(2**31))
         self.replay: Replay[Any] = build_replay(config, process.replay, seed=seed)
-        self.learner: Learner = build_learner(config, model, self.replay)
+        self._group, self._ranked = join_ranks(process, stack), None
+        if self._group is not None:
+            self._ranked = RankReplay(self._group.ranks, self.replay, version=lambda: self.broadcaster.version)
+        self.learner: Learner = build_learner(config, model, self._ranked or self.replay)
+        if self._ranked is not None:
+            self._ranked.attach(self.learner)
         self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop)
         stack.callback(self.broadcaster.close)
         stack.callback(self.replay.join, 5.0)
@@ -107,26 +114,11 @@ class LearnerSession:
         Raises:
             DivergedError: the learner diverged, and going back did not help.
             FolderError: the disk of the run's folder is full.
+            RankError: another rank of the learner is gone.
         """
         self.replay.start_threads()
-        i = 0
-        while not self.process.should_stop() and not self._is_done:
-            batch = self.replay.dequeue(_DEQUEUE_TIMEOUT_S)
-            try:
-                if batch is not None:
-                    self.learner.optimize(i, batch)
-                    i += 1
-                    self.publishing.after_update()
-                    self.checkpoints.after_update()
-                else:
-                    self.publishing.while_waiting()
-                self._check()
-            except DivergedError as error:
-                self.rollback.after(error)
-            self.broadcaster.maintain()
-            if reason := self.limits.updates_reason(self.learner.updates):
-                self._request_stop(reason)
-                return
+        with nullcontext() if self._group is None else self._group.explaining():
+            self._learn()
 
     def end(self) -> None:
         """Hand out and keep what was learned last.
@@ -141,6 +133,8 @@ class LearnerSession:
             self.rollback.after(error)
         self.priorities.save()
         self.publishing.finish(is_connected=self.process.telemetry.is_connected)
+        if self._ranked is not None:
+            self._ranked.end()
         self.checkpoints.close()
 
     def counts(self) -> Counts:
@@ -149,8 +143,32 @@ class LearnerSession:
 
     def give_up(self, error: SurrealError) -> None:
         """Have the run end for this reason; under a launcher, this process's exit code does that."""
+        if self._ranked is not None:
+            self._ranked.end()
         if not self.process.arguments.supervised:
             self._request_stop(f"learner failed: {error}")
+
+    def _learn(self) -> None:
+        i = 0
+        while not self.process.should_stop() and not self._is_done:
+            batch = (self._ranked or self.replay).dequeue(_DEQUEUE_TIMEOUT_S)
+            try:
+                if batch is not None:
+                    self.learner.optimize(i, batch)
+                    i += 1
+                    self.publishing.after_update()
+                    self.checkpoints.after_update()
+                else:
+                    self.publishing.while_waiting()
+                self._check()
+            except DivergedError as error:
+                self.rollback.after(error)
+                if self._ranked is not None:
+                    self._ranked.take_over_anew()
+            self.broadcaster.maintain()
+            if reason := self.limits.updates_reason(self.learner.updates):
+                self._request_stop(reason)
+                return
 
     def _check(self) -> None:
         """See to what need not be seen to after each update."""
@@ -182,11 +200,14 @@ class LearnerSession:
 
 def body(process: RoleProcess) -> None:
     """Learn until the run ends."""
+    if process.rank:
+        follow_first_rank(process)
+        return
     with ExitStack() as stack:
         folder = None if process.arguments.supervised else OwnFolder(process)
         if folder is not None:
             stack.callback(folder.release)
-        _keep_torch_out_of_tmp(process.run_dir, stack)
+        keep_torch_out_of_tmp(process.run_dir, stack)
         collector, scores = Collector(process.client, process.run_dir), None
         collecting = Supervisor("learner")
         process.at_end(lambda: _finish_collecting(process, collecting, collector))
@@ -250,19 +271,6 @@ def _wait_for_evaluation(process: RoleProcess, scores: ScoreCollector) -> None:
             break
         time.sleep(_CHECK_INTERVAL_S)
     scores.step()
-
-
-def _keep_torch_out_of_tmp(run_dir: Path, stack: ExitStack) -> None:
-    """Torch's optimizers make a compiler cache, in /tmp for ever unless told otherwise; empty if nobody compiles."""
-    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
-        folder = (run_dir / "torch-cache").absolute()
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
-        stack.callback(_remove_if_empty, folder)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def _finish_collecting(process: RoleProcess, supervisor: Supervisor, collector: Collector) -> None:

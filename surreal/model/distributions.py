@@ -114,7 +114,10 @@ class Normal(Distribution):
         self.log_sigma = log_sigma.expand_as(mean)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        noise = torch.empty_like(self.mean).normal_(generator=generator)
+        return self.at(torch.empty_like(self.mean).normal_(generator=generator))
+
+    def at(self, noise: Tensor) -> Tensor:
+        """Give the actions at `noise` [..., n] standard deviations from the mean, without gradient."""
         return self.mean.detach() + self.log_sigma.detach().exp() * noise
 
     def mode(self) -> Tensor:

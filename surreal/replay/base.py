@@ -235,6 +235,10 @@ class Replay(ABC, Generic[B]):
         """The next batch, None if none was ready in time; raises as `check` does."""
         return self._engine.dequeue(timeout_s)
 
+    def has_batch(self, timeout_s: float) -> bool:
+        """Whether `dequeue` has a batch, waiting for one; raises as `check` does."""
+        return self._engine.has_batch(timeout_s)
+
     def check(self) -> None:
         """Look after the background threads.
 

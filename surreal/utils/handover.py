@@ -34,8 +34,12 @@ class HandoverQueue(Generic[T]):
 
     def take(self, timeout_s: float) -> T | None:
         """The next item, waiting for it; None if none came in time."""
+        return self._items.popleft() if self.wait(timeout_s) else None
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there is an item, and leave it there; returns whether one came in time. For the taker."""
         if self._items:
-            return self._items.popleft()
+            return True
         deadline_s = time.monotonic() + timeout_s
         while (remaining_s := deadline_s - time.monotonic()) > 0:
             self._is_awaited = True
@@ -43,8 +47,8 @@ class HandoverQueue(Generic[T]):
                 self._wake.acquire(timeout=remaining_s)
             self._is_awaited = False
             if self._items:
-                return self._items.popleft()
-        return None
+                return True
+        return False
 
     def __len__(self) -> int:
         return len(self._items)

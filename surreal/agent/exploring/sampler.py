@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from surreal.agent.slots import SlotMemory
 from surreal.model import Distribution
+from surreal.model.distributions import Normal
 
 
 class Sampler:
@@ -15,29 +19,62 @@ class Sampler:
 
     Args:
         rng: seeds the samples.
+        noise_correlation: of the samples of a normal policy from one step of an episode to the next, in [0, 1): each
+            sample by itself is distributed as the policy says, but those after one another lie on the same side of
+            the mean for longer (Hollenstein et al. 2024, arXiv:2312.11091). 0 draws them independently.
     """
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator, *, noise_correlation: float = 0.0) -> None:
+        if not 0.0 <= noise_correlation < 1.0:
+            raise ValueError(f"noise_correlation is {noise_correlation}; it must be >= 0 and < 1")
         self._seed = int(rng.integers(2**63))
         self._generator: torch.Generator | None = None
+        self._correlation = noise_correlation
+        self._noise: SlotMemory | None = None
 
-    def choose(self, policy: Distribution, explore: NDArray[np.bool_], device: torch.device) -> Tensor:
+    def choose(
+        self,
+        policy: Distribution,
+        explore: NDArray[np.bool_],
+        device: torch.device,
+        slots: NDArray[np.int64],
+        is_first: NDArray[np.bool_],
+    ) -> Tensor:
         """Choose one action for each row.
 
         Args:
             policy: over the actions of N rows.
             explore: [N] rows that may explore.
             device: where the policy's tensors are, the same at all times.
+            slots: [N] slot of each row, >= 0.
+            is_first: [N] rows that begin an episode.
 
         Returns:
             [N, *action_shape]
+
+        Raises:
+            ValueError: samples should be correlated, but actions are not those of a normal policy.
         """
         if not explore.any():
             return policy.mode()
         if self._generator is None:
             self._generator = torch.Generator(device).manual_seed(self._seed)
-        action = policy.sample(self._generator)
+        action = self._correlated(policy, slots, is_first) if self._correlation else policy.sample(self._generator)
         if not explore.all():
             greedy = torch.from_numpy(~explore)
             action[greedy] = policy.mode()[greedy]
         return action
+
+    def _correlated(self, policy: Distribution, slots: NDArray[np.int64], is_first: NDArray[np.bool_]) -> Tensor:
+        if not isinstance(policy, Normal):
+            raise ValueError(f"noise_correlation is set, but the policy is a {type(policy).__name__} and not normal")
+        fresh = torch.empty_like(policy.mean).normal_(generator=self._generator)
+        if self._noise is None:
+            self._noise = SlotMemory(tuple(fresh.shape[1:]), fresh.device)
+        before = self._noise.take(slots, is_first)
+        noise = self._correlation * before + math.sqrt(1.0 - self._correlation**2) * fresh
+        if is_first.any():
+            begins = torch.from_numpy(is_first)
+            noise[begins] = fresh[begins]
+        self._noise.put(slots, noise)
+        return policy.at(noise)

@@ -155,6 +155,7 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     yield from _experience_conflicts(config)
     yield from _memory_conflicts(config)
     yield from _process_conflicts(config)
+    yield from _rank_conflicts(config)
     yield from _round_conflicts(config)
     if config.run.deterministic:
         yield from _order_conflicts(config)
@@ -206,9 +207,30 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
             yield "env.pool", "is vector, which stacks frames of ALE's games only; use local or subproc"
 
 
+def _rank_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what would leave a rank of the learner without experience."""
+    ranks = config.learner.ranks
+    if ranks == 1:
+        return
+    if config.num_shards < ranks:
+        yield (
+            "learner.ranks",
+            f"is {ranks}, but there are {config.num_shards} shards, and each rank learns from some of its own; set "
+            f"replay.shards to {ranks} or more",
+        )
+    if 0 < config.agent.count + config.rlx.servers < ranks:
+        yield (
+            "learner.ranks",
+            f"is {ranks}, but {config.num_senders} agents and RLX servers send to as many shards at most; set "
+            f"agent.count to {ranks} or more",
+        )
+    if "shards" in config.replay.args:
+        yield "replay.args", "has shards, but learner.ranks divides the shards; leave one of them out"
+
+
 def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     """Yield what would let agents with `agent.round_steps` wait for parameters that cannot come."""
-    steps, trajectories = config.agent.round_steps, config.env.num_envs * config.agent.count
+    steps, trajectories = config.agent.round_steps, config.env.num_envs * (config.agent.count // config.learner.ranks)
     if steps is None:
         return
     if config.broadcast.interval_updates > 1:
@@ -221,7 +243,8 @@ def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
         yield (
             "learner.batch_size",
             f"is {config.learner.batch_size}, but agents with agent.round_steps wait when they have sent "
-            f"{trajectories} trajectories, one for each environment; lower it to that, or leave round_steps out",
+            f"{trajectories} trajectories to a rank, one for each environment; lower it to that, or leave round_steps "
+            "out",
         )
     if config.replay.args.get("trajectory_steps", steps) != steps:
         yield (
@@ -236,6 +259,8 @@ def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     rule = "with run.deterministic one process acts and learns, by counts alone"
     if config.rlx.servers:
         yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, and clients come when they like; set it to 0"
+    if config.learner.ranks > 1:
+        yield "learner.ranks", f"is {config.learner.ranks}, but {rule}; set it to 1"
     if not config.agent.count:
         yield "agent.count", f"is 0, but {rule}: nobody else could join; set it to 1 or more"
     if config.num_shards > 1:

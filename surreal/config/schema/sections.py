@@ -53,7 +53,8 @@ class LearnerConfig(ClassSection):
     """Import path of the learner class, a subclass of `surreal.learner.Learner`."""
 
     batch_size: int = Field(64, ge=1, le=1_000_000)
-    """Transitions per update. Raising it gives less noisy gradients, and fewer updates from the same samples."""
+    """Transitions per update, of each rank. Raising it gives less noisy gradients, and fewer updates from the same
+    samples."""
 
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor per env step. Closer to 1 looks further ahead and learns more slowly."""
@@ -64,6 +65,11 @@ class LearnerConfig(ClassSection):
 
     max_updates: int | None = Field(None, ge=1)
     """Updates after which the learner ends the run. Unset: no limit."""
+
+    ranks: int = Field(1, ge=1, le=1024)
+    """Processes of the learner, on one machine, that learn together from a part of the shards each (`replay.shards`).
+    Raising it computes larger batches in the same time, `ranks` times `batch_size`, if each has a core or a GPU of its
+    own."""
 
 
 class ReplayConfig(ClassSection):

@@ -81,6 +81,7 @@ class TRPOLearner(GradientLearner):
     """
 
     takes = frozenset({"trajectories"})
+    only_steps_down_gradients = False  # the policy's step is along a natural gradient, as long as a search finds
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from surreal.main.build.acting import AGENT, MODEL, build_model
 from surreal.main.build.construct import check, refused
 from surreal.main.build.earlier import earlier_checkpoint
 from surreal.main.build.environments import build_env, build_spaces
-from surreal.main.build.learning import LEARNER, build_checkpoints, build_learner, check_replay
+from surreal.main.build.learning import LEARNER, build_checkpoints, build_learner, check_ranks, check_replay
 from surreal.main.build.lockstep import lockstep_config
 from surreal.main.build.wrapping import check_wrappers
 from surreal.main.process.run_folder import CONFIG_NAME
@@ -100,6 +100,7 @@ def check_names(config: Config) -> None:
     check(config, MODEL)
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
     learner, _ = check(config, LEARNER)
+    check_ranks(config)
     _check_units(config, learner, check_replay(config))
     if config.run.deterministic:
         lockstep_config(config)

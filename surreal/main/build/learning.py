@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from surreal.config import Config, accepted_names, default_values
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
-from surreal.learner import Learner
+from surreal.learner import GradientLearner, Learner, ReplayView
 from surreal.main.build.construct import Recipe, Setting, check, construct, refused, value_of
 from surreal.main.build.kept import checkpoint_folders, scored_rounds
 from surreal.replay import Replay
@@ -85,10 +86,33 @@ def replay_arguments(config: Config) -> dict[str, Any]:
     return {**default_values(cls), **given, **args}
 
 
-def build_replay(config: Config, shards: ReplayShards, *, seed: int) -> Replay[Any]:
-    """Make the learner's replay."""
+def check_ranks(config: Config) -> None:
+    """Check that the learner is one that can be several ranks, if it should be.
+
+    Raises:
+        ConfigError: its class does more to a model than to step down gradients, or its replay's cannot divide shards.
+    """
+    if config.learner.ranks == 1:
+        return
+    cls, _ = check(config, LEARNER)
+    replay, _ = check(config, REPLAY)
+    if "shards" not in accepted_names(replay):
+        problem = f"is {config.learner.ranks}, but {replay.__qualname__} has no argument shards; set it to 1"
+        raise refused(config, "learner.ranks", problem)
+    if not (issubclass(cls, GradientLearner) and cls.only_steps_down_gradients):
+        problem = (
+            f"is {config.learner.ranks}, but {cls.__qualname__} changes its model by more than steps down gradients,"
+            " whose mean ranks could agree on; set it to 1"
+        )
+        raise refused(config, "learner.ranks", problem)
+
+
+def build_replay(config: Config, shards: ReplayShards, *, seed: int, rank: int = 0) -> Replay[Any]:
+    """Make the learner's replay; of one of several ranks, with its part of the shards and of what they may hold."""
     cls, arguments = check_replay(config), replay_arguments(config)
     offered = {**_offered(config), "seed": seed}
+    if config.learner.ranks > 1:
+        offered |= _part_of_rank(arguments, len(shards), rank, config.learner.ranks)
     ratio = arguments.get("samples_per_insert")
     if ratio is not None and arguments.get("samples_per_insert_tolerance") is None:
         samples = arguments["batch_size"] * cls.count_steps_per_sample(**arguments)
@@ -96,6 +120,12 @@ def build_replay(config: Config, shards: ReplayShards, *, seed: int) -> Replay[A
     if config.replay.pin_memory is None:
         offered["pin_memory"] = config.device != "cpu" and torch.cuda.is_available()
     return construct(config, REPLAY, (shards,), offered)
+
+
+def _part_of_rank(arguments: Mapping[str, Any], num_shards: int, rank: int, ranks: int) -> dict[str, Any]:
+    bounds = {name: arguments.get(name) for name in ("capacity", "start_size", "max_bytes")}
+    parts = {name: max(1, bound // ranks) for name, bound in bounds.items() if bound is not None}
+    return {**parts, "shards": range(rank, num_shards, ranks)}
 
 
 def _offered(config: Config) -> dict[str, Any]:
@@ -109,7 +139,7 @@ def _senders(config: Config) -> Senders:
     return Senders(config.num_senders, config.sender.chunk_steps, config.largest_chunk_steps, config.lookahead)
 
 
-def build_learner(config: Config, model: Module, replay: Replay[Any] | None) -> Learner:
+def build_learner(config: Config, model: Module, replay: ReplayView | None) -> Learner:
     """Make the learner; without a replay, one that is only looked at."""
     offered = {"device": config.device, "max_global_step": config.run.max_env_steps, "seed": config.seed}
     return construct(config, LEARNER, (model, replay), offered)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.main.launch.starting.starter import Process, Starter
+from surreal.main.process.ending.reasons import ExitCode
 from surreal.main.process.roles import NormalEnd, Role
 
 logger = logging.getLogger(__name__)
@@ -206,14 +207,15 @@ class Supervision:
         if code == 0:
             child.is_finished = True
             return f"the {child.name} is done" if child.role.normal_end is NormalEnd.ENDS_RUN else None
-        if code > 0:
+        if code > 0 and code != ExitCode.RANK_KILLED:
             return f"{child.name} failed: {self.last_error(child)}"
+        ended = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended: {self.last_error(child)};"
         if child.restarts >= self._restart_limit:
-            return f"{child.name} was killed by {_signal_name(-code)} after {child.restarts} restarts, the limit"
+            return f"{child.name} {ended} after {child.restarts} restarts, the limit"
         delay = min(_FIRST_BACKOFF_S * 2**child.restarts, _MAX_BACKOFF_S) * random.uniform(0.5, 1.0)
         child.restarts += 1
         child.restart_at_s = time.monotonic() + delay
-        logger.warning("%s was killed by %s; starting it again", child.name, _signal_name(-code))
+        logger.warning("%s %s; starting it again", child.name, ended.removesuffix(";"))
         return None
 
     def _kill(self, children: Iterable[Child]) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from surreal.errors import ConfigError
+from surreal.main.process.places import RankPlace, read_place
 from surreal.main.process.roles import LEARNER, Role
 
 #: Environment variable that holds the Redis address: a password in it is not shown by `ps`, as an argument would be.
@@ -21,7 +23,12 @@ DEFAULT_REDIS = "127.0.0.1:6379"
 
 @dataclass(frozen=True)
 class RoleArguments:
-    """What a role process was started with; None and "" mean "as the configuration says"."""
+    """What a role process was started with; None and "" mean "as the configuration says".
+
+    Attributes:
+        place: among a learner's ranks; None where nobody has started the others.
+        argv: all of it, as it was given.
+    """
 
     config: str | None = None
     overrides: tuple[str, ...] = ()
@@ -37,6 +44,8 @@ class RoleArguments:
     connect_timeout_s: float = 10.0
     log_level: str | None = None
     debug: bool = False
+    place: RankPlace | None = None
+    argv: tuple[str, ...] = ()
 
 
 def local_folder(text: str) -> Path:
@@ -54,8 +63,15 @@ def local_folder(text: str) -> Path:
 
 def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
     """Parse the arguments of a role process; wrong ones end the process with exit code 2."""
-    parsed = _parser(role, description).parse_args(argv)
+    parser = _parser(role, description)
+    parsed = parser.parse_args(argv)
+    try:
+        place = read_place(os.environ) if role is LEARNER else None
+    except ConfigError as error:
+        parser.error(str(error))
     overrides = list(parsed.set)
+    if (ranks := getattr(parsed, "ranks", None) if place is None else place.count) is not None:
+        overrides.append(f"learner.ranks={ranks}")
     for key in ("seed", "device", "log_level"):
         if getattr(parsed, key) is not None:
             overrides.append(f"{key}={getattr(parsed, key)}")
@@ -69,11 +85,13 @@ def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
         index=parsed.index,
         seed=parsed.seed,
         device=parsed.device,
-        resume=parsed.resume,
+        resume=parsed.resume or (place is not None and place.restarts > 0),
         supervised=parsed.supervised,
         connect_timeout_s=parsed.connect_timeout,
         log_level=parsed.log_level,
         debug=parsed.debug,
+        place=place,
+        argv=tuple(argv),
     )
 
 
@@ -87,6 +105,7 @@ def _parser(role: Role, description: str) -> argparse.ArgumentParser:
     add("--redis", help=f"host:port, redis://, rediss:// or unix:// (default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS})")
     add("--run-dir", type=local_folder, help="the run's folder (default: runs/RUN)")
     if role is LEARNER:
+        add("--ranks", type=int, metavar="N", help="the same as --set learner.ranks=N: N processes that learn together")
         add("--offline", type=Path, metavar="PATH", help="learn from an exported replay, without agents")
     add("--index", type=int, default=0, help="number of this process among those of its role: its name and its seed")
     add("--seed", type=int, help="the same as --set seed=N")

@@ -56,6 +56,7 @@ class RoleProcess:
         replay: the "replay server", or servers; the same as `client` unless others are named.
         parameter_client: the "parameter server"; the same as `client` unless another is named.
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
+        rank: among a learner's ranks; 0 of one that is a single process, and of other roles.
     """
 
     def __init__(
@@ -65,7 +66,8 @@ class RoleProcess:
         self.arguments = arguments
         self.stop = stop
         self._signals = signals
-        self.name = role.process_name(arguments.index)
+        self.rank = 0 if arguments.place is None else arguments.place.rank
+        self.name = role.process_name(arguments.index, self.rank)
         self.config, self.client = _connect(role, arguments, stop)
         if self.config.run.deterministic and role is not LEARNER:
             raise ConfigError(
@@ -81,7 +83,7 @@ class RoleProcess:
         self._watchdog = make_watchdog(self.config, self.telemetry, stop, self._end_hanging_run)
         is_follower = role is LEARNER and self.config.replay.follow
         claimed = f"{self.name}-{self.config.broadcast.policy}" if is_follower else self.name
-        self._registrant = registry.Registrant(claimed, leads=role is LEARNER and not is_follower)
+        self._registrant = registry.Registrant(claimed, leads=role is LEARNER and not (is_follower or self.rank))
         self._claim = Claim(self.client, claimed, fingerprint(self.config.shared()))
         self._failure: SurrealError | None = None
         self._endings: list[Callable[[], object]] = []
@@ -114,7 +116,7 @@ class RoleProcess:
         """Random numbers of this process alone, from the run's seed, its role and its index."""
         if self.role.stream is None:
             raise ValueError(f"the role {self.role.name} has no stream of random numbers")
-        return role_rng(self.config.seed, self.role.stream, self.index, *key)
+        return role_rng(self.config.seed, self.role.stream, self.index, *((self.rank,) if self.rank else ()), *key)
 
     def at_end(self, action: Callable[[], object]) -> None:
         """Have something done when the last of this process's log is in Redis."""

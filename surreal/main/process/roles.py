@@ -69,9 +69,10 @@ class Role:
     is_single: bool = False
     resumes: bool = True
 
-    def process_name(self, index: int) -> str:
-        """Name in the run, of the process that was told this index."""
-        return f"{self.name}-{index}" if self.is_numbered or index else self.name
+    def process_name(self, index: int, rank: int = 0) -> str:
+        """Name in the run, of the process that was told this index; of a learner's ranks other than rank 0, with it."""
+        name = f"{self.name}-{index}" if self.is_numbered or index else self.name
+        return f"{name}-rank-{rank}" if rank else name
 
     def console_name(self, number: int) -> str:
         """Name at the launcher, and of the console's file, of the process that was started as this one of its role."""

@@ -12,7 +12,7 @@ from surreal.replay import PrioritizedReplay, Replay
 
 logger = logging.getLogger("surreal.main.learner")
 
-_NAME = "priorities.safetensors"
+_NAME = "priorities"
 #: They are saved this often, but never for more than a hundredth of the time.
 _INTERVAL_S = 5.0
 _SHARE = 0.01
@@ -24,11 +24,12 @@ class PrioritiesSaver:
     Args:
         replay: of the learner.
         run_dir: the run's folder.
+        rank: of the learner; each has a replay, and a file.
     """
 
-    def __init__(self, replay: Replay[Any], run_dir: Path) -> None:
+    def __init__(self, replay: Replay[Any], run_dir: Path, *, rank: int = 0) -> None:
         self._replay = replay if isinstance(replay, PrioritizedReplay) else None
-        self._path = run_dir / _NAME
+        self._path = run_dir / f"{_NAME}{f'-rank-{rank}' if rank else ''}.safetensors"
         self._due_s = time.monotonic() + _INTERVAL_S
 
     def load(self) -> None:

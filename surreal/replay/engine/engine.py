@@ -120,14 +120,14 @@ class ReplayEngine(Generic[B]):
             ThreadFailedError: a background thread died.
         """
         batch = self.fetcher_queue.dequeue(timeout_s)
-        if self.fetcher_queue.is_low and not self.wake.is_set():
-            self.wake.set()  # to fill it in one go: changing threads costs more than a batch
-        if batch is None:
-            self.supervisor.check()
-            self._notice.tell("%s", self._awaited())
-        else:
-            self._notice.end()
+        self._after_wait(has_batch=batch is not None)
         return batch
+
+    def has_batch(self, timeout_s: float) -> bool:
+        """Whether there is a batch to dequeue, waiting for one; raises as `dequeue` does."""
+        has_batch = self.fetcher_queue.wait(timeout_s)
+        self._after_wait(has_batch=has_batch)
+        return has_batch
 
     def stop(self) -> None:
         """Ask the threads to end."""
@@ -154,6 +154,15 @@ class ReplayEngine(Generic[B]):
             **self.intake.metrics(),
             **self.owner.metrics(),
         }
+
+    def _after_wait(self, *, has_batch: bool) -> None:
+        if self.fetcher_queue.is_low and not self.wake.is_set():
+            self.wake.set()  # to fill it in one go: changing threads costs more than a batch
+        if has_batch:
+            self._notice.end()
+            return
+        self.supervisor.check()
+        self._notice.tell("%s", self._awaited())
 
     def _awaited(self) -> str:
         """What keeps the learner waiting."""

@@ -52,6 +52,10 @@ class ExpFetcherQueue(Generic[B]):
         """The next batch, waiting for it; None if none came in time."""
         return self._queue.take(timeout_s)
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the next batch, and leave it there; returns whether one came in time. For the learner."""
+        return self._queue.wait(timeout_s)
+
     @property
     def is_low(self) -> bool:
         """Whether it is time to fill it again: half of it is empty."""

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from surreal.config import Config
-from surreal.errors import BusyError, ConfigError
+from surreal.errors import BusyError, ConfigError, RankError
 
 
 class ExitCode(IntEnum):
@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2  #: wrong arguments, a wrong configuration
     BUSY = 3  #: the folder or the run belongs to another process, which is alive
+    RANK_KILLED = 4  #: a signal ended one of the learner's ranks; the launcher starts all of them again
     HANGUP = 128 + signal.SIGHUP  #: also if the output was closed
     INTERRUPTED = 128 + signal.SIGINT
     TERMINATED = 128 + signal.SIGTERM
@@ -52,6 +53,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.INTERRUPTED
     if isinstance(error, BusyError):
         return ExitCode.BUSY
+    if isinstance(error, RankError) and error.is_killed:
+        return ExitCode.RANK_KILLED
     return ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
 
 

@@ -31,7 +31,7 @@ PLAIN: dict[str, Any] = {"normalize_advantage": False, "critic_hidden_sizes": [4
 def ready(model: ActorCritic, batch: TrajectoryBatch, **options: Any) -> IPGLearner:
     """A learner that has its critics, and has not learned."""
     learner = IPGLearner(model, **options)
-    learner._prepare(batch)
+    learner.prepare(batch)
     return learner
 
 

@@ -107,6 +107,15 @@ def test_child_that_fails_ends_the_run_with_its_last_error_line(supervise_all: S
     assert wait_for(supervision.poll) == "agent-0 failed: the reason"
 
 
+def test_learner_that_lost_a_rank_to_a_signal_is_started_again_as_if_it_were_killed(
+    supervise_all: Starter, child: ChildMaker
+) -> None:
+    code = "import sys; print('error: rank 1 was killed', file=sys.stderr); sys.exit(4)"
+    supervision = supervise_all(child(code, LEARNER), restart_limit=2)
+    assert wait_for(supervision.poll) == "learner ended: rank 1 was killed; after 2 restarts, the limit"
+    assert supervision.restarts == 2
+
+
 def test_agents_that_are_done_are_not_started_again(supervise_all: Starter, child: ChildMaker) -> None:
     supervision = supervise_all(child("pass"))
     wait_for(lambda: supervision.poll() is None and supervision.are_finished(NormalEnd.ALL_END_RUN))

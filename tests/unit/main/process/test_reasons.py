@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal.errors import BusyError, ConfigError, FolderError, LeaseError
+from surreal.errors import BusyError, ConfigError, FolderError, LeaseError, RankError
 from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "endings.md"
@@ -20,6 +20,8 @@ PAGE = Path(__file__).parents[4] / "docs" / "endings.md"
         (BusyError("somebody writes there"), 3),
         (FolderError("the disk is full"), 1),
         (LeaseError("another learner took over"), 1),
+        (RankError("rank 1 failed"), 1),
+        (RankError("rank 1 was killed", is_killed=True), 4),
         (RuntimeError("anything else"), 1),
         (KeyboardInterrupt(), 130),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surreal.errors import CheckpointError
-from surreal.main.session.own_folder import OwnFolder
+from surreal.main.session.leading.own_folder import OwnFolder
 
 
 def learner(folder: Path, restore: str | None, *, resume: bool = True) -> Any:

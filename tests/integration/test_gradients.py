@@ -294,3 +294,15 @@ def test_gradients_of_a_full_redis_are_dropped_and_their_steps_counted_later(sta
         assert [sender.push(GROUPS, version=0, env_steps=10).status for _ in range(2)] == ["full", "full"]
         client.redis.config_set("maxmemory", 0)
         assert sender.push(GROUPS, version=0, env_steps=100).global_step == 121
+
+
+def test_gradients_in_a_cluster_go_where_the_env_steps_are_counted(redis_cluster: Any, run_id: str) -> None:
+    with RedisClient(redis_cluster.address, run=run_id) as client:
+        sender = GradientSender(client, num_replay_shards=3, part_bytes=50)
+        queue = GradientQueue(client, num_replay_shards=3)
+        assert sender.push(GROUPS, version=0, env_steps=7).global_step == 7
+        redis_cluster.move_slot(client.shard_keys(0, 3).hash_slot, to=2)
+        assert sender.push(GROUPS, version=1, env_steps=7).global_step == 14
+        found = [queue.take(5.0) for _ in range(2)]
+        assert [each.version for each in found if each] == [0, 1]
+        client.delete_run()

@@ -77,7 +77,7 @@ class BulkReader:
     def _read_into(self, buffer: memoryview) -> int | None:
         line, ahead = self._read_line()
         if line[:1] == b"-":
-            raise exceptions.ResponseError(line[1:].decode("utf-8", "replace"))
+            raise exceptions.ResponseError(line.decode("utf-8", "replace"))  # with the dash, as in a script's errors
         if line[:1] != b"$":
             raise exceptions.InvalidResponse(f"{line[:40]!r} is no string")
         size = int(line[1:])

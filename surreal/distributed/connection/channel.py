@@ -11,10 +11,12 @@ refused could be overtaken by the next one and then be taken for a duplicate.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from redis import exceptions
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 
 from surreal.distributed.connection.client import RedisClient
@@ -23,6 +25,8 @@ from surreal.distributed.connection.scripts import load_script
 
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
 _JOIN_BYTES = 64 << 10
+#: Sent by one system call at most.
+_MOST_PIECES = 256
 #: How long a string waits for the script that takes it, s: longer than they are ever apart.
 STAGE_TTL_S = 60
 #: Asked of the kernel, which gives at most what its settings allow.
@@ -115,11 +119,31 @@ class ScriptChannel:
         for call in calls[1:]:
             packed = [*packed[:-1], packed[-1] + call[0], *call[1:]]
         try:
-            self._connection.send_packed_command(packed)
+            self._send_packed(packed)
         except BaseException:
             self.close()
             raise
         self.is_busy = True
+
+    def _send_packed(self, packed: Sequence[Any]) -> None:
+        """Send all pieces in one system call, if possible: each one would wake the server for a part of a string."""
+        sock = self._connection._sock
+        if isinstance(sock, ssl.SSLSocket) or sock is None:
+            self._connection.send_packed_command(packed)
+            return
+        self._connection.check_health()
+        left = [memoryview(piece) for piece in packed if len(piece)]
+        try:
+            while left:
+                sent = sock.sendmsg(left[:_MOST_PIECES])
+                while left and sent >= len(left[0]):
+                    sent -= len(left.pop(0))
+                if sent:
+                    left[0] = left[0][sent:]
+        except TimeoutError as error:
+            raise exceptions.TimeoutError(f"nothing could be sent in time: {error}") from error
+        except OSError as error:
+            raise exceptions.ConnectionError(f"the connection broke: {error}") from error
 
     def _read(self) -> Any:
         try:

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 from redis.exceptions import OutOfMemoryError
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 #: Why a push is refused for good.
 REASONS = ("stale", "not_finite", "full")
 _MAX_PART_BYTES = 256 << 20
-_MIN_WAIT_S, _MAX_WAIT_S = 0.0005, 0.05
+_MIN_WAIT_S, _MAX_WAIT_S = 0.0005, 0.02
 _WHY_FULL = "the queue of gradients is full; is the parameter server running?"
 
 #: By group, then by the parameter's name.
@@ -104,6 +105,7 @@ class GradientSender:
         self._owed_steps = 0  # of gradients that were dropped while Redis could not count them
         self._outcomes: Counter[str] = Counter()
         self._bytes = 0
+        self._was_full = False  # then it is looked first whether there is room: a refusal costs all bytes
         self._wait_s = 0.0
         self._notice = WaitNotice(logger)
 
@@ -180,7 +182,11 @@ class GradientSender:
         started_s = time.monotonic()
         pause_s = _MIN_WAIT_S
         has_waited = False
+        size = sum(map(_size, push.parts))
         try:
+            if self._was_full and push.is_finite and not self._has_room(size, stop):
+                has_waited = True
+                pause_s = self._wait_for_room(size, pause_s, started_s, stop)
             while True:
                 answer = self._try(push, stop)
                 if answer is not None and answer.status != "wait":
@@ -190,9 +196,10 @@ class GradientSender:
                     self._owed_steps = push.env_steps  # at maxmemory nothing can be counted
                     return Answer("full", self._global_step, self._newest_version)
                 has_waited = True
-                pause_s = self._wait_for_room(sum(map(_size, push.parts)), pause_s, started_s, stop)
+                pause_s = self._wait_for_room(size, pause_s, started_s, stop)
         finally:
             self._notice.end()
+            self._was_full = has_waited and not self._limits.drops_when_full
             if has_waited:
                 self._wait_s += time.monotonic() - started_s
 
@@ -211,6 +218,10 @@ class GradientSender:
         self._newest_version = max(self._newest_version, answer.newest_version)
         return answer
 
+    def _has_room(self, size: int, stop: threading.Event | None) -> bool:
+        look = partial(self._store.has_room, size, self._limits.max_bytes)
+        return self._store.client.retry(look, what="look for room", stop=stop)
+
     def _wait_for_room(self, size: int, pause_s: float, started_s: float, stop: threading.Event | None) -> float:
         """Wait until there seems to be room; returns how long to pause at the next time, s."""
         self._notice.begin()
@@ -221,9 +232,7 @@ class GradientSender:
             elif stop.wait(pause):
                 raise StoppedError("stopped while the parameter servers took no gradients")
             pause_s = min(2 * pause_s, _MAX_WAIT_S)
-            if self._store.client.retry(
-                lambda: self._store.has_room(size, self._limits.max_bytes), what="look for room", stop=stop
-            ):
+            if self._has_room(size, stop):
                 return pause_s
             waited_s = time.monotonic() - started_s
             if waited_s > self._wait_timeout_s:

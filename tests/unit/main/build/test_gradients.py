@@ -10,6 +10,8 @@ from surreal.learner import A2CLearner
 from surreal.main.build.learning import build_gradient_learner, check_gradients
 from surreal.main.build.lockstep import gradients_config, server_config
 from surreal.main.lockstep.gradient_agent import waiting_of
+from surreal.main.session.leading.offline import offline_overrides
+from surreal.replay.archive import Manifest
 
 AGENTS = "learner.gradients=agents"
 
@@ -55,6 +57,12 @@ def test_a_replay_without_a_ratio_is_refused() -> None:
     config = load_config("cartpole-dqn", [AGENTS, "replay.samples_per_insert=null"])
     with pytest.raises(ConfigError, match="agents it says how many updates follow"):
         gradients_config(config)
+
+
+def test_an_archive_is_for_a_learner() -> None:
+    manifest = Manifest.__new__(Manifest)  # nothing of it is looked at
+    with pytest.raises(ConfigError, match="learned from without agents"):
+        offline_overrides(load_config("pendulum-ddpg", [AGENTS]), manifest)
 
 
 def test_rounds_are_whole_trajectories_where_nothing_else_is_said() -> None:

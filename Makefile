@@ -58,6 +58,7 @@ bench bench-reverb bench-learning: export TORCHINDUCTOR_CACHE_DIR = $(CURDIR)/.c
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.gradients
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.replay_memory
 	$(BIN)/python -m benchmarks.prioritized

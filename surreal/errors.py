@@ -9,6 +9,8 @@
     |-- ContractError            two processes of a run disagree: the difference
     |-- CodecError               bytes that are not what they claim to be
     |-- ReplayFullError          the stream stayed at its bound longer than the sender may wait
+    |-- QueueFullError           so did the queue of gradients
+    |-- GroupChangedError        a parameter server of a group has restarted: the others join it anew
     |-- LeaseError               another process holds the lease of a stream or a policy
     |-- DivergedError            learning gives numbers that are not finite, again and again
     |-- RankError                a rank of a learner is gone, and the group of ranks ends with it
@@ -97,6 +99,14 @@ class ReplayFullError(SurrealError):
     def __init__(self, message: str, *, waited_s: float = 0.0) -> None:
         super().__init__(message)
         self.waited_s = waited_s
+
+
+class QueueFullError(SurrealError):
+    """The parameter servers took no gradients for longer than their sender may wait."""
+
+
+class GroupChangedError(SurrealError):
+    """One of several parameter servers has restarted; the others must agree with it on where to go on."""
 
 
 class LeaseError(SurrealError):

@@ -1,7 +1,8 @@
-"""Everything that touches Redis, in five rooms.
+"""Everything that touches Redis, in six rooms.
 
 connection/    addresses, clients, clusters, retry policy, scripts, keys: the only room that the others know
 experience/    from an agent's steps to chunks in a stream, and from there to a replay
+gradients/     from agents that compute them to the parameter servers
 parameters/    published by one learner, followed by every agent
 telemetry/     logs, metrics and heartbeats, into the run folder
 server/        the embedded redis-server

@@ -30,7 +30,7 @@ from torch import Tensor
 from surreal import tree
 from surreal.checkpoint import check_tensors
 from surreal.errors import CheckpointError
-from surreal.learner.devices import BatchMover, resolve_device
+from surreal.learner.stepping.devices import BatchMover, resolve_device
 from surreal.learner.stepping.histograms import Histograms
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.metrics import MeanDuration

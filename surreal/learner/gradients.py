@@ -12,7 +12,7 @@ learner that `learn_with` made one of several ranks steps down the mean of all o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -34,6 +34,7 @@ class Gradients(NamedTuple):
 
     group: str
     tensors: dict[str, Tensor]  #: by the parameter's name; those that the loss does not depend on are left out
+    norm: Tensor | None = None  #: global norm of the whole gradient, a scalar, if `tensors` may be a part of it
 
 
 class GradientLearner(Learner):
@@ -108,6 +109,7 @@ class GradientLearner(Learner):
         self._max_norm = gradients_norm_clipping
         self._groups: dict[str, Optimizer] = {}
         self._rate_factors: dict[str, float] = {}
+        self._owned: Collection[str] | None = None
         self._norms: dict[str, Tensor] = {}
         self._reducer: Reducer | None = None
         self.skipped = SkipCounter()
@@ -133,6 +135,13 @@ class GradientLearner(Learner):
             for module in (network, *network.children()):
                 self._compiler.compile(module)
 
+    def own(self, names: Collection[str]) -> None:
+        """Move only these parameters from now on, `group/name`: of several parameter servers, each has its part."""
+        self._owned = names
+        self._groups.clear()
+        self._rate_factors.clear()
+        self.rebuild()
+
     def optimize_group(
         self, group: str, parameters: Iterable[tuple[str, Tensor]], *, learning_rate: float | None = None
     ) -> None:
@@ -143,6 +152,10 @@ class GradientLearner(Learner):
             parameters: pairs of name and parameter; none may be replaced afterwards.
             learning_rate: of its first step, > 0, annealed in proportion; None: `initial_learning_rate`.
         """
+        if self._owned is not None:
+            parameters = [(name, tensor) for name, tensor in parameters if f"{group}/{name}" in self._owned]
+            if not parameters:
+                return
         initial = self._settings.learning_rate if learning_rate is None else learning_rate
         optimizer = Optimizer(parameters, replace(self._settings, learning_rate=initial))
         self._groups[group] = optimizer
@@ -187,16 +200,22 @@ class GradientLearner(Learner):
         return metrics
 
     def _apply(self, gradients: Gradients) -> None:
+        norm = self._step(gradients)
+        self._norms[gradients.group] = norm
+        self.skipped.note(norm)
+        if not norm.is_cuda or self.is_metrics_due:
+            self.skipped.check()
+
+    def _step(self, gradients: Gradients) -> Tensor:
+        """Change the parameters, and return the gradients' norm."""
+        if self._owned is not None and gradients.group not in self._groups and gradients.norm is not None:
+            return gradients.norm  # another parameter server has all of this group
         optimizer = self._groups[gradients.group]
         if self._schedule is not None:
             rate = self._schedule(self.updates if self._schedule_by_updates else self.global_step)
             optimizer.learning_rate = rate * self._rate_factors[gradients.group]
         self.show_gradients(gradients)
-        norm = optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self.model.lock)
-        self._norms[gradients.group] = norm
-        self.skipped.note(norm)
-        if not norm.is_cuda or self.is_metrics_due:
-            self.skipped.check()
+        return optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self.model.lock, norm=gradients.norm)
 
     def show_gradients(self, gradients: Gradients) -> None:
         """Let histograms have gradients, not clipped yet, if they still want those of this group."""

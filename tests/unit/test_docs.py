@@ -42,7 +42,7 @@ def test_the_page_of_options_is_what_the_constructors_say() -> None:
 
 
 def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> None:
-    groups = "agent|env|sender|listener|broadcast|learner|replay|eval|rlx|telemetry|collector"
+    groups = "agent|env|sender|gradients|listener|broadcast|learner|replay|eval|rlx|telemetry|collector"
     listed = set(re.findall(rf"`((?:{groups})/[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
     source = "\n".join(path.read_text() for path in (ROOT / "surreal").rglob("*.py"))
     made = {key or rate for key, rate in re.findall(rf'"((?:{groups})/[a-z_]+)":|RateMeter\("([a-z_/]+)"', source)}
@@ -63,9 +63,14 @@ def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
         shard.seq("SENDER"),
     ]
     made += [policy.params, policy.lease, policy.contract, policy.notice, policy.part("ID", 1)]
+    gradients = shard.gradients("P")
+    made += [gradients.state, gradients.offers, gradients.queue(1), gradients.block("ID", 1, 2)]
+    made += [gradients.staged("ID", 1, 2), gradients.last("SENDER"), gradients.gather("F", 1)]
     listed = set(re.findall(r"`(surreal:[^`]+)`", keys.__doc__ or ""))
-    normal = {name.replace(":s0}", ":sS}").replace(":pP}", ":pP}") for name in made}
+    normal = {name if ":gradients:" in name else name.replace(":s0}", ":sS}") for name in made}
     normal = {re.sub(r":part:ID:1$", ":part:ID:I", name) for name in normal}
+    normal = {re.sub(r":(queue|block:ID|staged:ID):1", r":\1:I", name) for name in normal}
+    normal = {re.sub(r":I:2$", ":I:J", re.sub(r":F:1$", ":F:N", name)) for name in normal}
     assert normal == listed
 
 

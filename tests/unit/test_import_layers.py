@@ -28,9 +28,9 @@ LAYERS: list[set[str]] = [
 ROOMS: dict[str, list[set[str]]] = {
     "agent": [{"slots"}, {"exploring"}, {"."}],
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
-    "distributed": [{"connection"}, {"experience", "parameters", "telemetry", "server"}],
+    "distributed": [{"connection"}, {"experience", "gradients", "parameters", "telemetry", "server"}],
     "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
-    "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy"}, {"interpolated"}],
+    "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],

@@ -1,7 +1,7 @@
 """ScriptChannel: a connection of its own on which one script call may be under way while the caller goes on.
 
-What is large goes beside the script, not through it: a string is stored first, by SET in the same pipeline, and the
-script renames it. As an argument it would be copied into Lua and back, at four to six times the cost for the server.
+What is large goes beside the script, not through it: strings are stored first, by SETEX in the same pipeline, and the
+script renames them. As an argument one would be copied into Lua and back, at four to six times the cost for the server.
 
 The sender begins to store a chunk, steps its environments, and takes the answer when the next chunk is ready: so the
 round trip and the server's work cost it nothing. Never more than one call is under way: with two, a chunk that was
@@ -11,10 +11,12 @@ refused could be overtaken by the next one and then be taken for a duplicate.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+import ssl
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from redis import exceptions
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 
 from surreal.distributed.connection.client import RedisClient
@@ -23,6 +25,8 @@ from surreal.distributed.connection.scripts import load_script
 
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
 _JOIN_BYTES = 64 << 10
+#: Sent by one system call at most.
+_MOST_PIECES = 256
 #: How long a string waits for the script that takes it, s: longer than they are ever apart.
 STAGE_TTL_S = 60
 #: Asked of the kernel, which gives at most what its settings allow.
@@ -30,7 +34,7 @@ _SEND_BUFFER_BYTES = 1 << 20
 
 
 class ScriptChannel:
-    """Sends script calls, each with a string stored before it; used by one thread.
+    """Sends script calls, each with strings stored before it; used by one thread.
 
     Args:
         client: whose server and pool of connections it uses; it connects with the first call.
@@ -40,16 +44,18 @@ class ScriptChannel:
         self._client = client
         self._connection: Any = None
         self.is_busy = False
-        self._repeat: tuple[str, Sequence[str], Sequence[Any], Sequence[memoryview]] | None = None
+        self._repeat: tuple[str, Sequence[str], Sequence[Any], Mapping[str, Sequence[memoryview]]] | None = None
 
-    def begin(self, name: str, keys: Sequence[str], args: Sequence[Any], content: Sequence[memoryview]) -> None:
-        """Store a string under the last of `keys`, for `STAGE_TTL_S`, and call a script; neither is waited for.
+    def begin(
+        self, name: str, keys: Sequence[str], args: Sequence[Any], contents: Mapping[str, Sequence[memoryview]]
+    ) -> None:
+        """Store strings for `STAGE_TTL_S`, and call a script; nothing of it is waited for.
 
         Args:
             name: of the script.
             keys: of the script.
             args: of the script.
-            content: pieces of the string, which must not change until `finish`.
+            contents: pieces of each string, by its key; they must not change until `finish`.
 
         Raises:
             redis.exceptions.RedisError: the connection broke; whether the call was executed is not known.
@@ -58,7 +64,7 @@ class ScriptChannel:
             raise RuntimeError("a call is under way; finish it first")
         if self._connection is None:
             self._connect()
-        self._repeat = (name, keys, args, content)
+        self._repeat = (name, keys, args, contents)
         self._send(b"EVALSHA", load_script(name).sha1.encode())
 
     def finish(self) -> Any:
@@ -106,20 +112,44 @@ class ScriptChannel:
     def _send(self, command: bytes, script: bytes) -> None:
         if self._repeat is None:
             raise RuntimeError("there is no call to send")
-        _, keys, args, content = self._repeat
-        store = _pack(["SETEX", keys[-1], STAGE_TTL_S], content)
-        call = _pack([command, script, len(keys), *keys, *args[:-1]], [memoryview(args[-1])])
+        _, keys, args, contents = self._repeat
+        calls = [_pack(["SETEX", key, STAGE_TTL_S], content) for key, content in contents.items()]
+        calls.append(_pack([command, script, len(keys), *keys, *args[:-1]], [memoryview(args[-1])]))
+        packed = calls[0]
+        for call in calls[1:]:
+            packed = [*packed[:-1], packed[-1] + call[0], *call[1:]]
         try:
-            self._connection.send_packed_command([*store[:-1], store[-1] + call[0], *call[1:]])
+            self._send_packed(packed)
         except BaseException:
             self.close()
             raise
         self.is_busy = True
 
+    def _send_packed(self, packed: Sequence[Any]) -> None:
+        """Send all pieces in one system call, if possible: each one would wake the server for a part of a string."""
+        sock = self._connection._sock
+        if isinstance(sock, ssl.SSLSocket) or sock is None:
+            self._connection.send_packed_command(packed)
+            return
+        self._connection.check_health()
+        left = [memoryview(piece) for piece in packed if len(piece)]
+        try:
+            while left:
+                sent = sock.sendmsg(left[:_MOST_PIECES])
+                while left and sent >= len(left[0]):
+                    sent -= len(left.pop(0))
+                if sent:
+                    left[0] = left[0][sent:]
+        except TimeoutError as error:
+            raise exceptions.TimeoutError(f"nothing could be sent in time: {error}") from error
+        except OSError as error:
+            raise exceptions.ConnectionError(f"the connection broke: {error}") from error
+
     def _read(self) -> Any:
         try:
-            with suppress(ResponseError):  # not stored, at maxmemory; the script meets the same, or finds nothing
-                self._connection.read_response()
+            for _ in self._repeat[3] if self._repeat else ():
+                with suppress(ResponseError):  # not stored, at maxmemory; the script meets the same, or finds nothing
+                    self._connection.read_response()
             reply = self._connection.read_response()
         except ResponseError:
             self.is_busy = False

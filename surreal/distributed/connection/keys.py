@@ -1,6 +1,7 @@
 """Every name that Surreal uses in Redis. No other file contains one.
 
-`R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream).
+`R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream;
+`P.IofN` for the part of a policy that parameter server I of N publishes).
 Braces are hash tags: all keys of a shard, and all other keys of a run, live in one hash slot of a Redis Cluster. With
 several shards, `S` is the number and a suffix, `2.17`: the first for which the shard's hash slot lies in its part of
 the hash slots, so that shards spread evenly over the servers of a cluster.
@@ -14,7 +15,14 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R:sS}:seq:SENDER` | string | last sequence number stored from a sender's incarnation | append script | append script, import | 1 h after use; an import's: the run |
 | `surreal:{R:sS}:lease` | string | token of the replay that owns the stream | evict script | evict script | seconds, renewed |
 | `surreal:{R:sS}:credit` | string | env steps the limiter lets in, in total | evict script | append script | seconds, renewed |
-| `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `published_s`, `previous`, `previous_parts` | publish script | TorchListener, TorchBroadcaster | the run |
+| `surreal:{R:s0}:gradients:P:state` | hash | `version`, `live_bytes`, `pushed`, `refused:REASON`, `taken:I`, `formation`, `forming` | gradient scripts | GradientSender, GradientQueue | the run |
+| `surreal:{R:s0}:gradients:P:queue:I` | stream | one entry a gradient for parameter server I: fields `id`, `head`, `steps` | push_gradient script | GradientQueue | until taken |
+| `surreal:{R:s0}:gradients:P:block:ID:I:J` | string | part J of gradient ID for server I | push_gradient script | GradientQueue | until taken |
+| `surreal:{R:s0}:gradients:P:staged:ID:I:J` | string | the same, on its way into the queue | GradientSender | push_gradient script | until the script, at most a minute |
+| `surreal:{R:s0}:gradients:P:last:SENDER` | string | sequence number and outcome of a sender's last gradient | push_gradient script | push_gradient script | 1 h after use |
+| `surreal:{R:s0}:gradients:P:offers` | hash | `name` of the formation, and what each server of a group can go on from, JSON | join_group script | join_group script | the run |
+| `surreal:{R:s0}:gradients:P:gather:F:N` | hash | the servers' values in the Nth exchange of formation F | gather script | gather script | until the next but one, at most 10 min |
+| `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `published_s`, `previous`, `previous_parts`, `previous_version` | publish script | TorchListener, TorchBroadcaster | the run |
 | `surreal:{R}:policy:P:part:ID:I` | string | part I of the parameters of publication ID, when they are large | TorchBroadcaster | TorchListener | until the next publication but one |
 | `surreal:{R}:policy:P:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
 | `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |
@@ -105,6 +113,40 @@ class ShardKeys:
 
     def seq(self, sender: str) -> str:
         return f"{self._base}:seq:{sender}"
+
+    def gradients(self, policy: str) -> GradientKeys:
+        """Names of the gradients of a policy: beside the counts of the run, so that one script reaches both."""
+        return GradientKeys(f"{self._base}:gradients:{policy}")
+
+
+@dataclass(frozen=True)
+class GradientKeys:
+    """Names of one policy's gradients, at the first shard of a run's replay."""
+
+    base: str
+
+    @property
+    def state(self) -> str:
+        return f"{self.base}:state"
+
+    @property
+    def offers(self) -> str:
+        return f"{self.base}:offers"
+
+    def queue(self, server: int) -> str:
+        return f"{self.base}:queue:{server}"
+
+    def block(self, gradient: str, server: int, part: int) -> str:
+        return f"{self.base}:block:{gradient}:{server}:{part}"
+
+    def staged(self, gradient: str, server: int, part: int) -> str:
+        return f"{self.base}:staged:{gradient}:{server}:{part}"
+
+    def last(self, sender: str) -> str:
+        return f"{self.base}:last:{sender}"
+
+    def gather(self, formation: str, number: int) -> str:
+        return f"{self.base}:gather:{formation}:{number}"
 
 
 @dataclass(frozen=True)

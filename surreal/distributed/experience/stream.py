@@ -128,7 +128,7 @@ class Stream:
     def begin_append(self, channel: ScriptChannel, chunk: EncodedChunk, options: AppendOptions) -> None:
         """Send the same call without waiting for its answer; the observations go to the socket uncopied."""
         keys, args = self._append_call(chunk, options)
-        channel.begin("append", keys, args, chunk.pieces)
+        channel.begin("append", keys, args, {keys[-1]: chunk.pieces})
 
     def finish_append(self, channel: ScriptChannel) -> Appended:
         """The answer of the call begun last."""

@@ -19,15 +19,16 @@ import logging
 import secrets
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
 from surreal.distributed.connection.client import RedisClient, ScriptArg
 from surreal.distributed.connection.contract import register_model_contract
-from surreal.distributed.parameters.encoding import decode_parameters, encode_parameters, split
+from surreal.distributed.parameters.encoding import encode_parameters, split
 from surreal.distributed.parameters.parts import part_names, pause, upload_parts
-from surreal.distributed.parameters.published import PublishedReader, Standing
+from surreal.distributed.parameters.published import PolicyPart, PublishedReader, Standing, part_keys
 from surreal.errors import ContractError, LeaseError, RedisUnavailableError
 from surreal.utils.liveness.wait_notice import WaitNotice
 
@@ -56,6 +57,7 @@ class TorchBroadcaster:
         lease_s: how long another broadcaster of this policy is kept out after our last sign of life, > 0. Raising it
             tolerates longer pauses between calls; lowering it lets a learner that comes back start sooner.
         part_bytes: parameters larger than this go in parts, 1 to 256 MiB. Redis takes at most 512 MB a value.
+        part: of the policy, if this is one of several parameter servers.
         stop: ends every wait with `StoppedError`.
     """
 
@@ -67,6 +69,7 @@ class TorchBroadcaster:
         policy: str = "default",
         lease_s: float = 10.0,
         part_bytes: int = 64 << 20,
+        part: PolicyPart | None = None,
         stop: threading.Event | None = None,
     ) -> None:
         if lease_s <= 0:
@@ -79,8 +82,11 @@ class TorchBroadcaster:
         self.version = 0  #: last published
         self.message = ""  #: what came with the parameters that `restore` took over
         self.epoch = ""  #: of the Redis it was published in
-        self._keys = client.policy_keys(policy)
-        self._reader = PublishedReader(client, self._keys)
+        self._part = part
+        self._contract_key = client.policy_keys(policy).contract
+        keys = part_keys(client, policy, part.servers if part else 1)
+        self._keys = keys[part.server if part else 0]
+        self._reader = PublishedReader(client, keys)
         self._lease_s = lease_s
         self._part_bytes = part_bytes
         self._stop = stop
@@ -114,19 +120,22 @@ class TorchBroadcaster:
         published = self.client.retry(self._reader.newest, what="read the last broadcast", stop=self._stop)
         if published is None:
             return False
-        tensors, header = decode_parameters(published.blob)
+        tensors, header = published.decode()
         try:
             self.model.load_tensors(tensors, published.version, header)
         except ContractError as error:
-            message = (
-                f"run {self.client.run} holds parameters of another model: {error}; use the same model, or another run"
-            )
+            message = f"run {self.client.run} holds parameters of another model: {error}; use that, or another run"
             raise ContractError(message, diff=error.diff) from error
         self.propose(published.version)
         self.message = published.message
         standing = self._standing()
         logger.info("run %s goes on: policy %s, %s", self.client.run, self.policy, standing)
         return True
+
+    def newest_version(self) -> int:
+        """The largest version that is known here or was published, of this server's part."""
+        number = partial(self.client.redis.hget, self._keys.params, "version")
+        return max(self._proposed, self.version, int(self.client.retry(number, what="read the version") or 0))
 
     def broadcast(self, model: Module | None = None, message: str = "") -> int:
         """Publish the parameters as they are now.
@@ -154,9 +163,10 @@ class TorchBroadcaster:
             self._register()
             self._tell_what_is_replaced(model)
         with model.lock:
-            blob = encode_parameters(model.tensors(), model.header())
+            tensors = model.tensors() if self._part is None else self._part.of(model.tensors())
+            blob = encode_parameters(tensors, model.header())
         self._last = _Publication(blob, message)
-        version = self._publish(self._last)
+        version = self._publish(self._last, max(self._proposed, self.version))
         with model.lock:
             model.version = version
         self._broadcasts += 1
@@ -181,7 +191,8 @@ class TorchBroadcaster:
         is_lost = status == "empty" or text != self.epoch or number < self.version
         if is_lost:
             logger.warning("Redis lost version %d of policy %s; publishing it again", self.version, self.policy)
-            self._publish(self._last)
+            # Several servers do so at different moments: each version must stay what it is.
+            self._publish(self._last, max(self._proposed, self.version) if self._part is None else self.version - 1)
             self._republished += 1
         self._register()
         self._next_maintenance = time.monotonic() + self._lease_s / 3
@@ -209,11 +220,12 @@ class TorchBroadcaster:
     def _lease_ms(self) -> int:
         return max(1, int(1000 * self._lease_s))
 
-    def _publish(self, publication: _Publication) -> int:
+    def _publish(self, publication: _Publication, above: int) -> int:
         publication_id = secrets.token_hex(8)
-        parts = split(publication.blob, self._part_bytes) if len(publication.blob) > self._part_bytes else []
+        has_parts = self._part is not None or len(publication.blob) > self._part_bytes
+        parts = split(publication.blob, self._part_bytes) if has_parts else []
         names = part_names(self._keys, publication_id, len(parts))
-        args: list[ScriptArg] = [self._token, self._lease_ms, max(self._proposed, self.version)]
+        args: list[ScriptArg] = [self._token, self._lease_ms, above]
         args += [secrets.token_hex(8), publication_id, publication.message, len(parts)]
         args += [b"" if parts else publication.blob, self._keys.notice, int(self.version == 0)]
         removed_id, removed_parts = "", 0
@@ -221,9 +233,9 @@ class TorchBroadcaster:
         notice = WaitNotice(logger)
         uploads = 0
         while True:
-            if parts and uploads == 0:
+            if uploads == 0:
                 upload_parts(self.client, names, parts, self._stop)
-                uploads += 1
+                uploads = 1
             removed = part_names(self._keys, removed_id, removed_parts)
             asked_at = time.monotonic()
             status, number, text = self._call("publish", [*names, *removed], [*args, removed_id])
@@ -265,7 +277,7 @@ class TorchBroadcaster:
 
     def _register(self) -> None:
         self.client.retry(
-            lambda: register_model_contract(self.client, self._keys.contract, self._contract),
+            lambda: register_model_contract(self.client, self._contract_key, self._contract),
             what="compare the model with the run's",
             stop=self._stop,
         )

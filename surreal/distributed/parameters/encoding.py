@@ -12,11 +12,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
+from surreal.distributed.connection.tensor_bytes import DTYPE_NAMES, tensor_pieces
 from surreal.errors import CodecError, DivergedError
 from surreal.utils.pytorch import name_not_finite
 
@@ -25,7 +25,7 @@ VERSION = "1"
 #: Bytes of parameters that a listener accepts unless told otherwise.
 DEFAULT_MAX_BYTES = 16 << 30
 _MAX_HEADER_BYTES = 16 << 20
-_ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+_ITEM_BYTES = {name: dtype.itemsize for dtype, name in DTYPE_NAMES.items()}
 
 
 def encode_parameters(tensors: Mapping[str, Tensor], header: Mapping[str, Any] | None = None) -> bytes:
@@ -39,23 +39,14 @@ def encode_parameters(tensors: Mapping[str, Tensor], header: Mapping[str, Any] |
         ValueError: a dtype that we do not transport (complex, quantised, sparse).
         DivergedError: a parameter is not finite: an agent could do nothing with it.
     """
-    seen: set[int] = set()
-    flat: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        tensor = tensor.detach().to("cpu").contiguous()
-        address = tensor.untyped_storage().data_ptr()
-        if address in seen:  # tied weights share memory, which safetensors refuses
-            tensor = tensor.clone()
-        seen.add(address)
-        flat[name] = tensor
+    flat = {name: tensor.detach().to("cpu") for name, tensor in tensors.items()}
     if name := name_not_finite(flat):
         raise DivergedError(f"parameters that are not finite are not broadcast: {name} holds nan or an infinity")
     try:
-        blob: bytes = safetensors.torch.save(
-            flat, {"format": FORMAT, "version": VERSION, "model": json.dumps(header or {})}
-        )
+        metadata = {"format": FORMAT, "version": VERSION, "model": json.dumps(header or {})}
+        blob = b"".join(tensor_pieces({name: tensor.contiguous() for name, tensor in flat.items()}, metadata))
         _check_header(memoryview(blob), len(blob))
-    except (KeyError, RuntimeError, ValueError, CodecError, safetensors.SafetensorError) as error:
+    except (RuntimeError, ValueError, CodecError) as error:
         raise ValueError(f"these parameters cannot be broadcast: {error}") from error
     return blob
 

@@ -27,8 +27,8 @@ from redis.exceptions import RedisError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import CONTRACT_TTL_S, describe_model_difference, register_model_contract
 from surreal.distributed.connection.retry import is_transient
-from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
-from surreal.distributed.parameters.published import Published, PublishedReader
+from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES
+from surreal.distributed.parameters.published import Published, PublishedReader, part_keys
 from surreal.errors import CodecError, ContractError, StoppedError, SurrealError, ThreadFailedError
 from surreal.utils.liveness.wait_notice import WaitNotice
 from surreal.utils.pytorch import Module, describe_tensors
@@ -55,6 +55,7 @@ class TorchListener:
         poll_interval_s: how often to look without a notice, > 0. Lowering it costs a small command each time, and
             shortens the delay when a notice was lost.
         max_bytes: of parameters that are accepted.
+        shards: number of parameter servers that publish a part each; their parts of one version go in together.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TorchListener:
         policy: str = "default",
         poll_interval_s: float = 3.0,
         max_bytes: int = DEFAULT_MAX_BYTES,
+        shards: int = 1,
     ) -> None:
         if poll_interval_s <= 0:
             raise ValueError(f"poll_interval_s is {poll_interval_s}; it must be > 0")
@@ -74,10 +76,10 @@ class TorchListener:
         self.version = 0  #: of the parameters last loaded, 0 before the first
         self.epoch = ""
         self.message = ""  #: of the broadcaster, with the parameters last loaded
-        self._keys = client.policy_keys(policy)
+        self._contract_key = client.policy_keys(policy).contract
         self._poll_interval_s = poll_interval_s
         self._max_bytes = max_bytes
-        self._reader = PublishedReader(client, self._keys, max_bytes)
+        self._reader = PublishedReader(client, part_keys(client, policy, shards), max_bytes)
         self._supervisor = Supervisor("listener")
         self._pubsub: PubSub | None = None
         self._update_lock = threading.Lock()
@@ -119,7 +121,7 @@ class TorchListener:
             if time.monotonic() >= self._next_registration and self.model.is_materialized:
                 contract = self.model.parameter_contract()
                 self.client.retry(
-                    lambda: register_model_contract(self.client, self._keys.contract, contract),
+                    lambda: register_model_contract(self.client, self._contract_key, contract),
                     what="compare the model with the run's",
                     stop=stop,
                     timeout_s=timeout_s,
@@ -204,12 +206,15 @@ class TorchListener:
     def _subscribe(self) -> PubSub:
         pubsub: PubSub = self.client.redis.pubsub()  # type: ignore[no-untyped-call]
         try:
-            pubsub.subscribe(self._keys.notice)
+            pubsub.subscribe(*self._reader.notices)
             deadline = time.monotonic() + _SUBSCRIBE_TIMEOUT_S
+            confirmed = 0
             while time.monotonic() < deadline:
                 message: Any = pubsub.get_message(timeout=_MAX_WAIT_S)
                 if message is not None and message["type"] == "subscribe":
-                    return pubsub
+                    confirmed += 1
+                    if confirmed == len(self._reader.notices):
+                        return pubsub
             raise redis.TimeoutError("no confirmation of the subscription")
         except BaseException:
             pubsub.close()
@@ -246,14 +251,14 @@ class TorchListener:
     def _load(self, fetched: Published) -> bool:
         mark = (fetched.epoch, fetched.version)
         try:
-            tensors, header = decode_parameters(fetched.blob, max_bytes=self._max_bytes)
+            tensors, header = fetched.decode(self._max_bytes)
             self.model.load_tensors(tensors, fetched.version, header)
         except CodecError:
             self._skipped = mark  # reading the same bytes again would not help
             raise
         except ContractError as error:
             # Left over from another model of an earlier time? A live broadcaster would hold its lease.
-            if self.client.retry(lambda: self.client.redis.exists(self._keys.lease), what="read parameters"):
+            if self.client.retry(self._reader.is_held, what="read parameters"):
                 sentence = str(error)
                 if self.model.is_materialized:
                     theirs, ours = describe_tensors(tensors), self.model.parameter_contract()

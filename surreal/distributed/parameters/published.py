@@ -1,17 +1,24 @@
-"""Reads what is published under a policy's name: for listeners, and for a broadcaster that goes on from it."""
+"""Reads what is published under a policy's name: for listeners, and for a broadcaster that goes on from it.
+
+Several parameter servers publish a part each, under names of their own, and one version after the other in step. So at
+any moment the newest of one is the newest or the last but one of each other, and is still there in all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
-from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES
+from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
 from surreal.distributed.parameters.parts import MAX_PARTS, fetch_parts, part_names
 from surreal.errors import CodecError
 
 _FETCH_ATTEMPTS = 5
+_HEAD = ("version", "epoch", "previous_version")
 
 
 class Standing(NamedTuple):
@@ -34,28 +41,65 @@ class Published(NamedTuple):
     version: int
     epoch: str
     message: str
-    blob: bytes
+    blobs: tuple[bytes, ...]  #: one a server
+
+    def decode(self, max_bytes: int = DEFAULT_MAX_BYTES) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors of all servers by name, and the model's header.
+
+        Raises:
+            CodecError: see `decode_parameters`.
+        """
+        tensors: dict[str, Tensor] = {}
+        header: dict[str, Any] = {}
+        for blob in self.blobs:
+            found, header = decode_parameters(blob, max_bytes=max_bytes)
+            tensors.update(found)
+        return tensors, header
+
+
+class PolicyPart(NamedTuple):
+    """What one of several parameter servers publishes."""
+
+    server: int  #: its number
+    servers: int
+    names: frozenset[str]  #: in `Module.tensors()`
+
+    def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """This part of all tensors."""
+        return {name: tensor for name, tensor in tensors.items() if name in self.names}
+
+
+def part_keys(client: RedisClient, policy: str, number: int) -> list[PolicyKeys]:
+    """The names under which each of `number` servers publishes its part of a policy."""
+    policies = [policy] if number == 1 else [f"{policy}.{i}of{number}" for i in range(number)]
+    return [client.policy_keys(each) for each in policies]
 
 
 class PublishedReader:
     """Reads one policy's parameters; every method may be repeated, so it can run under `client.retry`.
 
     Args:
-        client: of the run, at the parameter server.
-        keys: of the policy.
+        client: of the run, at the Redis server of the parameters.
+        keys: of the policy's parts, one for each parameter server.
         max_bytes: of parameters that are accepted.
     """
 
-    def __init__(self, client: RedisClient, keys: PolicyKeys, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(self, client: RedisClient, keys: Sequence[PolicyKeys], max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self.notices = [each.notice for each in keys]  #: channels where new versions are told
         self._client = client
         self._keys = keys
         self._max_bytes = max_bytes
 
+    def is_held(self) -> bool:
+        """Whether a broadcaster holds the policy's lease."""
+        return any(self._client.execute("EXISTS", each.lease) for each in self._keys)
+
     def standing(self) -> Standing:
         """Look at what is published, how long ago, and whether a learner is at it."""
-        version, published_s = self._client.execute("HMGET", self._keys.params, "version", "published_s")
-        is_held = bool(self._client.execute("EXISTS", self._keys.lease))
+        published_s = self._client.execute("HGET", self._keys[0].params, "published_s")
+        is_held = self.is_held()
         try:
+            version = str(self._common(self._snapshot(_HEAD))[0]).encode()
             number, published = _to_int(version, 0, 2**53), _to_int(published_s, 0, 2**53)
         except CodecError:  # who reads the parameters refuses them in words
             return Standing(0, None, is_held)
@@ -71,32 +115,51 @@ class PublishedReader:
             CodecError: they are too large, or are none.
         """
         for _ in range(_FETCH_ATTEMPTS):
-            version, epoch = _decode_head(*self._client.execute("HMGET", self._keys.params, "version", "epoch"))
+            version, epoch = self._common(self._snapshot(_HEAD))
             if version == 0 or (is_known is not None and is_known(version, epoch)):
                 return None
-            fields = ("version", "epoch", "id", "message", "parts", "data")
-            values: list[bytes | None] = self._client.execute("HMGET", self._keys.params, *fields)
-            version, epoch = _decode_head(*values[:2])
-            publication, message, data = values[2], values[3] or b"", values[5]
-            parts = _to_int(values[4], 0, MAX_PARTS)
-            if publication is None or data is None:
+            parts = self._snapshot((*_HEAD, "id", "message", "parts", "previous", "previous_parts", "data"))
+            version, epoch = self._common(parts)
+            if version == 0:
                 continue  # emptied in between
-            blob = data if parts == 0 else self._fetch_parts(publication, parts)
-            if blob is not None:
-                return Published(version, epoch, message.decode(errors="replace"), blob)
+            blobs = [self._blob(keys, part, version) for keys, part in zip(self._keys, parts, strict=True)]
+            found = tuple(blob for blob in blobs if blob is not None)
+            if len(found) == len(parts):
+                message = parts[0]["message"] or b""
+                return Published(version, epoch, message.decode(errors="replace"), found)
         return None  # replaced faster than we read; the next notice is on its way
 
-    def _fetch_parts(self, publication: bytes, count: int) -> bytes | None:
+    def _snapshot(self, fields: Sequence[str]) -> list[dict[str, bytes | None]]:
+        """These fields of each part, as they were at one moment."""
+        pipeline = self._client.redis.pipeline(transaction=len(self._keys) > 1)
+        for keys in self._keys:
+            pipeline.hmget(keys.params, fields)
+        return [dict(zip(fields, values, strict=True)) for values in pipeline.execute()]
+
+    def _common(self, parts: Sequence[Mapping[str, bytes | None]]) -> tuple[int, str]:
+        """The newest version that all parts have, and their epochs; (0, "") without one."""
+        # One server alone has no need of the last but one, and may not have it in parts.
+        fields = ("version", "previous_version")[: len(parts)]
+        versions = [{_to_int(part[field], 0, 2**53) for field in fields} for part in parts]
+        version = max(set[int].intersection(*versions), default=0)
+        epoch = "+".join((part["epoch"] or b"").decode("ascii", errors="replace") for part in parts)
+        return (version, epoch) if version else (0, "")
+
+    def _blob(self, keys: PolicyKeys, part: Mapping[str, bytes | None], version: int) -> bytes | None:
+        """The bytes of a part's version; None if they are replaced, or emptied in between."""
+        if _to_int(part["version"], 0, 2**53) == version:
+            publication, count, data = part["id"], _to_int(part["parts"], 0, MAX_PARTS), part["data"]
+        else:
+            publication, count, data = part["previous"], _to_int(part["previous_parts"], 1, MAX_PARTS), b""
+        if publication is None or data is None:
+            return None
+        return data if count == 0 else self._fetch_parts(keys, publication, count)
+
+    def _fetch_parts(self, keys: PolicyKeys, publication: bytes, count: int) -> bytes | None:
         name = publication.decode("ascii", errors="replace")
         if not name.isalnum() or len(name) > 64:
             raise CodecError(f"parameters have the impossible id {name[:64]!r}")
-        return fetch_parts(self._client, part_names(self._keys, name, count), self._max_bytes)
-
-
-def _decode_head(version: bytes | None, epoch: bytes | None) -> tuple[int, str]:
-    if version is None:
-        return 0, ""
-    return _to_int(version, 1, 2**53), (epoch or b"").decode("ascii", errors="replace")
+        return fetch_parts(self._client, part_names(keys, name, count), self._max_bytes)
 
 
 def _to_int(value: bytes | None, low: int, high: int) -> int:

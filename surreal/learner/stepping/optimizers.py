@@ -98,13 +98,21 @@ class Optimizer:
         found = torch.autograd.grad(loss, self._parameters, allow_unused=True, retain_graph=keep_graph)
         return {name: tensor for name, tensor in zip(self._named, found, strict=True) if tensor is not None}
 
-    def apply(self, gradients: Mapping[str, Tensor], *, max_norm: float | None, lock: threading.RLock) -> Tensor:
+    def apply(
+        self,
+        gradients: Mapping[str, Tensor],
+        *,
+        max_norm: float | None,
+        lock: threading.RLock,
+        norm: Tensor | None = None,
+    ) -> Tensor:
         """Do one step down these gradients, which are scaled in place; none if one of them is not finite.
 
         Args:
             gradients: by the parameter's name; a parameter without one stays as it is.
             max_norm: gradients whose global norm is larger are scaled down to it; None clips nothing.
             lock: held while parameters change.
+            norm: global norm of the gradients, if these are a part of them, or it is known; a scalar.
 
         Returns:
             The global norm of the gradients before clipping, a scalar: if it is not finite, nothing was changed.
@@ -112,7 +120,8 @@ class Optimizer:
         for name, parameter in self._named.items():
             parameter.grad = gradients.get(name)
         tensors = list(gradients.values())
-        norm = torch.nn.utils.get_total_norm(tensors, foreach=True)
+        if norm is None:
+            norm = torch.nn.utils.get_total_norm(tensors, foreach=True)
         if max_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(self._parameters, max_norm, norm, foreach=True)
         if norm.is_cuda and self._settings.is_fused:

@@ -14,7 +14,7 @@ from surreal.config import Config
 from surreal.envs import check_env_id
 from surreal.errors import CheckpointError, ConfigError
 from surreal.learner import Learner
-from surreal.learner.devices import resolve_device
+from surreal.learner.stepping.devices import resolve_device
 from surreal.main.build.acting import AGENT, MODEL, build_model
 from surreal.main.build.construct import check, refused
 from surreal.main.build.earlier import earlier_checkpoint

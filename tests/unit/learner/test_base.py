@@ -12,7 +12,7 @@ from torch import Tensor
 
 from surreal.errors import CheckpointError
 from surreal.learner import DQNLearner, Learner, devices
-from surreal.learner.devices import BatchMover, batch_to, resolve_device
+from surreal.learner.stepping.devices import BatchMover, batch_to, resolve_device
 from surreal.model import QFunction
 from surreal.types import Batch, TrajectoryBatch
 from surreal.utils.pytorch import tensors_of

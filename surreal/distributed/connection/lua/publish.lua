@@ -55,7 +55,7 @@ end
 version = math.max(version, tonumber(ARGV[3])) + 1
 local text = string.format('%.0f', version)
 redis.call('HSET', params, 'version', text, 'epoch', epoch, 'id', ARGV[5], 'message', ARGV[6], 'parts', ARGV[7],
-  'data', ARGV[8], 'publisher', token, 'previous', stored[3] or '', 'previous_parts', stored[4] or '0',
+  'data', ARGV[8], 'publisher', token, 'previous', stored[3] or '', 'previous_parts', stored[4] or '0', 'previous_version', stored[1] or '0',
   'published_s', redis.call('TIME')[1])
 redis.call('SET', lease, token, 'PX', ARGV[2])
 redis.call('PUBLISH', ARGV[9], text)

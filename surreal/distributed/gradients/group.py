@@ -1,0 +1,186 @@
+"""`ServerGroup`: several parameter servers that go in step, each with a part of the model.
+
+All take the same gradients in the same order, so they agree as long as none dies. One that restarts begins a new
+*formation*: the others notice at their next call, and all go on from the newest state that every one of them has.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.gradients.store import GROUP_CHANGED, GradientStore, Head
+from surreal.errors import CodecError, GroupChangedError, StoppedError
+from surreal.utils.liveness.wait_notice import WaitNotice
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_MIN_PAUSE_S, _MAX_PAUSE_S, _NOTICE_PAUSE_S = 0.0002, 0.05, 0.04
+
+
+class Formation(NamedTuple):
+    """What the servers of a group agreed on."""
+
+    name: str  #: random; part of the names of states that are reached in it
+    state: str  #: to go on from, one of those that each of them named; "" if they have none in common
+    version: int  #: the largest that any of them knows: the next one must be larger
+
+
+class ServerGroup:
+    """One server's membership; used by one thread.
+
+    Args:
+        client: as the gradient queue's.
+        policy: name of the parameters.
+        shard: number of this server.
+        shards: number of servers, >= 2.
+        timeout_s: longest wait for the other servers, s: they may be starting.
+        num_replay_shards: as the gradient queue's.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        shard: int,
+        shards: int,
+        policy: str = "default",
+        timeout_s: float = 300.0,
+        num_replay_shards: int = 1,
+    ) -> None:
+        if not 0 <= shard < shards or shards < 2:
+            raise ValueError(f"shard {shard} of {shards}; it must be 0 .. {shards - 1}, and a group has 2 or more")
+        self.formation = ""  #: that this server is in; "" before it joined
+        self._store = GradientStore(client, policy, num_replay_shards)
+        self._shard = shard
+        self._shards = shards
+        self._timeout_s = timeout_s
+        self._token = secrets.token_hex(8)
+        self._gathered = 0
+        self._stop: threading.Event | None = None
+        self._notice = WaitNotice(logger)
+
+    def join(
+        self, states: Sequence[str], version: int, *, is_new: bool, stop: threading.Event | None = None
+    ) -> Formation:
+        """Wait until all servers are here, and agree. What waits in the queues is dropped.
+
+        Args:
+            states: names of states that this server can go on from, newest last, such as `updates:formation`.
+            version: the largest that it knows.
+            is_new: whether a new formation must begin: this process has not been in one yet, or found that it differs
+                from the others.
+            stop: ends this wait and those of `gather` with `StoppedError`.
+
+        Raises:
+            GroupChangedError: the others did not come in time.
+            RedisUnavailableError, StoppedError: Redis does not answer.
+        """
+        self._stop = stop
+        offer = json.dumps({"states": list(states), "version": version}).encode()
+        new_name = secrets.token_hex(8)
+        name, offers = self._join(new_name, is_new, self.formation, b"", "")
+        while offers is None:
+            # Somebody has begun a formation: until all have offered, nothing is queued.
+            self._drop_queue()
+            name, offers = self._wait_for(partial(self._offer, new_name, offer, name))
+        self.formation, self._gathered = name, 0
+        return _agree(name, [json.loads(found) for found in offers])
+
+    def check(self) -> None:
+        """Look whether the formation lasts.
+
+        Raises:
+            GroupChangedError: a server has restarted.
+        """
+        state = self._store.client.retry(self._store.state, what="look at the group", stop=self._stop)
+        if state.get("formation", b"").decode("ascii", "replace") != self.formation:
+            raise GroupChangedError(GROUP_CHANGED)
+
+    def gather(self, value: bytes) -> list[bytes]:
+        """Exchange values: the n-th call of each server gives the values of all n-th calls, in the servers' order.
+
+        Raises:
+            GroupChangedError: a server has restarted, or did not come in time.
+            RedisUnavailableError, StoppedError: Redis does not answer.
+        """
+        self._gathered += 1
+        return self._wait_for(
+            partial(self._store.gather, self.formation, self._gathered, self._shard, self._shards, value)
+        )
+
+    def _join(
+        self, new_name: str, begins: bool, former: str, offer: bytes, offered_to: str
+    ) -> tuple[str, list[bytes] | None]:
+        return self._store.client.retry(
+            lambda: self._store.join(
+                self._shard,
+                self._shards,
+                new_name=new_name,
+                begins=begins,
+                former=former,
+                offer=offer,
+                offered_to=offered_to,
+            ),
+            what="join the parameter servers",
+            stop=self._stop,
+        )
+
+    def _offer(self, new_name: str, offer: bytes, formation: str) -> tuple[str, list[bytes] | None] | None:
+        """Offer to a formation; None while others have not, and another one's name if that was begun meanwhile."""
+        name, offers = self._join(new_name, False, "", offer, formation)
+        return (name, offers) if offers is not None or name != formation else None
+
+    def _drop_queue(self) -> None:
+        """Empty this server's queue: what one server has taken and another has not would part them."""
+        retry = self._store.client.retry
+        what = "empty the queue of gradients"
+        while True:
+            entry = retry(lambda: self._store.first(self._shard, None), what=what, stop=self._stop)
+            if entry is None:
+                return
+            try:
+                head: Head | None = Head.decode(entry.head)
+            except CodecError:
+                head = None
+            retry(partial(self._store.take, self._shard, entry, head, self._token), what=what, stop=self._stop)
+
+    def _wait_for(self, look: Callable[[], T | None]) -> T:
+        """Look again and again, with growing pauses."""
+        deadline_s = time.monotonic() + self._timeout_s
+        pause_s = _MIN_PAUSE_S
+        try:
+            while True:
+                found = self._store.client.retry(
+                    look, what="exchange values with the other parameter servers", stop=self._stop
+                )
+                if found is not None:
+                    return found
+                if time.monotonic() > deadline_s:
+                    raise GroupChangedError(
+                        f"the other parameter servers did not come for {self._timeout_s:.0f} s; are they all running?"
+                    )
+                if self._stop is not None and self._stop.is_set():
+                    raise StoppedError("stopped while waiting for the other parameter servers")
+                if pause_s > _NOTICE_PAUSE_S:
+                    self._notice.tell("waiting for the other parameter servers, at most %.0f s", self._timeout_s)
+                time.sleep(pause_s)
+                pause_s = min(1.5 * pause_s, _MAX_PAUSE_S)
+        finally:
+            self._notice.end()
+
+
+def _agree(name: str, offers: Sequence[Mapping[str, Any]]) -> Formation:
+    """The newest state that all have: servers list theirs in the same order, but each may lack some."""
+    common = set[str].intersection(*(set(offer["states"]) for offer in offers))
+    state = next((state for state in reversed(offers[0]["states"]) if state in common), "")
+    return Formation(name, state, max(int(offer["version"]) for offer in offers))

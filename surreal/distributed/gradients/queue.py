@@ -1,0 +1,251 @@
+"""`GradientQueue`: a parameter server's end of the gradients, in the order in which they were pushed.
+
+    queue = GradientQueue(client)
+    queue.expect(learner.parameter_groups())
+    while True:
+        gradient = queue.take(timeout_s=0.5)
+        if gradient is not None and server.step(gradient):
+            queue.tell_version(broadcaster.broadcast())
+
+A gradient is removed from Redis before it is handed out: whatever dies, none is applied twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from torch import Tensor
+
+from surreal.distributed.connection.bulk import BulkReader
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.gradients.assigning import assign_parameters, flatten, unflatten
+from surreal.distributed.gradients.encoding import decode
+from surreal.distributed.gradients.group import ServerGroup
+from surreal.distributed.gradients.store import GROUP_CHANGED, Entry, GradientStore, Head
+from surreal.errors import CodecError, GroupChangedError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Why a gradient is refused when it is taken: damaged or of another model, too old by now, or its bytes are not there.
+REASONS = ("broken", "stale", "gone")
+_MAX_WAIT_MS = 500
+_TELL_INTERVAL_S = 2.0
+
+
+class Gradient(NamedTuple):
+    """One push, as a server gets it."""
+
+    tensors: dict[str, dict[str, Tensor]]  #: by group and name, float32 on the CPU: those of this server
+    version: int  #: of the parameters it was computed with
+    env_steps: int  #: that it is of
+    global_step: int  #: env steps of the whole run when it was pushed, its own included: the same on all servers
+    episodes: int  #: that ended in it
+    updates: int  #: of its sender
+    sender: str  #: incarnation
+
+
+class GradientQueue:
+    """Takes gradients of one policy; used by one thread.
+
+    Args:
+        client: as the senders'.
+        policy: name of the parameters.
+        shard: number of this server, 0 .. shards - 1.
+        shards: number of servers.
+        max_staleness: versions that a gradient may be behind the newest told version when it is taken; None refuses
+            none.
+        max_bytes: of one gradient; larger ones are refused.
+        group: of the servers, if there are several.
+        num_replay_shards: as the senders'.
+        stop: ends every wait.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        policy: str = "default",
+        shard: int = 0,
+        shards: int = 1,
+        max_staleness: int | None = None,
+        max_bytes: int = 16 << 30,
+        group: ServerGroup | None = None,
+        num_replay_shards: int = 1,
+        stop: threading.Event | None = None,
+    ) -> None:
+        if not 0 <= shard < shards:
+            raise ValueError(f"shard is {shard}; it must be 0 .. {shards - 1}")
+        if shards > 1 and group is None:
+            raise ValueError(f"{shards} servers need a group")
+        self.shard = shard
+        self._shards = shards
+        self._store = GradientStore(client, policy, num_replay_shards)
+        self._reader = BulkReader(self._store.client)
+        self._group = group
+        self._max_staleness = max_staleness
+        self._max_bytes = max_bytes
+        self._stop = stop
+        self._token = secrets.token_hex(8)
+        self._shapes: dict[str, tuple[int, ...]] | None = None
+        self._version = 0
+        self._global_step = 0
+        self._next_tell_s = 0.0
+        self._counts: Counter[str] = Counter()
+        self._buffer = bytearray()
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run, as far as known; never decreases."""
+        return self._global_step
+
+    def expect(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Refuse gradients whose names and shapes are not of these: all parameters, of all servers."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in flatten(groups).items()}
+        mine = assign_parameters(groups, self._shards)[self.shard]
+        self._shapes = {name: shape for name, shape in shapes.items() if name in mine}
+
+    def take(self, timeout_s: float) -> Gradient | None:
+        """Take out the next gradient; None if none came in time. Call it, or `maintain`, every few seconds.
+
+        Its tensors are good until the next call, which uses their memory again; they may be changed.
+
+        Raises:
+            GroupChangedError: a server of the group has restarted: join the group anew.
+            RedisUnavailableError, StoppedError: Redis does not answer.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self.maintain()
+            left_s = deadline_s - time.monotonic()
+            wait_ms = min(max(1, int(1000 * left_s)), _MAX_WAIT_MS) if left_s > 0 else None
+            entry = self._retry(partial(self._store.first, self.shard, wait_ms), "look for gradients")
+            if entry is not None:
+                gradient = self._take(entry)
+                if gradient is not None:
+                    return gradient
+            if time.monotonic() >= deadline_s:
+                return None
+
+    def tell_version(self, version: int) -> None:
+        """Let senders know the newest version that was published: staleness is measured from it."""
+        self._version = max(self._version, version)
+        self._next_tell_s = 0.0
+        self.maintain()
+
+    def on_global_step(self, step: int) -> None:
+        """Tell how many env steps the run has done, as a checkpoint has it: an empty Redis counts on from there."""
+        self._global_step = max(self._global_step, step)
+
+    def maintain(self) -> None:
+        """Tell Redis what it may have lost, if that is due; `take` does so too.
+
+        Raises:
+            GroupChangedError, RedisUnavailableError, StoppedError: as `take`.
+        """
+        if time.monotonic() < self._next_tell_s:
+            return
+        steps, _ = self._retry(lambda: self._store.tell(self._version, self._global_step), "tell the newest version")
+        self._global_step = max(self._global_step, steps)
+        self._next_tell_s = time.monotonic() + _TELL_INTERVAL_S
+        if self._group is not None:
+            self._group.check()
+
+    def metrics(self) -> dict[str, float]:
+        """Counts since the start: taken, refused here by reason."""
+        refused = {f"gradients/refused_{reason}_total": float(self._counts[reason]) for reason in REASONS}
+        return {
+            "gradients/taken_total": float(self._counts["taken"]),
+            "gradients/taken_bytes_total": float(self._counts["bytes"]),
+            **refused,
+        }
+
+    def run_metrics(self) -> dict[str, float]:
+        """Counts of the whole run, which cost a call: refused when pushed, by reason; gradients and bytes that wait."""
+        state = self._retry(self._store.state, "count gradients")
+        waiting = self._retry(lambda: self._store.waiting(self.shard), "count gradients")
+        counts = {
+            f"gradients/run_refused_{name.removeprefix('refused:')}_total": float(value)
+            for name, value in state.items()
+            if name.startswith("refused:")
+        }
+        return {
+            "gradients/run_pushed_total": float(state.get("pushed", 0)),
+            "gradients/waiting": float(waiting),
+            "gradients/waiting_bytes": float(state.get("live_bytes", 0)),
+            **counts,
+        }
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._reader.close()
+
+    def _take(self, entry: Entry) -> Gradient | None:
+        """Read a gradient, remove it, and only then hand it out; None if it is refused, or somebody else's."""
+        head, tensors = None, None
+        try:
+            head = Head.decode(entry.head)
+            data = self._read(entry, head)
+            tensors = decode(data, self._shapes) if data is not None else None
+            reason = "gone" if tensors is None else ""
+        except CodecError as error:
+            logger.warning("a gradient is refused: %s", error)
+            reason = "broken"
+        formation = self._group.formation if self._group is not None else ""
+        answer = self._retry(
+            lambda: self._store.take(self.shard, entry, head, self._token, formation), "take a gradient"
+        )
+        if answer == "changed":
+            raise GroupChangedError(GROUP_CHANGED)
+        if answer != "ok":
+            return None
+        if head is not None and not reason and self._is_stale(head):
+            reason = "stale"
+        self._global_step = max(self._global_step, entry.global_step)
+        reason = self._agree(reason)
+        self._counts[reason or "taken"] += 1
+        if reason or head is None or tensors is None:
+            return None
+        self._counts["bytes"] += head.size
+        return Gradient(
+            unflatten(tensors),
+            head.version,
+            head.env_steps,
+            entry.global_step,
+            head.episodes,
+            head.updates,
+            head.sender,
+        )
+
+    def _read(self, entry: Entry, head: Head) -> bytearray | None:
+        if head.size > self._max_bytes:
+            raise CodecError(f"a gradient is {head.size} bytes; at most {self._max_bytes} are accepted")
+        if len(self._buffer) != head.size:
+            self._buffer = bytearray(head.size)  # memory is dear to get: all gradients of a model have one size
+        buffer = self._buffer
+        size = self._retry(
+            lambda: self._store.read(self._reader, self.shard, entry, head, memoryview(buffer)), "read a gradient"
+        )
+        if size is not None and size != head.size:
+            raise CodecError(f"a gradient is cut off: {size} bytes, not {head.size}")
+        return buffer if size is not None else None
+
+    def _is_stale(self, head: Head) -> bool:
+        return self._max_staleness is not None and self._version - head.version > self._max_staleness
+
+    def _agree(self, reason: str) -> str:
+        """What is refused by one server is refused by all of them."""
+        if self._group is None:
+            return reason
+        return next((found.decode() for found in self._group.gather(reason.encode()) if found), "")
+
+    def _retry(self, operation: Callable[[], T], what: str) -> T:
+        return self._store.client.retry(operation, what=what, stop=self._stop)

@@ -1,0 +1,244 @@
+"""`GradientSender`: pushes gradients to the parameter servers, each counted once. One a process; used by one thread.
+
+sender = GradientSender(client, max_staleness=8)
+...
+pushed = sender.push({"model": gradients}, version=model.version, env_steps=128)
+learner.on_global_step(pushed.global_step)
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
+
+from redis.exceptions import OutOfMemoryError
+from torch import Tensor
+
+from surreal.distributed.connection.channel import ScriptChannel
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.gradients.assigning import assign_parameters, flatten
+from surreal.distributed.gradients.encoding import NAMES, are_finite, cut, encode, to_wire
+from surreal.distributed.gradients.store import Answer, GradientStore, Head, Limits, Push
+from surreal.errors import QueueFullError, StoppedError
+from surreal.utils.liveness.wait_notice import WaitNotice
+
+logger = logging.getLogger(__name__)
+
+#: Why a push is refused for good.
+REASONS = ("stale", "not_finite", "full")
+_MAX_PART_BYTES = 256 << 20
+_MIN_WAIT_S, _MAX_WAIT_S = 0.0005, 0.02
+_WHY_FULL = "the queue of gradients is full; is the parameter server running?"
+
+#: By group, then by the parameter's name.
+Groups = Mapping[str, Mapping[str, Tensor]]
+
+
+class Pushed(NamedTuple):
+    """What became of a gradient."""
+
+    status: str  #: ok; or why it was refused: stale, not_finite, full (with on_full "drop")
+    global_step: int  #: env steps of the whole run, those of this push included
+    newest_version: int  #: that the servers have published, as far as they told; 0 before the first
+
+
+class GradientSender:
+    """Pushes gradients of one policy.
+
+    Args:
+        client: of the run, at the server of the replay's first shard: the run's env steps are counted there.
+        policy: name of the parameters.
+        dtype: in which gradients travel. bfloat16 halves the bytes, and keeps 8 bits of each number's 24.
+        shards: number of parameter servers, >= 1.
+        parameters: `Learner.parameter_groups()`, which decide what goes to which server; needed if shards > 1.
+        max_bytes: of gradients that wait in Redis, all servers together, >= 1. Raising it lets agents run ahead
+            further, with gradients that are older when they are applied.
+        max_staleness: versions that a gradient may be behind the newest published one, >= 0; None refuses none.
+        on_full: "wait" until there is room, or "drop" the gradient; both are counted.
+        wait_timeout_s: longest wait for Redis or for room, s.
+        part_bytes: gradients larger than this go in parts, 1 to 256 MiB.
+        num_replay_shards: of the run's replay, for the name of the shard where env steps are counted.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        policy: str = "default",
+        dtype: Literal["float32", "bfloat16"] = "float32",
+        shards: int = 1,
+        parameters: Groups | None = None,
+        max_bytes: int = 256 << 20,
+        max_staleness: int | None = None,
+        on_full: Literal["wait", "drop"] = "wait",
+        wait_timeout_s: float = 300.0,
+        part_bytes: int = 64 << 20,
+        num_replay_shards: int = 1,
+    ) -> None:
+        if dtype not in NAMES:
+            raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(NAMES)}")
+        if shards < 1 or (shards > 1 and parameters is None):
+            raise ValueError(f"shards is {shards}; it must be >= 1, and more than one need `parameters`")
+        if max_bytes < 1 or (max_staleness is not None and max_staleness < 0):
+            raise ValueError("max_bytes must be >= 1, and max_staleness >= 0 or None")
+        if on_full not in ("wait", "drop"):
+            raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
+        if not 1 <= part_bytes <= _MAX_PART_BYTES:
+            raise ValueError(f"part_bytes is {part_bytes}; it must be 1 to {_MAX_PART_BYTES}")
+        self.sender_id = uuid.uuid4().hex[:20]
+        self._store = GradientStore(client, policy, num_replay_shards)
+        self._channel = ScriptChannel(self._store.client)
+        self._dtype = dtype
+        self._names = assign_parameters(parameters, shards) if shards > 1 and parameters is not None else None
+        self._limits = Limits(max_bytes, max_staleness, on_full == "drop")
+        self._wait_timeout_s = wait_timeout_s
+        self._part_bytes = part_bytes
+        self._sequence = 0
+        self._global_step = self._newest_version = 0
+        self._owed_steps = 0  # of gradients that were dropped while Redis could not count them
+        self._outcomes: Counter[str] = Counter()
+        self._bytes = 0
+        self._was_full = False  # then it is looked first whether there is room: a refusal costs all bytes
+        self._wait_s = 0.0
+        self._notice = WaitNotice(logger)
+
+    def push(
+        self,
+        gradients: Groups,
+        *,
+        version: int,
+        env_steps: int,
+        episodes: int = 0,
+        updates: int = 1,
+        stop: threading.Event | None = None,
+    ) -> Pushed:
+        """Push the gradients of one loss; they must not change meanwhile.
+
+        Args:
+            gradients: of any device, floating point; parameters that the loss does not depend on are left out.
+            version: of the parameters they were computed with.
+            env_steps: that they are of, and that nobody else counts; they count even if the gradient is refused.
+            episodes: that ended in them.
+            updates: that the sender has done on its own, this one included.
+            stop: ends a wait with `StoppedError`.
+
+        Raises:
+            QueueFullError: there was no room for `wait_timeout_s`; nothing was counted.
+            RedisUnavailableError: Redis did not answer for that long.
+            StoppedError: `stop` was set while waiting.
+        """
+        tensors = to_wire(flatten(gradients), self._dtype)
+        is_finite = are_finite(tensors)
+        parts = self._cut(tensors) if is_finite else [[]]  # nothing of it is stored then
+        self._sequence += 1
+        push = Push(
+            gradient_id=f"{self.sender_id}-{self._sequence}",
+            sender=self.sender_id,
+            sequence=self._sequence,
+            env_steps=env_steps + self._owed_steps,
+            version=version,
+            is_finite=is_finite,
+            heads=[
+                Head(version, env_steps, episodes, updates, self.sender_id, len(part), _size(part)).encode()
+                for part in parts
+            ],
+            parts=parts,
+        )
+        answer = self._send(push, stop)
+        self._outcomes[answer.status] += 1
+        self._bytes += sum(map(_size, parts)) if answer.status == "ok" else 0
+        return Pushed(answer.status, answer.global_step, answer.newest_version)
+
+    def metrics(self) -> dict[str, float]:
+        """Counts since the start, as `gradients/...`."""
+        refused = {f"gradients/refused_{reason}_total": float(self._outcomes[reason]) for reason in REASONS}
+        return {
+            "gradients/pushed_total": float(self._outcomes["ok"]),
+            "gradients/pushed_bytes_total": float(self._bytes),
+            "gradients/wait_s_total": self._wait_s,
+            **refused,
+        }
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._channel.close()
+
+    def _cut(self, tensors: Mapping[str, Tensor]) -> list[list[list[memoryview]]]:
+        """For each server, the parts of what it gets, in pieces."""
+        shares = [tensors]
+        if self._names is not None:
+            shares = [{name: each for name, each in tensors.items() if name in names} for names in self._names]
+        return [cut(encode(share), self._part_bytes) for share in shares]
+
+    def _send(self, push: Push, stop: threading.Event | None) -> Answer:
+        """Push until it is taken or refused for good."""
+        started_s = time.monotonic()
+        pause_s = _MIN_WAIT_S
+        has_waited = False
+        size = sum(map(_size, push.parts))
+        try:
+            if self._was_full and push.is_finite and not self._has_room(size, stop):
+                has_waited = True
+                pause_s = self._wait_for_room(size, pause_s, started_s, stop)
+            while True:
+                answer = self._try(push, stop)
+                if answer is not None and answer.status != "wait":
+                    self._owed_steps = 0
+                    return answer
+                if answer is None and self._limits.drops_when_full:
+                    self._owed_steps = push.env_steps  # at maxmemory nothing can be counted
+                    return Answer("full", self._global_step, self._newest_version)
+                has_waited = True
+                pause_s = self._wait_for_room(size, pause_s, started_s, stop)
+        finally:
+            self._notice.end()
+            self._was_full = has_waited and not self._limits.drops_when_full
+            if has_waited:
+                self._wait_s += time.monotonic() - started_s
+
+    def _try(self, push: Push, stop: threading.Event | None) -> Answer | None:
+        """Push once; None if Redis is at its maxmemory."""
+        try:
+            answer = self._store.client.retry(
+                lambda: self._store.push(self._channel, push, self._limits),
+                what="push a gradient",
+                stop=stop,
+                timeout_s=self._wait_timeout_s,
+            )
+        except OutOfMemoryError:
+            return None
+        self._global_step = max(self._global_step, answer.global_step)
+        self._newest_version = max(self._newest_version, answer.newest_version)
+        return answer
+
+    def _has_room(self, size: int, stop: threading.Event | None) -> bool:
+        look = partial(self._store.has_room, size, self._limits.max_bytes)
+        return self._store.client.retry(look, what="look for room", stop=stop)
+
+    def _wait_for_room(self, size: int, pause_s: float, started_s: float, stop: threading.Event | None) -> float:
+        """Wait until there seems to be room; returns how long to pause at the next time, s."""
+        self._notice.begin()
+        while True:
+            pause = pause_s * random.uniform(0.5, 1.0)
+            if stop is None:
+                time.sleep(pause)
+            elif stop.wait(pause):
+                raise StoppedError("stopped while the parameter servers took no gradients")
+            pause_s = min(2 * pause_s, _MAX_WAIT_S)
+            if self._has_room(size, stop):
+                return pause_s
+            waited_s = time.monotonic() - started_s
+            if waited_s > self._wait_timeout_s:
+                raise QueueFullError(f"no gradient was taken for {waited_s:.0f} s: {_WHY_FULL}")
+            self._notice.tell("waiting to push a gradient, at most %.0f s: %s", self._wait_timeout_s, _WHY_FULL)
+
+
+def _size(part: Sequence[Sequence[memoryview]]) -> int:
+    return sum(len(piece) for pieces in part for piece in pieces)

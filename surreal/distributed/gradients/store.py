@@ -1,0 +1,217 @@
+"""`GradientStore`: names and commands of one policy's gradients in Redis. What may be repeated says so."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from surreal.distributed.connection.bulk import BulkReader
+from surreal.distributed.connection.channel import ScriptChannel
+from surreal.distributed.connection.client import RedisClient, ScriptArg, check_name
+from surreal.errors import CodecError, GroupChangedError
+
+#: How long the outcome of a sender's last push is kept, s.
+OUTCOME_TTL_S = 3600
+MAX_PARTS = 4096
+GROUP_CHANGED = "another parameter server of the group has restarted"
+_GATHER_TTL_S = 600
+_MAX_HEAD_BYTES = 4096
+
+
+class Head(NamedTuple):
+    """What stands in a queue beside a gradient's bytes."""
+
+    version: int
+    env_steps: int
+    episodes: int
+    updates: int
+    sender: str
+    parts: int
+    size: int  #: of all parts for this server, bytes
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return json.dumps(self._asdict()).encode()
+
+    @classmethod
+    def decode(cls, text: bytes) -> Head:
+        """Read what `encode` wrote.
+
+        Raises:
+            CodecError: it is anything else.
+        """
+        try:
+            if len(text) <= _MAX_HEAD_BYTES:
+                found = cls(**json.loads(text))
+                numbers = (found.version, found.env_steps, found.episodes, found.updates, found.parts, found.size)
+                are_counts = all(type(n) is int and 0 <= n < 2**53 for n in numbers)
+                if are_counts and 1 <= found.parts <= MAX_PARTS and isinstance(found.sender, str):
+                    return found
+        except (TypeError, ValueError, RecursionError):
+            pass
+        raise CodecError(f"a gradient is described by {text[:100]!r}")
+
+
+class Entry(NamedTuple):
+    """One entry of a queue."""
+
+    entry_id: bytes
+    gradient_id: str
+    head: bytes
+    global_step: int
+
+
+class Push(NamedTuple):
+    """A gradient on its way, the same whenever it is tried."""
+
+    gradient_id: str
+    sender: str
+    sequence: int
+    env_steps: int
+    version: int
+    is_finite: bool
+    heads: Sequence[bytes]  #: for each server
+    parts: Sequence[Sequence[Sequence[memoryview]]]  #: for each server, its parts in pieces
+
+
+class Limits(NamedTuple):
+    """What a push is refused by."""
+
+    max_bytes: int
+    max_staleness: int | None
+    drops_when_full: bool
+
+
+class Answer(NamedTuple):
+    """Of the push script."""
+
+    status: str  #: ok, stale, not_finite, full, wait
+    global_step: int
+    newest_version: int
+
+
+class GradientStore:
+    """Gradients of one policy.
+
+    Args:
+        client: of the run, at the server of the replay's first shard.
+        policy: name of the parameters.
+        num_replay_shards: of the run's replay.
+    """
+
+    def __init__(self, client: RedisClient, policy: str, num_replay_shards: int = 1) -> None:
+        shard = client.shard_keys(0, num_replay_shards)
+        self.client = client.at_hash_slot(shard.hash_slot)
+        self.keys = shard.gradients(check_name(policy, "policy"))
+        self._meta = shard.meta
+
+    def push(self, channel: ScriptChannel, push: Push, limits: Limits) -> Answer:
+        """Store a gradient's bytes and queue it, once; may be repeated.
+
+        Raises:
+            redis.exceptions.OutOfMemoryError: the server is at its maxmemory; nothing was counted.
+        """
+        keys = self.keys
+        parts = [(i, j) for i, found in enumerate(push.parts) for j in range(len(found))]
+        staged = [keys.staged(push.gradient_id, i, j) for i, j in parts]
+        blocks = [keys.block(push.gradient_id, i, j) for i, j in parts]
+        contents = {name: push.parts[i][j] for name, (i, j) in zip(staged, parts, strict=True)}
+        size = sum(len(piece) for pieces in contents.values() for piece in pieces)
+        queues = [keys.queue(i) for i in range(len(push.heads))]
+        args: list[Any] = [
+            _new_epoch(),
+            push.gradient_id,
+            push.sequence,
+            push.env_steps,
+            size,
+            limits.max_bytes,
+            push.version,
+            "" if limits.max_staleness is None else limits.max_staleness,
+            int(push.is_finite),
+            int(limits.drops_when_full),
+            OUTCOME_TTL_S,
+            len(push.heads),
+            *push.heads,
+        ]
+        names = [self._meta, keys.state, keys.last(push.sender), *queues, *staged, *blocks]
+        channel.begin("push_gradient", names, args, contents)
+        status, _, steps, newest = channel.finish()
+        return Answer(status.decode(), int(steps), int(newest))
+
+    def has_room(self, size: int, max_bytes: int) -> bool:
+        """Whether a gradient of so many bytes would be taken now."""
+        live, forming = self.client.execute("HMGET", self.keys.state, "live_bytes", "forming")
+        return not forming and (not int(live or 0) or int(live) + size <= max_bytes)
+
+    def first(self, server: int, wait_ms: int | None) -> Entry | None:
+        """The oldest entry of a server's queue; waits up to `wait_ms` (None: not at all) for one."""
+        answer: Any = self.client.redis.xread({self.keys.queue(server): b"0-0"}, count=1, block=wait_ms)
+        if not answer:
+            return None
+        entry_id, fields = answer[0][1][0]
+        steps = fields.get(b"steps", b"")
+        return Entry(
+            entry_id,
+            fields.get(b"id", b"")[:100].decode("ascii", "replace"),
+            fields.get(b"head", b""),
+            int(steps) if steps.isdigit() else 0,
+        )
+
+    def read(self, reader: BulkReader, server: int, entry: Entry, head: Head, buffer: memoryview) -> int | None:
+        """Read a gradient's bytes for a server; returns how many they are, None if they are gone.
+
+        Raises:
+            CodecError: there is no room for them.
+        """
+        names = [self.keys.block(entry.gradient_id, server, part) for part in range(head.parts)]
+        return reader.get_into(names, buffer)
+
+    def take(self, server: int, entry: Entry, head: Head | None, token: str, formation: str = "") -> str:
+        """Remove a gradient: "ok" if it is the caller's, "gone", or "changed"; may be repeated by the same `token`."""
+        parts, size = (head.parts, head.size) if head else (0, 0)
+        blocks = [self.keys.block(entry.gradient_id, server, part) for part in range(parts)]
+        names = [self.keys.state, self.keys.queue(server), *blocks]
+        answer: bytes = self.client.run_script("take_gradient", names, [entry.entry_id, token, size, server, formation])
+        return answer.decode()
+
+    def tell(self, version: int, global_step: int) -> tuple[int, int]:
+        """Tell the newest version and the env steps that are known; returns both as Redis has them; may be repeated."""
+        args: list[ScriptArg] = [_new_epoch(), version, global_step]
+        _, steps, newest = self.client.run_script("tell_version", [self._meta, self.keys.state], args)
+        return int(steps), int(newest)
+
+    def state(self) -> Mapping[str, bytes]:
+        """Counts of the run, and what else the scripts keep."""
+        found: Any = self.client.redis.hgetall(self.keys.state)
+        return {name.decode("ascii", "replace"): value for name, value in found.items()}
+
+    def waiting(self, server: int) -> int:
+        """Gradients in a server's queue."""
+        return int(self.client.execute("XLEN", self.keys.queue(server)))
+
+    def join(
+        self, server: int, number: int, *, new_name: str, begins: bool, former: str, offer: bytes, offered_to: str
+    ) -> tuple[str, list[bytes] | None]:
+        """Offer where to go on from; returns the formation, and all offers once they are there. May be repeated."""
+        args: list[ScriptArg] = [new_name, int(begins), former, server, offer, offered_to, number]
+        name, offers = self.client.run_script("join_group", [self.keys.state, self.keys.offers], args)
+        return name.decode(), list(offers) if offers else None
+
+    def gather(self, formation: str, count: int, server: int, number: int, value: bytes) -> list[bytes] | None:
+        """Exchange values; returns None while one is missing. May be repeated.
+
+        Raises:
+            GroupChangedError: the group has another formation.
+        """
+        keys = self.keys
+        names = [keys.state, keys.gather(formation, count), keys.gather(formation, count - 2)]
+        answer = self.client.run_script("gather", names, [formation, server, value, _GATHER_TTL_S, number])
+        if answer == b"changed":
+            raise GroupChangedError(GROUP_CHANGED)
+        return list(answer) or None
+
+
+def _new_epoch() -> str:
+    return secrets.token_hex(8)

@@ -1,0 +1,111 @@
+"""How the gradients of many agents become steps: pure rules, on tensors by `group/name`.
+
+fifo   each gradient is a step
+avg    the mean of so many gradients is: one step, as of one batch that is the sum of theirs
+dc     each gradient is a step, corrected for the parameters having moved since it was computed
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+RULES = ("fifo", "avg", "dc")
+
+
+class Mean:
+    """Gathers gradients until there are enough for a mean.
+
+    Args:
+        number: of gradients in a mean, >= 1.
+    """
+
+    def __init__(self, number: int) -> None:
+        if number < 1:
+            raise ValueError(f"num_gradients is {number}; it must be >= 1")
+        self._number = number
+        self._count = 0
+        self._sums: dict[str, Tensor] = {}
+
+    def add(self, gradient: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+        """Take a gradient, which is not changed; returns the mean once it is complete, and begins anew.
+
+        A tensor that some gradients lack counts as zero there.
+        """
+        for name, tensor in gradient.items():
+            if name in self._sums:
+                self._sums[name] += tensor
+            else:
+                self._sums[name] = tensor.clone()
+        self._count += 1
+        if self._count < self._number:
+            return None
+        mean = {name: total.div_(self._number) for name, total in self._sums.items()}
+        self.clear()
+        return mean
+
+    def clear(self) -> None:
+        """Forget what is not complete."""
+        self._count = 0
+        self._sums = {}
+
+
+def compensate(gradient: Tensor, now: Tensor, then: Tensor, dc_lambda: float) -> Tensor:
+    """Correct a gradient computed at `then` to what it would be at `now`, approximately: `g + lambda g g (now - then)`.
+
+    Zheng et al. 2017 eq. 10, arXiv:1609.08326: the square of the gradient stands for the diagonal of the Hessian.
+
+    Args:
+        gradient: of any shape.
+        now: parameters that it is applied to, of the same shape.
+        then: parameters that it was computed with, of the same shape.
+        dc_lambda: how much to correct, >= 0; 0 gives the gradient as it is.
+    """
+    return torch.addcmul(gradient, gradient * gradient, now - then, value=dc_lambda)
+
+
+class _Former(NamedTuple):
+    version: int
+    update: int
+    parameters: dict[str, Tensor]
+
+
+class History:
+    """Parameters as they were published, for as many updates.
+
+    Args:
+        updates: for which they are remembered, >= 1.
+    """
+
+    def __init__(self, updates: int) -> None:
+        if updates < 1:
+            raise ValueError(f"dc_history is {updates}; it must be >= 1")
+        self._updates = updates
+        self._former: deque[_Former] = deque()
+
+    def add(self, version: int, update: int, parameters: Mapping[str, Tensor]) -> None:
+        """Remember copies of parameters, published under `version` after `update` updates."""
+        copies = {name: tensor.detach().clone() for name, tensor in parameters.items()}
+        self._former.append(_Former(version, update, copies))
+        self.forget(update)
+
+    def forget(self, update: int) -> None:
+        """Drop what is older than it may be after `update` updates, but for the newest."""
+        while len(self._former) > 1 and self._former[0].update < update - self._updates:
+            self._former.popleft()
+
+    def at(self, version: int) -> Mapping[str, Tensor] | None:
+        """Parameters of a version, or of the oldest that is remembered if that is newer; None without any."""
+        found = None
+        for former in self._former:
+            if found is None or former.version <= version:
+                found = former
+        return found.parameters if found else None
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._former.clear()

@@ -1,0 +1,196 @@
+"""`ParameterServer`: steps down gradients that others computed, with a learner's own optimizers.
+
+    server = ParameterServer(learner, combine="dc")
+    while True:
+        gradient = queue.take(timeout_s=0.5)
+        if gradient is not None and server.step(gradient):
+            version = broadcaster.broadcast(learner.model)
+            server.published(version)
+
+Clipping, schedules, the check for finite numbers and the state that checkpoints keep are the learner's.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from surreal.errors import ContractError
+from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.parameter_server.combining import RULES, History, Mean, compensate
+from surreal.metrics import MeanDuration
+
+
+class PushedGradient(Protocol):
+    """What a server needs of a gradient."""
+
+    @property
+    def tensors(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """By group and name."""
+
+    @property
+    def version(self) -> int:
+        """Of the parameters it was computed with."""
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run when it was pushed."""
+
+
+class ParameterServer:
+    """Steps down gradients; used by one thread.
+
+    Args:
+        learner: whose parameters are moved; it is ready.
+        combine: fifo, each gradient is a step; avg, the mean of `num_gradients` is; or dc, as fifo, with each gradient
+            corrected for the parameters having moved on since it was computed.
+        num_gradients: of a mean, >= 1; raising it gives fewer and steadier steps.
+        dc_lambda: of the correction, >= 0; raising it corrects more, 0 not at all.
+        dc_history: updates for which published parameters are remembered, >= 1; raising it takes memory.
+        names: `group/name` of the parameters that are this server's, of several; None: all of them.
+        gather: exchanges bytes with the other servers (`ServerGroup.gather`); needed with `names`.
+    """
+
+    def __init__(
+        self,
+        learner: GradientLearner,
+        *,
+        combine: str = "fifo",
+        num_gradients: int = 4,
+        dc_lambda: float = 0.05,
+        dc_history: int = 20,
+        names: Collection[str] | None = None,
+        gather: Callable[[bytes], list[bytes]] | None = None,
+    ) -> None:
+        if combine not in RULES:
+            raise ValueError(f"combine_gradients is {combine!r}; it must be one of {', '.join(RULES)}")
+        if dc_lambda < 0.0:
+            raise ValueError(f"dc_lambda is {dc_lambda}; it must be >= 0")
+        if (names is None) != (gather is None):
+            raise ValueError("a server of several needs both `names` and `gather`")
+        if not learner.is_ready:
+            raise ValueError("the learner has no shape yet, so there is nothing to step")
+        self.learner = learner
+        self._moved = {tensor.data_ptr() for tensor in _flatten(learner.parameter_groups()).values()}
+        self._order = [f"{group}/{name}" for group, tensors in learner.parameter_groups().items() for name in tensors]
+        self._gather = gather
+        if names is not None:
+            learner.own(names)
+        self._is_first = names is None or self._order[0] in names
+        self._mean = Mean(num_gradients) if combine == "avg" else None
+        self._history = History(dc_history) if combine == "dc" else None
+        self._dc_lambda = dc_lambda
+        self._lags = 0
+        self._steps = 0
+        self._duration = MeanDuration("gradients/apply_ms")
+
+    def step(self, gradient: PushedGradient) -> bool:
+        """Take a gradient; returns whether it led to an update.
+
+        Raises:
+            DivergedError: gradients are not finite again and again.
+            ContractError: it has a parameter that is not this server's.
+        """
+        started_s = time.perf_counter()
+        self.learner.on_global_step(gradient.global_step)
+        mine = _flatten(self.learner.parameter_groups())
+        tensors = _flatten(gradient.tensors)
+        if foreign := sorted(tensors.keys() - mine.keys()):
+            raise ContractError(f"a gradient has {foreign[0]}, which is no parameter of this server")
+        combined = self._combine(tensors, mine, gradient.version)
+        if combined is None:
+            return False
+        self._apply(combined)
+        self._lags += self.learner.version - gradient.version
+        self._steps += 1
+        self._duration.add(time.perf_counter() - started_s)
+        return True
+
+    def published(self, version: int) -> None:
+        """Tell under which version the parameters, as they are now, were published."""
+        if self._history is not None:
+            self._history.add(version, self.learner.updates, _flatten(self.learner.parameter_groups()))
+
+    def published_names(self) -> frozenset[str]:
+        """Names in the model's `tensors()` that this server publishes: all, or those of its part.
+
+        What no optimizer moves is published by the server that has the first parameter.
+        """
+        named = self.learner.model.tensors()
+        if self._gather is None:
+            return frozenset(named)
+        mine = {tensor.data_ptr() for tensor in _flatten(self.learner.parameter_groups()).values()}
+        places = {name: tensor.data_ptr() for name, tensor in named.items()}
+        return frozenset(
+            name for name, place in places.items() if place in mine or (self._is_first and place not in self._moved)
+        )
+
+    def reset(self) -> None:
+        """Forget gradients that wait for others, and former parameters: after another state was restored."""
+        for part in (self._mean, self._history):
+            if part is not None:
+                part.clear()
+
+    def metrics(self) -> dict[str, float]:
+        """The learner's, and how many versions gradients were behind when they were applied, on average."""
+        values = {f"learner/{name}": float(value) for name, value in self.learner.common_metrics().items()}
+        values["learner/updates_total"] = float(self.learner.updates)
+        if self._steps:
+            values["gradients/lag_versions"] = self._lags / self._steps
+        self._lags = self._steps = 0
+        return values | self._duration.metrics()
+
+    def _combine(
+        self, tensors: dict[str, Tensor], parameters: Mapping[str, Tensor], version: int
+    ) -> dict[str, Tensor] | None:
+        tensors = {name: tensor.to(parameters[name].device) for name, tensor in tensors.items()}
+        if self._mean is not None:
+            return self._mean.add(tensors)
+        if self._history is None:
+            return tensors
+        self._history.forget(self.learner.updates)
+        then = self._history.at(version)
+        if then is None:
+            return tensors
+        return {
+            name: compensate(tensor, parameters[name].detach(), then[name], self._dc_lambda)
+            for name, tensor in tensors.items()
+        }
+
+    def _apply(self, tensors: Mapping[str, Tensor]) -> None:
+        """Do the learner's steps, in the order of its groups, with the norm of the whole gradient of each."""
+        norms = self._norms(tensors)
+        for group, names in _group(norms).items():
+            found = {name: tensors[f"{group}/{name}"] for name in names if f"{group}/{name}" in tensors}
+            norm = torch.linalg.vector_norm(torch.tensor([norms[f"{group}/{name}"] for name in names]))
+            self.learner.apply(Gradients(group, found, norm))
+        self.learner.updates += 1
+
+    def _norms(self, tensors: Mapping[str, Tensor]) -> dict[str, float]:
+        """The norm of each tensor of the gradient, of all servers, in one order.
+
+        The sum over all of them is taken from these, whether there is one server or several: so the parameters of
+        several are those of one, bit for bit.
+        """
+        norms = {name: float(torch.linalg.vector_norm(tensor)) for name, tensor in tensors.items()}
+        if self._gather is not None:
+            for found in self._gather(json.dumps(norms).encode()):
+                norms.update(json.loads(found))
+        return {name: norms[name] for name in self._order if name in norms}
+
+
+def _flatten(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {f"{group}/{name}": tensor for group, tensors in groups.items() for name, tensor in tensors.items()}
+
+
+def _group(names: Iterable[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for each in names:
+        group, _, name = each.partition("/")
+        groups.setdefault(group, []).append(name)
+    return groups

@@ -32,7 +32,7 @@ MODULES = (
     "surreal.main.agent",
     "surreal.main.eval",
     "surreal.main.learner",
-    "surreal.main.offline",
+    "surreal.main.session.leading.offline",
     "surreal.main.rlx_client",
     "surreal.main.rlx_server",
     "surreal.main.commands.play",

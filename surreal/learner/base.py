@@ -156,7 +156,7 @@ class Learner(ABC):
         if not self.model.is_materialized:
             first = (0, 0) if isinstance(batch, TrajectoryBatch) else (0,)
             self.model.materialize(ObsSpec.from_obs(tree.map_leaves(lambda leaf: leaf[first].cpu(), batch.obs)))
-        self._become_ready()
+        self.become_ready()
 
     def build(self) -> None:
         """Make optimizers and further networks: called when the model has its shape and is on its device.
@@ -241,7 +241,7 @@ class Learner(ABC):
         if not self.is_ready:
             if not self.model.is_materialized:
                 raise CheckpointError("the model has no shape before its first batch, so there is nothing to save yet")
-            self._become_ready()
+            self.become_ready()
         tensors = {f"model/{name}": tensor for name, tensor in self.model.tensors().items()}
         for part, (kept, _) in self._kept.items():
             tensors.update({f"{part}/{name}": tensor for name, tensor in kept.tensors().items()})
@@ -279,7 +279,7 @@ class Learner(ABC):
             self.model.materialize_from(state.get("model", {}))
         check_tensors(self.model.tensors(), stored_model, "model")
         if not self.is_ready:
-            self._become_ready()
+            self.become_ready()
         for part, (kept, expected) in self._kept.items():
             if expected is None or split.get(part):
                 check_tensors((expected or kept.tensors)(), split.get(part, {}), part)
@@ -293,7 +293,8 @@ class Learner(ABC):
         """Do all that one update changes."""
         return self.learn(i, batch)
 
-    def _become_ready(self) -> None:
+    def become_ready(self) -> None:
+        """Move the model, which has its shape, to its device, and `build`; the first batch does it at the latest."""
         self.model.to(self.device)
         self.build()
         self.is_ready = True

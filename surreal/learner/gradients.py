@@ -7,12 +7,13 @@
 
 An update is two steps, which a learner may take apart: `gradients(loss)` computes, `apply(gradients)` changes the
 parameters. What lies between them (other ranks' gradients, a parameter server) is no business of the algorithm. A
-learner that `learn_with` made one of several ranks steps down the mean of all of their gradients.
+learner that `learn_with` made one of several ranks steps down the mean of all of their gradients; one that
+`send_gradients` connected hands those of the model to somebody else, who changes the parameters it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -45,8 +46,10 @@ class GradientLearner(Learner):
 
     Attributes:
         only_steps_down_gradients: whether steps down gradients are all it does to the model, so that several ranks may
-            do them together.
+            do them together, and others in its place.
         skipped: counts the steps that were not done, for their gradients were not finite.
+        takes_several_steps: whether an update may step one group of the model's parameters several times, each time
+            down the gradient at the parameters that the step before left.
 
     Args:
         model: see `Learner`.
@@ -69,6 +72,7 @@ class GradientLearner(Learner):
     """
 
     only_steps_down_gradients: ClassVar[bool] = True
+    takes_several_steps: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -111,6 +115,7 @@ class GradientLearner(Learner):
         self._rate_factors: dict[str, float] = {}
         self._owned: Collection[str] | None = None
         self._norms: dict[str, Tensor] = {}
+        self._send: Callable[[Sequence[Gradients]], object] | None = None
         self._reducer: Reducer | None = None
         self.skipped = SkipCounter()
         self._compiler = NetworkCompiler() if compile else None
@@ -123,8 +128,8 @@ class GradientLearner(Learner):
         super().rebuild()
         self._compile_networks()
 
-    def _become_ready(self) -> None:
-        super()._become_ready()
+    def become_ready(self) -> None:
+        super().become_ready()
         self._compile_networks()
 
     def _compile_networks(self) -> None:
@@ -166,6 +171,20 @@ class GradientLearner(Learner):
     def gradients(self, loss: Tensor, group: str = MODEL, *, keep_graph: bool = False) -> Gradients:
         """Differentiate a scalar loss by the parameters of a group; changes nothing, but frees the loss's graph."""
         return Gradients(group, self._groups[group].gradients(loss, keep_graph=keep_graph))
+
+    def send_gradients(self, send: Callable[[Sequence[Gradients]], object]) -> None:
+        """Have gradients of the model's parameters sent in place of applied; others, as of curiosity, stay here.
+
+        Args:
+            send: called in `step` with the gradients of one loss, which it may keep; who receives them changes the
+                parameters, of which this process gets the new ones.
+        """
+        self._send = send
+
+    def is_sent(self, group: str) -> bool:
+        """Whether gradients of a group are sent: all of its parameters are the model's, which everybody has."""
+        mine = {id(parameter) for parameter in self.model.parameters()}
+        return self._send is not None and all(id(each) in mine for each in self._groups[group].named.values())
 
     def learn_with(self, ranks: Ranks) -> None:
         """From now on, step down the mean of the gradients of all ranks, at the same time as they do.
@@ -226,8 +245,15 @@ class GradientLearner(Learner):
         """Do one step down the gradient of a loss, of these groups or of `MODEL`: `apply(gradients(loss))`."""
         names = groups or (MODEL,)
         found = [self.gradients(loss, name, keep_graph=name != names[-1]) for name in names]
+        sent = []
         for gradients in found:
-            self.apply(gradients)
+            if self.is_sent(gradients.group):
+                self.show_gradients(gradients)
+                sent.append(gradients)
+            else:
+                self.apply(gradients)
+        if self._send is not None and sent:
+            self._send(sent)
 
     def metrics(self) -> dict[str, float]:
         return super().metrics() | (self._reducer.metrics() if self._reducer is not None else {})

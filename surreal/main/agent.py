@@ -1,5 +1,7 @@
 """An agent process: acts in its environments, sends experience, follows the parameters. It does no learning.
 
+With `learner.gradients: agents`, it computes gradients of its own experience, and sends these; see `GradientSession`.
+
     python -m surreal.main.agent cartpole-dqn --run my-run --redis 127.0.0.1:6379 --index 0
 
 The loop is `surreal.agent.AgentLoop`, put together by `ActingSession`. A learner that is away only makes it wait.
@@ -10,10 +12,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
+from surreal.errors import StoppedError
 from surreal.main.build.acting import build_rounds
 from surreal.main.build.environments import Spaces, build_pool
+from surreal.main.lockstep.gradient_agent import GradientSession
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import AGENT
 from surreal.main.session.acting import ActingSession
@@ -24,6 +28,12 @@ logger = logging.getLogger("surreal.main.agent")  # __name__ is __main__ in a pr
 def body(process: RoleProcess) -> None:
     """Act until the run ends."""
     with ExitStack() as stack:
+        if process.config.has_parameter_servers:
+            computing = GradientSession(process, stack)
+            with suppress(StoppedError):
+                computing.run()
+            logger.info("acted for %d env steps and %d episodes", computing.env_steps, computing.episodes)
+            return
         pool = build_pool(process.config, index=process.index)
         stack.callback(pool.close)
         spaces = Spaces(pool.obs_spec, pool.action_space)

@@ -11,77 +11,87 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext, suppress
-from typing import Any
+from contextlib import ExitStack, nullcontext
+from typing import Any, Protocol
 
+from surreal.config import Config
+from surreal.distributed.parameters.published import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.errors import DivergedError, FolderError, StoppedError, SurrealError
+from surreal.errors import DivergedError, FolderError, SurrealError
 from surreal.learner import Learner
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
 from surreal.main.eval import EvaluationSession
 from surreal.main.lockstep.session import LockstepSession
-from surreal.main.offline import fill_replay, run_offline_learner
 from surreal.main.process import registry
 from surreal.main.process.arguments import parse
 from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess, run_role
-from surreal.main.process.roles import EVAL, LEARNER
+from surreal.main.process.roles import LEARNER
 from surreal.main.session.checkpointing import Checkpointing
-from surreal.main.session.leading.describing import describe_run
-from surreal.main.session.leading.own_folder import OwnFolder
-from surreal.main.session.leading.torch_cache import keep_torch_out_of_tmp
+from surreal.main.session.leading.lead import lead
+from surreal.main.session.leading.offline import run_offline_learner
 from surreal.main.session.limits import Limits
 from surreal.main.session.priorities import PrioritiesSaver
-from surreal.main.session.publishing import Publishing
+from surreal.main.session.publishing import Intake, Publishing
 from surreal.main.session.ranks.following import follow_first_rank
-from surreal.main.session.ranks.group import join_ranks
+from surreal.main.session.ranks.group import RankGroup, join_ranks
 from surreal.main.session.ranks.replay import RankReplay
 from surreal.main.session.rollback import Rollback
-from surreal.main.session.score_sharing import ScoreCollector
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
-from surreal.utils.threads import Supervisor
+from surreal.utils.pytorch import Module
 
 logger = logging.getLogger("surreal.main.learner")  # __name__ is __main__ in a process of its own
 
 _DEQUEUE_TIMEOUT_S = 0.2
 _CHECK_INTERVAL_S = 0.1
-_COLLECT_S = 0.1  #: of one wait for logs and metrics, and so of the end
-_SCORES_INTERVAL_S = 1.0
-#: How long evaluations elsewhere may take for their last round, s.
-_EVALUATION_S = 15.0
+
+
+class Batches(Intake, Protocol):
+    """An intake that hands out what updates are made of, see `surreal.replay.Replay`."""
+
+    def start_threads(self) -> None:
+        """Begin."""
+
+    def dequeue(self, timeout_s: float) -> Any:
+        """What comes next; None if nothing came in time."""
+
+    def stop(self) -> None:
+        """Hand out no more."""
+
+    def join(self, timeout_s: float = 5.0) -> bool:
+        """Wait until all has ended."""
 
 
 class LearnerSession:
     """Everything that goes on around `Learner.optimize`: publishing, checkpoints, limits.
 
+    A parameter server has the same around its steps; it gives `make` and `update`.
+
     Args:
         process: the frame.
         stack: closes what is opened here.
-        collector: of the run's folder; where it has no room, the run ends.
+        collector: of the run's folder; where it has no room, the run ends. None where another process has it.
+        config: of the run, or what this process changes in it.
     """
 
-    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector) -> None:
-        config = self.config = process.config
+    def __init__(self, process: RoleProcess, stack: ExitStack, collector: Collector | None, config: Config) -> None:
+        self.config = config
         self._collector = collector
         self.process = process
+        self.part: PolicyPart | None = None
         model = build_model(config, build_spaces(config))
-        seed = int(process.rng().integers(2**31))
-        self.replay: Replay[Any] = build_replay(config, process.replay, seed=seed)
-        self._group, self._ranked = join_ranks(process, stack), None
-        if self._group is not None:
-            self._ranked = RankReplay(self._group.ranks, self.replay, version=lambda: self.broadcaster.version)
-        self.learner: Learner = build_learner(config, model, self._ranked or self.replay)
-        if self._ranked is not None:
-            self._ranked.attach(self.learner)
-        self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop)
+        self._group: RankGroup | None = None
+        self._ranked: RankReplay | None = None
+        self.learner, self.replay = self.make(model, stack)
+        self.broadcaster = build_broadcaster(config, process.parameter_client, model, process.stop, part=self.part)
         stack.callback(self.broadcaster.close)
         stack.callback(self.replay.join, 5.0)
         stack.callback(self.replay.stop)
-        store = build_checkpoints(config, process.run_dir)
+        store = build_checkpoints(config, process.run_dir, index=process.index if self.part else 0)
         shared = (self.learner, self.replay, self.broadcaster)
         self.publishing = Publishing(config, process.parameter_client, model, *shared)
         self.checkpoints = Checkpointing(config, *shared, store)
@@ -93,11 +103,35 @@ class LearnerSession:
         self._is_done = False
         self._rate = RateMeter("learner/updates_per_s")
 
+    def make(self, model: Module, stack: ExitStack) -> tuple[Learner, Batches]:
+        """Make what improves the model, and what that comes of."""
+        seed = int(self.process.rng().integers(2**31))
+        replay: Replay[Any] = build_replay(self.config, self.process.replay, seed=seed)
+        self._group = join_ranks(self.process, stack)
+        if self._group is not None:
+            self._ranked = RankReplay(self._group.ranks, replay, version=lambda: self.broadcaster.version)
+        learner = build_learner(self.config, model, self._ranked or replay)
+        if self._ranked is not None:
+            self._ranked.attach(learner)
+        return learner, replay
+
+    def update(self, i: int, batch: Any) -> bool:
+        """Do an update with what came as number `i`; returns whether the parameters changed."""
+        self.learner.optimize(i, batch)
+        return True
+
+    def go_back(self, error: DivergedError) -> None:
+        """Go back to a good state.
+
+        Raises:
+            DivergedError: there is none, or it was tried before.
+        """
+        self.rollback.after(error)
+
     def begin(self) -> None:
         """Restore, take over the policy, and let everyone have the parameters."""
         is_resumed = self.process.arguments.resume or self.publishing.has_parameters()
-        if not self.checkpoints.restore(is_resumed=is_resumed):
-            self.publishing.take_over()
+        self.settle(has_checkpoint=self.checkpoints.restore(is_resumed=is_resumed))
         self.checkpoints.begin()
         self.priorities.load()
         self._rate.begin(self.learner.updates)
@@ -107,6 +141,11 @@ class LearnerSession:
         telemetry.add_histograms(self.learner.histograms.take)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.replay.global_step)
         self.publishing.begin(live_processes(self.process.client))
+
+    def settle(self, *, has_checkpoint: bool) -> None:
+        """Decide which parameters to go on from."""
+        if not has_checkpoint:
+            self.publishing.take_over()
 
     def run(self) -> None:
         """Learn until the run ends, or this learner's updates are done.
@@ -130,7 +169,7 @@ class LearnerSession:
         try:
             self.checkpoints.finish()
         except DivergedError as error:
-            self.rollback.after(error)
+            self.go_back(error)
         self.priorities.save()
         self.publishing.finish(is_connected=self.process.telemetry.is_connected)
         if self._ranked is not None:
@@ -153,16 +192,15 @@ class LearnerSession:
         while not self.process.should_stop() and not self._is_done:
             batch = (self._ranked or self.replay).dequeue(_DEQUEUE_TIMEOUT_S)
             try:
-                if batch is not None:
-                    self.learner.optimize(i, batch)
+                if batch is not None and self.update(i, batch):
                     i += 1
                     self.publishing.after_update()
                     self.checkpoints.after_update()
-                else:
+                elif batch is None:
                     self.publishing.while_waiting()
                 self._check()
             except DivergedError as error:
-                self.rollback.after(error)
+                self.go_back(error)
                 if self._ranked is not None:
                     self._ranked.take_over_anew()
             self.broadcaster.maintain()
@@ -176,7 +214,7 @@ class LearnerSession:
         if now - self._checked_s < _CHECK_INTERVAL_S:
             return
         self._checked_s = now
-        if (error := self._collector.disk_error) is not None:
+        if self._collector is not None and (error := self._collector.disk_error) is not None:
             raise FolderError(f"{self.process.run_dir} cannot be written: {error}")
         self.checkpoints.save_if_due()
         self.priorities.save_if_due()
@@ -203,82 +241,14 @@ def body(process: RoleProcess) -> None:
     if process.rank:
         follow_first_rank(process)
         return
-    with ExitStack() as stack:
-        folder = None if process.arguments.supervised else OwnFolder(process)
-        if folder is not None:
-            stack.callback(folder.release)
-        keep_torch_out_of_tmp(process.run_dir, stack)
-        collector, scores = Collector(process.client, process.run_dir), None
-        collecting = Supervisor("learner")
-        process.at_end(lambda: _finish_collecting(process, collecting, collector))
-        session: LearnerSession | LockstepSession
-        if process.config.run.deterministic:
-            is_scored = process.config.eval.enabled
-            score = EvaluationSession(process, stack).score_newest if is_scored else lambda: False
-            session = LockstepSession(process, stack, score)
-        else:
-            session = LearnerSession(process, stack, collector)
-        if process.arguments.offline is not None:
-            fill_replay(process, process.arguments.offline)
-        session.begin()
-        describe_run(process.config, process.client.run, process.run_dir)
-        process.telemetry.add_source(collector.metrics)
-        if folder is not None:
-            folder.begin()
-        collecting.spawn("collector", lambda: collector.step(_COLLECT_S))
-        # A learner that follows has its run from another one; one in lockstep evaluates by itself.
-        if not (process.config.replay.follow or process.config.run.deterministic):
-            scores = ScoreCollector(process.client, process.run_dir / "eval")
-            collecting.spawn("scores", lambda: _collect_scores(scores, collecting))
-        try:
-            _learn(session)
-            if scores is not None:
-                _wait_for_evaluation(process, scores)
-        except Exception as error:
-            if folder is not None:
-                folder.finish(session.counts(), error)
-            raise
-        if folder is not None:
-            folder.finish(session.counts())
 
+    def make(stack: ExitStack, collector: Collector) -> LearnerSession | LockstepSession:
+        if not process.config.run.deterministic:
+            return LearnerSession(process, stack, collector, process.config)
+        score = EvaluationSession(process, stack).score_newest if process.config.eval.enabled else lambda: False
+        return LockstepSession(process, stack, score)
 
-def _learn(session: LearnerSession | LockstepSession) -> None:
-    try:
-        with suppress(StoppedError):
-            session.run()
-        session.end()
-    except DivergedError as error:
-        session.give_up(error)
-        raise
-    except FolderError as error:
-        with suppress(SurrealError):
-            session.end()  # what there is still room for
-        session.give_up(error)
-        raise
-
-
-def _collect_scores(scores: ScoreCollector, collecting: Supervisor) -> None:
-    scores.step()
-    collecting.stop_event.wait(_SCORES_INTERVAL_S)
-
-
-def _wait_for_evaluation(process: RoleProcess, scores: ScoreCollector) -> None:
-    """Where the run ends, and no launcher sees to the order: let evaluation score the last parameters."""
-    is_over = process.telemetry.stop_reason is not None and not process.arguments.supervised
-    deadline = time.monotonic() + (_EVALUATION_S if is_over else 0.0)
-    while time.monotonic() < deadline and process.telemetry.is_connected:
-        if not any(beat.role == EVAL.counts_as for beat in live_processes(process.client)):
-            break
-        time.sleep(_CHECK_INTERVAL_S)
-    scores.step()
-
-
-def _finish_collecting(process: RoleProcess, supervisor: Supervisor, collector: Collector) -> None:
-    supervisor.stop()
-    supervisor.join(5.0)
-    if not process.arguments.supervised:  # else the launcher does it, when all have ended
-        collector.drain(2.0)
-    collector.close()
+    lead(process, make)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,7 +20,7 @@ from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.errors import CodecError, ConfigError, ContractError
-from surreal.main.offline import fill_replay, offline_overrides, offline_settings
+from surreal.main.session.leading.offline import fill_replay, offline_overrides, offline_settings
 from surreal.replay import UniformReplay
 from surreal.replay.archive import ReplayArchive, export_replay, importer
 from surreal.replay.archive.files import ArchiveWriter

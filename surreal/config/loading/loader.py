@@ -17,8 +17,9 @@ from pydantic import ValidationError
 from surreal.config.checking.problems import explain, place_of
 from surreal.config.loading.overrides import apply_overrides, parse_override
 from surreal.config.loading.preset_files import PRESETS, preset_path
+from surreal.config.schema.conflicts import conflicts
 from surreal.config.schema.idle import idle_settings
-from surreal.config.schema.root import Config, conflicts
+from surreal.config.schema.root import Config
 from surreal.config.yaml_tree import parse
 from surreal.errors import ConfigError
 

@@ -16,6 +16,7 @@ def idle_settings(config: Config) -> Iterator[tuple[str, str]]:
     """Yield the settings that would do nothing: the key to blame, and a sentence that begins with its value."""
     yield from _of_experience(config)
     yield from _of_acting(config)
+    yield from _of_gradients(config)
     yield from _of_rlx(config)
     yield from _of_evaluation(config)
     yield from _of_own_server(config)
@@ -64,6 +65,62 @@ def _of_acting(config: Config) -> Iterator[tuple[str, str]]:
             f"is {agent.round_steps}, but agent.count is 0, and RLX servers (rlx.servers, {config.rlx.servers}) never "
             "wait for a round; leave round_steps out",
         )
+
+
+#: What acts only where agents compute the gradients.
+_OF_AGENTS = (
+    ("learner", "combine_gradients", "num_gradients", "dc_lambda", "dc_history"),
+    ("learner", "gradients_dtype", "gradients_max_bytes", "gradients_max_lag", "gradients_timeout_s"),
+    ("agent", "per_process"),
+    ("parameter_server", "servers"),
+)
+#: What acts only with one way to combine them.
+_OF_COMBINING = {"num_gradients": "avg", "dc_lambda": "dc", "dc_history": "dc"}
+
+
+def _of_gradients(config: Config) -> Iterator[tuple[str, str]]:
+    learner = config.learner
+    if not config.has_parameter_servers:
+        for section, *names in _OF_AGENTS:
+            settings: Section = getattr(config, section)
+            for name in names:
+                if _is_given(settings, name):
+                    yield (
+                        f"{section}.{name}",
+                        f"is {getattr(settings, name)}, but learner.gradients is learner: the learner computes them, "
+                        f"and steps; set gradients to agents, or leave {name} out",
+                    )
+        return
+    yield from _of_own_experience(config)
+    for name, way in _OF_COMBINING.items():
+        if _is_given(learner, name) and learner.combine_gradients != way:
+            yield (
+                f"learner.{name}",
+                f"is {getattr(learner, name)}, but learner.combine_gradients is {learner.combine_gradients}; set that "
+                f"to {way}, or leave {name} out",
+            )
+
+
+def _of_own_experience(config: Config) -> Iterator[tuple[str, str]]:
+    """Of experience that each agent keeps, to compute gradients from."""
+    rule = "learner.gradients is agents: each agent keeps its experience, and computes from it"
+    if config.run.deterministic:
+        yield (
+            "learner.gradients",
+            "is agents, but with run.deterministic one process acts and learns; set it to learner",
+        )
+    if config.rlx.servers:
+        yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, which RLX servers do not do; set it to 0"
+    if config.learner.ranks > 1:
+        yield "learner.ranks", f"is {config.learner.ranks}, but {rule}, and no learner has ranks; leave it out"
+    if config.num_shards > 1:
+        yield "replay.shards", f"is {config.num_shards}, but {rule}; set it to 1"
+    if config.replay.follow:
+        yield "replay.follow", f"is true, but {rule}: there is no stream to follow; leave it out"
+    if config.replay.observations == "remote":
+        yield "replay.observations", f"is remote, but {rule}, so they are nowhere else; leave it out"
+    if config.sender.on_full == "drop":
+        yield "sender.on_full", f"is drop, but {rule}, and always has room; leave it out"
 
 
 def _of_rlx(config: Config) -> Iterator[tuple[str, str]]:

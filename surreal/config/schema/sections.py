@@ -26,6 +26,10 @@ class AgentConfig(ClassSection):
     count: int = Field(2, ge=0, le=4096)
     """Agent processes that `surreal run` starts on this machine. More can join from other machines at any time."""
 
+    per_process: int = Field(1, ge=1, le=1024)
+    """Agents in each of these processes, each on a thread, with `env.num_envs` environments and gradients of its
+    own. Raising it saves memory where cores are few. Only with `learner.gradients: agents`."""
+
     exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None
     """Exploration rate (of `DeterministicAgent`: standard deviation of its noise): a number, or a schedule over the env
     steps of the whole run. Unset: up to the agent."""
@@ -44,32 +48,6 @@ class AgentConfig(ClassSection):
     def exploration_settings(self) -> dict[str, Any] | None:
         """Give the exploration as plain data, `{"type": "linear", "start": ...}`."""
         return None if self.exploration is None else self.exploration.model_dump(mode="json")
-
-
-class LearnerConfig(ClassSection):
-    """The process that learns."""
-
-    class_path: str = Field("surreal.learner.DQNLearner", alias="class", min_length=1)
-    """Import path of the learner class, a subclass of `surreal.learner.Learner`."""
-
-    batch_size: int = Field(64, ge=1, le=1_000_000)
-    """Transitions per update, of each rank. Raising it gives less noisy gradients, and fewer updates from the same
-    samples."""
-
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount factor per env step. Closer to 1 looks further ahead and learns more slowly."""
-
-    n_step: int = Field(1, ge=1, le=1000)
-    """Rewards summed before bootstrapping. Raising it propagates rewards faster, with more variance and off-policy
-    bias."""
-
-    max_updates: int | None = Field(None, ge=1)
-    """Updates after which the learner ends the run. Unset: no limit."""
-
-    ranks: int = Field(1, ge=1, le=1024)
-    """Processes of the learner, on one machine, that learn together from a part of the shards each (`replay.shards`).
-    Raising it computes larger batches in the same time, `ranks` times `batch_size`, if each has a core or a GPU of its
-    own."""
 
 
 class ReplayConfig(ClassSection):
@@ -165,7 +143,8 @@ class BroadcastConfig(Section):
     """How the learner publishes its parameters."""
 
     interval_updates: int = Field(50, ge=1)
-    """Updates between broadcasts. Lowering it reduces policy lag and takes more of the learner's time."""
+    """Updates between broadcasts. Lowering it reduces policy lag and takes more of the learner's time. A parameter
+    server publishes after each update."""
 
     interval_s: float = Field(0.0, ge=0)
     """Least time in s between broadcasts."""

@@ -106,7 +106,12 @@ class Stream:
         keys: its names; None: those of the run's only shard.
         server_share: part of the server's memory that is this shard's, > 0 .. 1.
         shard: its number.
+
+    Attributes:
+        is_local: whether it is in this process, so that an append is answered at once; see `local`.
     """
+
+    is_local: bool = False
 
     def __init__(
         self, client: RedisClient, keys: ShardKeys | None = None, *, server_share: float = 1.0, shard: int = 0
@@ -224,6 +229,10 @@ class Stream:
         """This shard's part of the server's memory limit, 0 if it has none."""
         memory: Any = self.client.redis.info("memory")
         return int(memory.get("maxmemory", 0) * self._server_share)
+
+    def server_time_s(self) -> float:
+        """The clock that entry ids come from, s since 1970."""
+        return self.client.server_time_s()
 
     def tick(
         self,

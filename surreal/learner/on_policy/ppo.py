@@ -67,6 +67,8 @@ class PPOLearner(ActorCriticLearner):
         options: see `ActorCriticLearner`.
     """
 
+    takes_several_steps = True
+
     def __init__(
         self,
         model: Module,

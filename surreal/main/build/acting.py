@@ -141,4 +141,4 @@ def build_rounds(config: Config, should_stop: Callable[[], bool]) -> Rounds | No
 
 def build_listener(config: Config, client: RedisClient, model: Module) -> TorchListener:
     """Make the agents' and the evaluation's side of the parameters."""
-    return TorchListener(client, model, policy=config.broadcast.policy)
+    return TorchListener(client, model, policy=config.broadcast.policy, shards=config.num_servers)

@@ -11,16 +11,24 @@ from typing import Any
 import torch
 
 from surreal.config import Config
+from surreal.distributed.gradients.assigning import assign_parameters
 from surreal.envs import check_env_id
 from surreal.errors import CheckpointError, ConfigError
-from surreal.learner import Learner
+from surreal.learner import GradientLearner, Learner
 from surreal.learner.stepping.devices import resolve_device
 from surreal.main.build.acting import AGENT, MODEL, build_model
 from surreal.main.build.construct import check, refused
 from surreal.main.build.earlier import earlier_checkpoint
 from surreal.main.build.environments import build_env, build_spaces
-from surreal.main.build.learning import LEARNER, build_checkpoints, build_learner, check_ranks, check_replay
-from surreal.main.build.lockstep import lockstep_config
+from surreal.main.build.learning import (
+    LEARNER,
+    build_checkpoints,
+    build_learner,
+    check_gradients,
+    check_ranks,
+    check_replay,
+)
+from surreal.main.build.lockstep import gradients_config, lockstep_config
 from surreal.main.build.wrapping import check_wrappers
 from surreal.main.process.run_folder import CONFIG_NAME
 from surreal.replay import Replay
@@ -104,6 +112,9 @@ def check_names(config: Config) -> None:
     _check_units(config, learner, check_replay(config))
     if config.run.deterministic:
         lockstep_config(config)
+    if config.has_parameter_servers:
+        check_gradients(config)
+        gradients_config(config)
 
 
 def check_resumable(config: Config, run_dir: Path) -> None:
@@ -122,6 +133,9 @@ def check_resumable(config: Config, run_dir: Path) -> None:
     if found is not None and found.metadata.get("kind") == "learner":
         config = config.model_copy(update={"device": "cpu"})
         learner = build_learner(config, build_model(config, build_spaces(config)), None)
+        if isinstance(learner, GradientLearner) and config.num_servers > 1:  # it keeps the first server's optimizers
+            learner.become_ready()
+            learner.own(assign_parameters(learner.parameter_groups(), config.num_servers)[0])
         try:
             learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
         except CheckpointError as error:

@@ -21,17 +21,18 @@ logger = logging.getLogger(__name__)
 CHECKPOINTS_NAME = "checkpoints"
 
 
-def checkpoint_folders(config: Config, run_dir: Path) -> tuple[str | None, list[str]]:
+def checkpoint_folders(config: Config, run_dir: Path, *, index: int = 0) -> tuple[str | None, list[str]]:
     """Where a run's checkpoints go: in its own folder, None if not there, and elsewhere.
 
     Args:
         config: of the run.
         run_dir: its folder, whose name tells it from other runs in the same place.
+        index: of the parameter server, of several.
     """
-    run_dir = run_dir.absolute()
-    own = str(run_dir / CHECKPOINTS_NAME) if RUN_STORE in config.checkpoint.stores else None
+    run_dir, name = run_dir.absolute(), f"{CHECKPOINTS_NAME}-{index}" if index else CHECKPOINTS_NAME
+    own = str(run_dir / name) if RUN_STORE in config.checkpoint.stores else None
     others = [store for store in dict.fromkeys(config.checkpoint.stores) if store != RUN_STORE]
-    return own, [f"{store.rstrip('/')}/{run_dir.name}/{CHECKPOINTS_NAME}" for store in others]
+    return own, [f"{store.rstrip('/')}/{run_dir.name}/{name}" for store in others]
 
 
 def checkpoint_places(config: Config, run_dir: Path) -> list[Place]:

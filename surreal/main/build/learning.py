@@ -13,8 +13,14 @@ from surreal.checkpoint import CheckpointStore, RunCheckpoints
 from surreal.config import Config, accepted_names, default_values
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.gradients.assigning import assign_parameters
+from surreal.distributed.gradients.group import ServerGroup
+from surreal.distributed.gradients.queue import GradientQueue
+from surreal.distributed.gradients.sender import GradientSender, Groups
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+from surreal.distributed.parameters.published import PolicyPart
 from surreal.learner import GradientLearner, Learner, ReplayView
+from surreal.learner.parameter_server.server import ParameterServer
 from surreal.main.build.construct import Recipe, Setting, check, construct, refused, value_of
 from surreal.main.build.kept import checkpoint_folders, scored_rounds
 from surreal.replay import Replay
@@ -145,19 +151,139 @@ def build_learner(config: Config, model: Module, replay: ReplayView | None) -> L
     return construct(config, LEARNER, (model, replay), offered)
 
 
+def build_gradient_learner(config: Config, model: Module, replay: Replay[Any] | None) -> GradientLearner:
+    """Make a learner that can hand its gradients over.
+
+    Raises:
+        ConfigError: it changes the model in other ways.
+    """
+    check_gradients(config)
+    learner = build_learner(config, model, replay)
+    if not isinstance(learner, GradientLearner):
+        raise TypeError(f"{type(learner).__name__} was checked, and is no GradientLearner")
+    return learner
+
+
+def check_gradients(config: Config) -> None:
+    """Check that gradients can be computed apart from the steps down them, by agents.
+
+    Raises:
+        ConfigError: the learner does not only step down gradients, or the model counts what it sees.
+    """
+    cls, _ = check(config, LEARNER)
+    if not (issubclass(cls, GradientLearner) and cls.only_steps_down_gradients):
+        problem = (
+            f"is agents, but learner.class, {config.learner.class_path!r}, does more to the model than step down "
+            "gradients, so nobody else can do it; set gradients to learner, or choose another learner"
+        )
+        raise refused(config, "learner.gradients", problem)
+    wanted, agents = config.learner.num_gradients, config.num_agents
+    is_mean = config.learner.combine_gradients == "avg" and config.agent.count > 0
+    if is_mean and cls.takes_several_steps and wanted > agents:
+        problem = (
+            f"is {wanted}, but {cls.__name__} waits after each gradient, and agent.count and agent.per_process make "
+            f"{agents} agents; lower it to {agents}, or start more"
+        )
+        raise refused(config, "learner.num_gradients", problem)
+    for name in ("normalize_obs", "normalize_rewards"):
+        if config.model.args.get(name):
+            problem = (
+                "is true, but learner.gradients is agents, and what the filter counts is no gradient; leave it out, "
+                "or set gradients to learner"
+            )
+            raise refused(config, f"model.args.{name}", problem)
+
+
+def build_gradient_sender(config: Config, shards: ReplayShards, parameters: Groups) -> GradientSender:
+    """Make an agent's way to the parameter servers.
+
+    Args:
+        config: of the run.
+        shards: of the run: its env steps are counted at the first.
+        parameters: of the learner, by group and name.
+    """
+    learner = config.learner
+    return GradientSender(
+        shards.clients[0],
+        policy=config.broadcast.policy,
+        dtype=learner.gradients_dtype,
+        shards=config.num_servers,
+        parameters=parameters,
+        max_bytes=learner.gradients_max_bytes,
+        max_staleness=learner.gradients_max_lag,
+        wait_timeout_s=config.sender.wait_timeout_s,
+        num_replay_shards=len(shards),
+    )
+
+
+def build_gradient_queue(
+    config: Config, shards: ReplayShards, *, index: int, group: ServerGroup | None, stop: threading.Event
+) -> GradientQueue:
+    """Make a parameter server's end of the gradients; `shards` as for `build_gradient_sender`."""
+    return GradientQueue(
+        shards.clients[0],
+        policy=config.broadcast.policy,
+        shard=index,
+        shards=config.num_servers,
+        max_staleness=config.learner.gradients_max_lag,
+        group=group,
+        num_replay_shards=len(shards),
+        stop=stop,
+    )
+
+
+def build_server_group(config: Config, shards: ReplayShards, *, index: int) -> ServerGroup | None:
+    """Make what keeps several parameter servers in step; None of one alone."""
+    if config.num_servers == 1:
+        return None
+    return ServerGroup(
+        shards.clients[0],
+        policy=config.broadcast.policy,
+        shard=index,
+        shards=config.num_servers,
+        num_replay_shards=len(shards),
+    )
+
+
+def build_parameter_server(
+    config: Config, learner: GradientLearner, *, index: int, group: ServerGroup | None
+) -> ParameterServer:
+    """Make what steps down gradients, of its part of the parameters; the learner is ready."""
+    rule, names = config.learner, None
+    if group is not None:
+        names = assign_parameters(learner.parameter_groups(), config.num_servers)[index]
+    return ParameterServer(
+        learner,
+        combine=rule.combine_gradients,
+        num_gradients=rule.num_gradients,
+        dc_lambda=rule.dc_lambda,
+        dc_history=rule.dc_history,
+        names=names,
+        gather=None if group is None else group.gather,
+    )
+
+
 def build_broadcaster(
-    config: Config, client: RedisClient, model: Module, stop: threading.Event | None = None
+    config: Config,
+    client: RedisClient,
+    model: Module,
+    stop: threading.Event | None = None,
+    *,
+    part: PolicyPart | None = None,
 ) -> TorchBroadcaster:
-    """Make the learner's side of the parameters."""
-    return TorchBroadcaster(client, model, policy=config.broadcast.policy, stop=stop)
+    """Make the learner's side of the parameters, or that of one of several parameter servers."""
+    return TorchBroadcaster(client, model, policy=config.broadcast.policy, part=part, stop=stop)
 
 
-def build_checkpoints(config: Config, run_dir: Path) -> RunCheckpoints:
-    """Make the learner's stores of whole checkpoints; nothing is asked, written or started yet."""
+def build_checkpoints(config: Config, run_dir: Path, *, index: int = 0) -> RunCheckpoints:
+    """Make the stores of whole checkpoints, of the learner or of parameter server number `index`.
+
+    Nothing is asked, written or started yet.
+    """
     settings = config.checkpoint
 
     def store(folder: str) -> CheckpointStore:
         return CheckpointStore(folder, keep=settings.checkpoints_to_keep, keep_best=settings.best_checkpoints_to_keep)
 
-    own, others = checkpoint_folders(config, run_dir)
+    own, others = checkpoint_folders(config, run_dir, index=index)
     return RunCheckpoints(store(own) if own else None, list(map(store, others)), rounds=lambda: scored_rounds(run_dir))

@@ -1,4 +1,7 @@
-"""What a run in lockstep (`run.deterministic`) changes in its configuration: nothing may depend on time or threads."""
+"""What acting and learning in turn, in one process, changes in a configuration: nothing may wait for time or threads.
+
+So it is in runs in lockstep (`run.deterministic`), and in agents that compute gradients (`learner.gradients: agents`).
+"""
 
 from __future__ import annotations
 
@@ -30,26 +33,65 @@ def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
     Raises:
         ConfigError: the replay could sample as often as it likes, so the order would be nobody's.
     """
-    cls, args = check(config, REPLAY)
-    accepted = accepted_names(cls).keys() - args.keys()
-    if cls.stream_mode == "window" and replay_arguments(config).get("samples_per_insert") is None:
-        problem = "is not set, but with run.deterministic it says how many updates follow how many env steps; set it"
-        raise refused(config, "replay.samples_per_insert", problem)
-    in_args = {"lease_s": _NEVER_S, "piece_timeout_s": None}
-    mirrors = config.replay.observations != "compressed"
-    in_section: dict[str, Any] = {"prefetch": 1, **({"observations": "mirrored"} if mirrors else {})}
+    cls, _ = check(config, REPLAY)
+    if cls.stream_mode == "window":
+        _require_ratio(config, "run.deterministic")
+    config = _in_turn(config)
     if begun_updates:
         sequence = np.random.SeedSequence(config.seed, spawn_key=(begun_updates,))
         config = config.model_copy(update={"seed": int(sequence.generate_state(1)[0] >> 1)})
+    is_apart = config.env.pool == "subproc"
+    env = _changed(config, "env", {"pool": "local", "num_workers": None} if is_apart else {})
+    return config.model_copy(update={"env": env, "broadcast": _changed(config, "broadcast", {"interval_s": 0.0})})
+
+
+def gradients_config(config: Config) -> Config:
+    """Give the settings for an agent that computes gradients of its own experience.
+
+    Raises:
+        ConfigError: the replay could sample as often as it likes, so the agent would never act again.
+    """
+    cls, _ = check(config, REPLAY)
+    if cls.hands_out in ("transitions", "sequences"):  # fresh trajectories set a pace of their own
+        _require_ratio(config, "learner.gradients: agents")
+    config = _in_turn(config)
+    if cls.stream_mode == "consume" and config.agent.round_steps is None:  # whole trajectories of one version
+        rows = replay_arguments(config).get("trajectory_steps")
+        config = config.model_copy(update={"agent": _changed(config, "agent", {"round_steps": rows})})
+    return config
+
+
+def server_config(config: Config) -> Config:
+    """Give the settings for a parameter server: the next gradients need the parameters of each update."""
+    return config.model_copy(update={"broadcast": _changed(config, "broadcast", {"interval_updates": 1})})
+
+
+def _require_ratio(config: Config, rule: str) -> None:
+    """Refuse a replay that would hand out batches without end.
+
+    Args:
+        config: of the run.
+        rule: the setting that asks for an end.
+    """
+    if replay_arguments(config).get("samples_per_insert") is None:
+        problem = f"is not set, but with {rule} it says how many updates follow how many env steps; set it"
+        raise refused(config, "replay.samples_per_insert", problem)
+
+
+def _in_turn(config: Config) -> Config:
+    """Give settings of replay and sender for one who uses both in turn."""
+    cls, args = check(config, REPLAY)
+    accepted = accepted_names(cls).keys() - args.keys()
+    in_args = {"lease_s": _NEVER_S, "piece_timeout_s": None}
+    mirrors = config.replay.observations != "compressed"
+    in_section: dict[str, Any] = {"prefetch": 1, **({"observations": "mirrored"} if mirrors else {})}
     changes: dict[str, dict[str, Any]] = {
-        "env": {"pool": "local", "num_workers": None} if config.env.pool == "subproc" else {},
         "replay": {
             "args": config.replay.args | {name: value for name, value in in_args.items() if name in accepted},
             "mirror_max_bytes": None,
             **{name: value for name, value in in_section.items() if name in accepted},
         },
         "sender": {"max_delay_s": _NEVER_S, "wait_timeout_s": _NO_WAIT_S, "on_full": "wait"},
-        "broadcast": {"interval_s": 0.0},
     }
     return config.model_copy(update={name: _changed(config, name, section) for name, section in changes.items()})
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.main.launch.supervise import Child
-from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_SERVER, ROLES, Role
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER, ROLES, Role
 
 
 def make_children(
@@ -37,6 +37,7 @@ def make_children(
     learner = [*common, *(() if offline is None else ("--offline", str(offline.absolute())))]
     arguments: dict[Role, Callable[[int], Sequence[str]]] = {
         LEARNER: lambda _: learner,
+        PARAMETER_SERVER: lambda number: [*common, "--index", str(number)],
         AGENT: lambda number: [*common, "--index", str(number)],
         EVAL: lambda _: common,
     }

@@ -96,7 +96,7 @@ class Launcher:
                 servers.client,
                 servers.replay,
                 servers.parameter_client,
-                policy=self.config.broadcast.policy,
+                policy=self.config.published_policy,
                 run_dir=self.folder.path,
             )
             progress.phase("checking what the configuration names")
@@ -183,7 +183,7 @@ class Launcher:
                 "`surreal agent` joins it, --run NAME begins another"
             )
         if not self._options.resume:
-            registry.require_fresh(servers.client, self.config.broadcast.policy, servers.parameter_client)
+            registry.require_fresh(servers.client, self.config.published_policy, servers.parameter_client)
         leader = registry.Registrant("launcher", leads=True)
         if registry.register(servers.client, self.config, leader, servers.parameter_client):
             take_over(claim, servers.replay, threading.Event())

@@ -9,5 +9,7 @@ A run is a row of **stretches**, each from one checkpoint to the next. A stretch
 the run's seed and the number of updates, whether the run was interrupted or not: so it cannot matter. Episodes under
 way are cut (truncated) at its end. An interrupted stretch is thrown away, and played again by `--resume`.
 
-Knows `process`, `build` and `session`; the learner's role uses it.
+The same turn is that of agents that compute gradients (`gradient_agent`): each acts, and learns from what it did.
+
+Knows `process`, `build` and `session`; the roles of learner and agent use it.
 """

@@ -1,4 +1,4 @@
-"""Actor: one of a run's agents with its environments, as its own process would have it, for a turn at a time."""
+"""Actor: one of a run's agents with its environments, as a process that only acts has it, a turn at a time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from surreal.agent import AgentLoop, Rounds
 from surreal.config import Config
+from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ReplayFullError
 from surreal.main.build.acting import build_agent, build_listener, build_model, build_sender
 from surreal.main.build.environments import Spaces, build_pool
@@ -24,6 +25,10 @@ class Actor:
         stack: closes what is opened here.
         index: of the agent.
         on_episode: called with return and length of each episode.
+        shards: where experience goes; None: to the run's replay.
+
+    Attributes:
+        model: acts, with the parameters that the listener loaded last.
     """
 
     def __init__(
@@ -33,16 +38,20 @@ class Actor:
         stack: ExitStack,
         index: int,
         on_episode: Callable[[float, int], object],
+        *,
+        shards: ReplayShards | None = None,
     ) -> None:
         self.pool = build_pool(config, index=index)
         stack.callback(self.pool.close)
         spaces = Spaces(self.pool.obs_spec, self.pool.action_space)
-        model = build_model(config, spaces)
+        self.model = model = build_model(config, spaces)
         agent = build_agent(config, model, spaces, index=index, rng=role_rng(config.seed, RandomStream.AGENT, index))
         stack.callback(agent.close)
         self.listener = build_listener(config, process.parameter_client, model)
         stack.callback(self.listener.close)
-        self.sender = build_sender(config, process.replay, self.pool, process.stop, index=index, is_limited=False)
+        if shards is None:
+            shards = process.replay
+        self.sender = build_sender(config, shards, self.pool, process.stop, index=index, is_limited=False)
         stack.callback(self.sender.discard)
         # A wait for parameters would wait for its own thread.
         self._rounds = Rounds(turn_rows(config), config.env.num_envs, timeout_s=1.0, should_stop=lambda: True)

@@ -21,12 +21,12 @@ from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_learner, build_replay
 from surreal.main.build.lockstep import lockstep_config, stretch_progress
 from surreal.main.lockstep.actor import Actor
+from surreal.main.lockstep.turn import next_batch, take_in
 from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess
 from surreal.main.session.checkpointing import Checkpointing
 from surreal.main.session.publishing import Publishing
 from surreal.replay import PrioritizedReplay, Replay
-from surreal.types import Batch, TrajectoryBatch
 
 #: Evaluations of a stretch: one at its beginning, the others while it lasts.
 _ROUNDS = 5
@@ -136,24 +136,13 @@ class Stretch:
 
     def _learn(self) -> None:
         """Take in what the agents have sent, and do all updates that this allows."""
-        self.replay.owner.refresh()
-        queue = self.replay.pointer_queue
-        while queue.enqueue_step(waits=False):
-            while len(queue) and self.replay.step(0.0):
-                pass
-        while not self._has_max_updates() and (batch := self._next_batch()) is not None:
+        take_in(self.replay)
+        while not self._has_max_updates() and (batch := next_batch(self.replay)) is not None:
             self._check_stop()
             self.learner.optimize(self._batches, batch)
             self._batches += 1
             self._publishing.after_update()
             self.broadcaster.maintain()
-
-    def _next_batch(self) -> Batch | TrajectoryBatch | None:
-        """The next batch, made only now: with the priorities that came of the one before."""
-        while not len(self.replay.fetcher_queue):
-            if not self.replay.step(0.0):
-                return None
-        return self.replay.dequeue(0.0)
 
     @property
     def _progress(self) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from surreal.errors import ConfigError
 from surreal.main.process.places import RankPlace, read_place
-from surreal.main.process.roles import LEARNER, Role
+from surreal.main.process.roles import LEARNER, PARAMETER_SERVER, Role
 
 #: Environment variable that holds the Redis address: a password in it is not shown by `ps`, as an argument would be.
 REDIS_VARIABLE = "SURREAL_REDIS"
@@ -61,6 +61,18 @@ def local_folder(text: str) -> Path:
     return Path(text)
 
 
+def shard_of(text: str) -> tuple[int, int]:
+    """Read a part of several: its number, and how many there are.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no such thing.
+    """
+    number, _, total = text.partition("/")
+    if not (number.isdigit() and total.isdigit() and int(number) < int(total)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no I/N with 0 <= I < N, such as 0/2")
+    return int(number), int(total)
+
+
 def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
     """Parse the arguments of a role process; wrong ones end the process with exit code 2."""
     parser = _parser(role, description)
@@ -75,6 +87,10 @@ def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
     for key in ("seed", "device", "log_level"):
         if getattr(parsed, key) is not None:
             overrides.append(f"{key}={getattr(parsed, key)}")
+    index, shard = parsed.index, getattr(parsed, "shard", None)
+    if shard is not None:
+        index, servers = shard
+        overrides.append(f"parameter_server.servers={servers}")
     return RoleArguments(
         config=parsed.config or parsed.preset,
         overrides=tuple(overrides),
@@ -82,7 +98,7 @@ def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
         redis=parsed.redis or os.environ.get(REDIS_VARIABLE),
         run_dir=parsed.run_dir,
         offline=getattr(parsed, "offline", None),
-        index=parsed.index,
+        index=index,
         seed=parsed.seed,
         device=parsed.device,
         resume=parsed.resume or (place is not None and place.restarts > 0),
@@ -104,6 +120,8 @@ def _parser(role: Role, description: str) -> argparse.ArgumentParser:
     add("--run", help="the run's id, the same for all its processes (default: the configuration's name)")
     add("--redis", help=f"host:port, redis://, rediss:// or unix:// (default: ${REDIS_VARIABLE}, else {DEFAULT_REDIS})")
     add("--run-dir", type=local_folder, help="the run's folder (default: runs/RUN)")
+    if role is PARAMETER_SERVER:
+        add("--shard", type=shard_of, metavar="I/N", help="be number I, from 0, of N servers that split the model")
     if role is LEARNER:
         add("--ranks", type=int, metavar="N", help="the same as --set learner.ranks=N: N processes that learn together")
         add("--offline", type=Path, metavar="PATH", help="learn from an exported replay, without agents")

@@ -213,9 +213,22 @@ def list_runs(client: RedisClient) -> list[RunEntry]:
     return sorted(runs, key=lambda entry: entry.created)
 
 
-def write_progress(updates: int, global_step: int) -> str:
-    """What a learner sends along with its parameters: how far it is."""
-    return json.dumps({"updates": updates, "global_step": global_step})
+def write_progress(updates: int, global_step: int, applied: Mapping[str, int] | None = None) -> str:
+    """What a learner sends along with its parameters: how far it is.
+
+    Args:
+        updates: of the learner.
+        global_step: env steps of the run.
+        applied: of a parameter server, the number of the last gradient of each sender that is in the parameters.
+    """
+    return json.dumps({"updates": updates, "global_step": global_step, **({"applied": applied} if applied else {})})
+
+
+def read_applied(message: str, sender: str) -> int | None:
+    """Number of a sender's last gradient that is in the parameters; None if none is known to be."""
+    applied = _json(message.encode()).get("applied")
+    number = applied.get(sender) if isinstance(applied, dict) else None
+    return number if isinstance(number, int) else None
 
 
 def read_progress(message: str) -> dict[str, int]:

@@ -39,7 +39,7 @@ from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.hanging import make_watchdog
 from surreal.main.process.reports import error_line, is_expected, print_error
-from surreal.main.process.roles import LEARNER, RandomStream, Role
+from surreal.main.process.roles import LEARNER, RandomStream, Role, refusal_of
 from surreal.main.process.takeover import take_over
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.liveness.pulse import Pulse
@@ -69,11 +69,8 @@ class RoleProcess:
         self.rank = 0 if arguments.place is None else arguments.place.rank
         self.name = role.process_name(arguments.index, self.rank)
         self.config, self.client = _connect(role, arguments, stop)
-        if self.config.run.deterministic and role is not LEARNER:
-            raise ConfigError(
-                f"run.deterministic is true: the learner's process does all by itself, and no {role.name} can join it",
-                key="run.deterministic",
-            )
+        if (refusal := refusal_of(role, self.config)) is not None:
+            raise ConfigError(refusal[1], key=refusal[0])
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
         self.replay = self._connect_replay()
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
@@ -83,7 +80,8 @@ class RoleProcess:
         self._watchdog = make_watchdog(self.config, self.telemetry, stop, self._end_hanging_run)
         is_follower = role is LEARNER and self.config.replay.follow
         claimed = f"{self.name}-{self.config.broadcast.policy}" if is_follower else self.name
-        self._registrant = registry.Registrant(claimed, leads=role is LEARNER and not (is_follower or self.rank))
+        is_first = not (is_follower or self.rank or arguments.index)
+        self._registrant = registry.Registrant(claimed, leads=role.leads and is_first)
         self._claim = Claim(self.client, claimed, fingerprint(self.config.shared()))
         self._failure: SurrealError | None = None
         self._endings: list[Callable[[], object]] = []
@@ -104,7 +102,7 @@ class RoleProcess:
                 if registry.stop_reason(self.client) and not live_processes(self.client):
                     registry.clear_stop(self.client)
             else:
-                registry.require_fresh(self.client, self.config.broadcast.policy, self.parameter_client)
+                registry.require_fresh(self.client, self.config.published_policy, self.parameter_client)
         self._claim.take(self.stop)
         if registry.register(self.client, self.config, self._registrant, self.parameter_client):
             take_over(self._claim, self.replay, self.stop)
@@ -288,7 +286,7 @@ def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tup
     client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
     client.check_server(timeout_s=arguments.connect_timeout_s, stop=stop)
     if config is None:
-        if role is LEARNER:  # which would wait for itself
+        if role.leads and not arguments.index:  # which would wait for itself
             config = registry.stored_config(client, arguments.overrides)
         else:
             config = registry.wait_for_config(client, arguments.overrides, stop)

@@ -23,6 +23,7 @@ class RandomStream(IntEnum):
     VERIFY = 4
     PLAY = 5
     RLX_SERVER = 6
+    PARAMETER_SERVER = 7
 
 
 class NormalEnd(Enum):
@@ -52,6 +53,7 @@ class Role:
         is_numbered: whether in a run the first of its processes has a number as well: `agent-0`, but `rlx-server`.
         is_single: whether a launcher starts at most one, whose console needs no number.
         resumes: whether it gets `--resume` when it is started again.
+        leads: whether its configuration is the run's, where no launcher is.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Role:
     is_numbered: bool = False
     is_single: bool = False
     resumes: bool = True
+    leads: bool = False
 
     def process_name(self, index: int, rank: int = 0) -> str:
         """Name in the run, of the process that was told this index; of a learner's ranks other than rank 0, with it."""
@@ -83,7 +86,7 @@ LEARNER = Role(
     "learner",
     "surreal.main.learner",
     "The learner process of a run.",
-    count=lambda _: 1,
+    count=lambda config: int(not config.has_parameter_servers),
     drain_order=2,
     drain_timeout_s=60.0,
     last_work="the checkpoint",
@@ -92,6 +95,22 @@ LEARNER = Role(
     stream=RandomStream.LEARNER,
     normal_end=NormalEnd.ENDS_RUN,
     is_single=True,
+    leads=True,
+)
+#: In the learner's place where agents compute the gradients.
+PARAMETER_SERVER = Role(
+    "ps",
+    "surreal.main.parameter_server",
+    "A parameter server of a run whose agents compute the gradients.",
+    count=lambda config: config.parameter_server.servers if config.has_parameter_servers else 0,
+    drain_order=2,
+    drain_timeout_s=60.0,
+    last_work="the checkpoint",
+    hurried_timeout_s=30.0,
+    counts_as="learner",
+    stream=RandomStream.PARAMETER_SERVER,
+    normal_end=NormalEnd.ENDS_RUN,
+    leads=True,
 )
 AGENT = Role(
     "agent",
@@ -144,4 +163,15 @@ EVAL = Role(
 )
 
 #: In the order in which a launcher starts them.
-ROLES: tuple[Role, ...] = (LEARNER, AGENT, RLX_SERVER, RLX_CLIENT, EVAL)
+ROLES: tuple[Role, ...] = (LEARNER, PARAMETER_SERVER, AGENT, RLX_SERVER, RLX_CLIENT, EVAL)
+
+
+def refusal_of(role: Role, config: Config) -> tuple[str, str] | None:
+    """Why a process of a role cannot take part in a run: the setting to blame, and a sentence; None if it can."""
+    if role in (LEARNER, PARAMETER_SERVER) and not role.count(config):
+        other = PARAMETER_SERVER if role is LEARNER else LEARNER
+        return "learner.gradients", f"learner.gradients is {config.learner.gradients}: start `surreal {other.name}`"
+    if config.run.deterministic and role is not LEARNER:
+        rule = "the learner's process does all by itself"
+        return "run.deterministic", f"run.deterministic is true: {rule}, and no {role.name} can join it"
+    return None

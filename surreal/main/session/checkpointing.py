@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
 from surreal.checkpoint import Checkpoint, RunCheckpoints
 from surreal.checkpoint.generators import random_state, set_random_state
@@ -16,7 +15,7 @@ from surreal.learner import Learner
 from surreal.main.build.earlier import OWN_WORDS
 from surreal.main.build.saved_policy import policy_header, policy_tensors
 from surreal.main.process.registry import plain_config
-from surreal.replay import Replay
+from surreal.main.session.publishing import Intake
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ class Checkpointing:
         self,
         config: Config,
         learner: Learner,
-        replay: Replay[Any],
+        replay: Intake,
         broadcaster: TorchBroadcaster,
         store: RunCheckpoints,
         *,

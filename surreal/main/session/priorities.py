@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
-from typing import Any
 
 from surreal.errors import CheckpointError
-from surreal.replay import PrioritizedReplay, Replay
+from surreal.replay import PrioritizedReplay
 
 logger = logging.getLogger("surreal.main.learner")
 
@@ -27,7 +26,7 @@ class PrioritiesSaver:
         rank: of the learner; each has a replay, and a file.
     """
 
-    def __init__(self, replay: Replay[Any], run_dir: Path, *, rank: int = 0) -> None:
+    def __init__(self, replay: object, run_dir: Path, *, rank: int = 0) -> None:
         self._replay = replay if isinstance(replay, PrioritizedReplay) else None
         self._path = run_dir / f"{_NAME}{f'-rank-{rank}' if rank else ''}.safetensors"
         self._due_s = time.monotonic() + _INTERVAL_S

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
 
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
@@ -14,10 +16,39 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat, newest_version
 from surreal.errors import CodecError, ContractError, SurrealError
 from surreal.learner import Learner
 from surreal.main.process.registry import read_progress, write_progress
-from surreal.replay import Replay
 from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
+
+
+class Intake(Protocol):
+    """Where a learner's updates come from: a replay, or the gradients that a parameter server is sent.
+
+    Attributes:
+        rng: that it draws by.
+    """
+
+    rng: np.random.Generator
+
+    @property
+    def stream_mode(self) -> str:
+        """`consume` where nothing leaves before it is committed, else `window`."""
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run."""
+
+    def commit(self, version: int | None = None) -> None:
+        """Take note that parameters of this version were broadcast, which came of all that was handed out."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters for a checkpoint."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from a checkpoint."""
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the run's telemetry."""
 
 
 class Publishing:
@@ -34,6 +65,9 @@ class Publishing:
         replay: where the batches come from.
         broadcaster: of the model.
         clock: seconds, monotonic.
+
+    Attributes:
+        applied: gives what `write_progress` tells of gradients.
     """
 
     def __init__(
@@ -42,7 +76,7 @@ class Publishing:
         client: RedisClient,
         model: Module,
         learner: Learner,
-        replay: Replay[Any],
+        replay: Intake,
         broadcaster: TorchBroadcaster,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -54,12 +88,13 @@ class Publishing:
         self._replay = replay
         self._broadcaster = broadcaster
         self._clock = clock
+        self.applied: Callable[[], Mapping[str, int] | None] = lambda: None
         self._last_s = -float("inf")
         self._last_updates = 0
 
     def has_parameters(self) -> bool:
         """Whether somebody has published parameters of this policy in this run."""
-        keys = self._client.policy_keys(self._config.broadcast.policy)
+        keys = self._client.policy_keys(self._config.published_policy)
         return bool(self._client.redis.hexists(keys.params, "version"))
 
     def take_over(self) -> None:
@@ -67,7 +102,7 @@ class Publishing:
         if self._load_last():
             # Counts go on too: schedules and limits depend on them.
             self._learner.updates = read_progress(self._broadcaster.message).get("updates", 0)
-            logger.info("no checkpoint; going on from the parameters of version %d", self._model.version)
+            logger.info("going on from the parameters of version %d", self._model.version)
 
     def go_back(self) -> str:
         """Take over the parameters that were broadcast last, with optimizers as new; returns which, "" if none were."""
@@ -84,7 +119,8 @@ class Publishing:
 
     def publish(self) -> None:
         """Broadcast the parameters with how far the run is."""
-        self._broadcaster.broadcast(self._model, write_progress(self._learner.updates, self._replay.global_step))
+        progress = write_progress(self._learner.updates, self._replay.global_step, self.applied())
+        self._broadcaster.broadcast(self._model, progress)
         self._last_s = self._clock()
         self._last_updates = self._learner.updates
         self._replay.commit(self._broadcaster.version)

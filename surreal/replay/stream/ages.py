@@ -28,7 +28,7 @@ class Ages:
         if max_age_s is not None and max_age_s <= 0:
             raise ValueError(f"max_age_s is {max_age_s}; it must be > 0, or None")
         self._max_age_s = max_age_s
-        self._clients = {stream.shard: stream.client for stream in streams}
+        self._streams = {stream.shard: stream for stream in streams}
         self._ahead_s: dict[int, float] = {}  # of each server's clock, before `time.monotonic`
         self._asked_s: dict[int, float] = {}
 
@@ -43,10 +43,10 @@ class Ages:
         return ahead_s is not None and now_s + ahead_s - milliseconds / 1000 > self._max_age_s
 
     def _ask(self, shard: int, now_s: float) -> None:
-        client = self._clients[shard]
-        if client.is_away or now_s - self._asked_s.get(shard, -_ASK_INTERVAL_S) < _ASK_INTERVAL_S:
+        stream = self._streams[shard]
+        if stream.client.is_away or now_s - self._asked_s.get(shard, -_ASK_INTERVAL_S) < _ASK_INTERVAL_S:
             return
         self._asked_s[shard] = now_s
-        server_s = client.attempt(client.server_time_s, what="tell its time")
+        server_s = stream.client.attempt(stream.server_time_s, what="tell its time")
         if server_s is not None:
             self._ahead_s[shard] = server_s - time.monotonic()

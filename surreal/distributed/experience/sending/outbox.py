@@ -153,7 +153,7 @@ class Outbox:
 
     def _begin(self, is_limited: bool) -> bool:
         """Send the first chunk; returns whether it is under way. If not, `_finish` sends it again."""
-        if self._bound_bytes is None:
+        if self._bound_bytes is None or self.stream.is_local:
             return False  # the first chunk goes the slow way, which asks for the bound
         try:
             self.stream.begin_append(self._channel, self._pending[0].chunk, self._options(is_limited))

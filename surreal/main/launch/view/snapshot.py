@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import Heartbeat, all_processes
-from surreal.main.process.roles import AGENT, EVAL, LEARNER
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, Role
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,7 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         if known is None or abs(beat.age_s) < abs(known.age_s):
             newest[beat.name] = beat
     alive = [beat for beat in newest.values() if beat.is_alive()]
-    agents, learners, evaluations = (
-        # By what they report: a learner in lockstep is agent and evaluation as well.
-        [beat.metrics for beat in alive if any(name.startswith(f"{role.counts_as}/") for name in beat.metrics)]
-        for role in (AGENT, LEARNER, EVAL)
-    )
+    agents, learners, evaluations = (_reports_of(role, alive) for role in (AGENT, LEARNER, EVAL))
     learner, evaluation = (next(iter(found), {}) for found in (learners, evaluations))
     returns = [metrics["agent/episode_return_recent"] for metrics in agents if "agent/episode_return_recent" in metrics]
     return Snapshot(
@@ -123,6 +119,16 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
             int(evaluation.get("eval/round_episodes_count", 0)),
         ),
     )
+
+
+def _reports_of(role: Role, alive: Sequence[Heartbeat]) -> list[Mapping[str, float]]:
+    """Metrics of the processes that do a role's work, its own first.
+
+    By what they report: a learner in lockstep is agent and evaluation as well, an agent that computes gradients a
+    learner.
+    """
+    found = [beat for beat in alive if any(name.startswith(f"{role.counts_as}/") for name in beat.metrics)]
+    return [beat.metrics for beat in sorted(found, key=lambda beat: beat.role != role.counts_as)]
 
 
 def _to_int(value: bytes | None) -> int:

@@ -1,1 +1,1 @@
-"""What the process that leads a run does beside its work: the run's folder, its configuration, its result."""
+"""What the process that leads a run does beside its work: the run's folder, logs, metrics, scores, the result."""

@@ -13,7 +13,7 @@ from surreal.errors import ConfigError
 
 SECTIONS = {
     *("env", "model", "agent", "learner", "replay", "sender", "broadcast", "rlx", "redis", "eval", "checkpoint", "run"),
-    *("environment", "relaax_rlx_server"),
+    *("environment", "relaax_rlx_server", "parameter_server"),
 }
 RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
 
@@ -35,6 +35,18 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
             "redis.address (or --redis) names a server",
         ),
         (["redis.address=h:1"], "redis.maxmemory", "redis.address (or --redis) names a server"),
+        (["learner.combine_gradients=avg"], "learner.combine_gradients", "learner.gradients is learner"),
+        (["parameter_server.servers=2"], "parameter_server.servers", "set gradients to agents, or leave servers out"),
+        (["agent.per_process=2"], "agent.per_process", "learner.gradients is learner"),
+        (["learner.gradients=agents", "learner.dc_lambda=0.1"], "learner.dc_lambda", "combine_gradients is fifo"),
+        (["learner.gradients=agents", "run.deterministic=true"], "learner.gradients", "one process acts and learns"),
+        (["learner.gradients=agents", "rlx.servers=1"], "rlx.servers", "each agent keeps its experience"),
+        (["learner.gradients=agents", "replay.shards=2"], "replay.shards", "set it to 1"),
+        (
+            ["learner.gradients=agents", "learner.ranks=2", "replay.shards=2"],
+            "learner.ranks",
+            "no learner has ranks; leave it out",
+        ),
         (["env.num_workers=2"], "env.num_workers", "only subproc has workers"),
         (["env.num_workers=9", "env.pool=subproc"], "env.num_workers", "it must be <= env.num_envs, 8"),
         (["env.pool=vector", "env.wrappers=[{name: reward_clip}]"], "env.pool", "takes no env.wrappers"),

@@ -14,12 +14,14 @@ from surreal.main.process.roles import (
     AGENT,
     EVAL,
     LEARNER,
+    PARAMETER_SERVER,
     RLX_CLIENT,
     RLX_SERVER,
     ROLES,
     NormalEnd,
     RandomStream,
     Role,
+    refusal_of,
 )
 
 
@@ -36,7 +38,7 @@ def test_names_modules_and_random_numbers_are_one_role_s_alone() -> None:
 
 def test_numbers_of_random_streams_stay_what_they_are() -> None:
     assert {stream.name: int(stream) for stream in RandomStream} == {
-        "AGENT": 1, "LEARNER": 2, "EVAL": 3, "VERIFY": 4, "PLAY": 5, "RLX_SERVER": 6,
+        "AGENT": 1, "LEARNER": 2, "EVAL": 3, "VERIFY": 4, "PLAY": 5, "RLX_SERVER": 6, "PARAMETER_SERVER": 7,
     }  # fmt: skip
 
 
@@ -50,14 +52,27 @@ def test_table_says_how_many_processes_a_configuration_asks_for() -> None:
     assert counts(*alone) == [1, 3, 0, 0, 0]
 
 
+def test_parameter_servers_take_the_learner_s_place_where_agents_compute_gradients() -> None:
+    roles = (LEARNER, PARAMETER_SERVER)
+    for overrides, counts in (
+        (["learner.gradients=learner"], [1, 0]),
+        (["parameter_server.servers=2"], [0, 2]),
+    ):
+        config = load_config("cartpole-a3c", overrides)
+        assert [role.count(config) for role in roles] == counts
+        wrong = roles[0] if counts[1] else roles[1]
+        assert refusal_of(wrong, config) is not None
+        assert all(refusal_of(role, config) is None for role in (AGENT, EVAL, *roles) if role is not wrong)
+
+
 def test_whoever_feeds_another_drains_before_it() -> None:
     orders = [role.drain_order for role in (RLX_CLIENT, RLX_SERVER, LEARNER, EVAL)]
     assert orders == sorted(set(orders))
     assert AGENT.drain_order == RLX_SERVER.drain_order
 
 
-def test_only_the_learner_ends_a_run_by_its_own_end() -> None:
-    assert [role for role in ROLES if role.normal_end is NormalEnd.ENDS_RUN] == [LEARNER]
+def test_only_who_learns_ends_a_run_by_its_own_end() -> None:
+    assert [role for role in ROLES if role.normal_end is NormalEnd.ENDS_RUN] == [LEARNER, PARAMETER_SERVER]
     assert [role for role in ROLES if role.normal_end is NormalEnd.ALL_END_RUN] == [AGENT, RLX_SERVER]
 
 
@@ -65,7 +80,9 @@ def test_processes_are_named_after_their_role() -> None:
     assert [AGENT.process_name(0), LEARNER.process_name(0), LEARNER.process_name(2)] == [
         "agent-0", "learner", "learner-2",
     ]  # fmt: skip
-    assert [role.console_name(0) for role in ROLES] == ["learner", "agent-0", "rlx-server-0", "rlx-client-0", "eval"]
+    assert [role.console_name(0) for role in ROLES] == [
+        "learner", "ps-0", "agent-0", "rlx-server-0", "rlx-client-0", "eval",
+    ]  # fmt: skip
 
 
 def test_every_role_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:

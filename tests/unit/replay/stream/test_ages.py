@@ -25,6 +25,9 @@ class Server:
     def attempt(self, operation: Any, *, what: str) -> Any:
         return operation()
 
+    def stream(self, shard: int) -> Any:
+        return SimpleNamespace(shard=shard, client=self, server_time_s=self.server_time_s)
+
     def chunk(self, shard: int, age_s: float) -> Any:
         came_ms = int(1000 * (time.monotonic() + self.ahead_s - age_s))
         return SimpleNamespace(shard=shard, entry_id=b"%d-7" % came_ms)
@@ -32,7 +35,10 @@ class Server:
 
 def test_age_counts_by_the_clock_of_the_chunks_server() -> None:
     servers = [Server(1e9), Server(2e9)]
-    found = Ages([SimpleNamespace(shard=i, client=server) for i, server in enumerate(servers)], 1000.0)  # type: ignore[misc]
+    found = Ages(
+        [server.stream(i) for i, server in enumerate(servers)],
+        1000.0,
+    )
     for shard, server in enumerate(servers):
         assert [found.is_old(server.chunk(shard, age_s)) for age_s in (0, 900, 1100)] == [False, False, True]
         assert server.asked == 1
@@ -40,7 +46,7 @@ def test_age_counts_by_the_clock_of_the_chunks_server() -> None:
 
 def test_a_server_that_is_away_makes_nothing_old_and_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(1e9)
-    found = Ages([SimpleNamespace(shard=0, client=server)], 1000.0)  # type: ignore[list-item]
+    found = Ages([server.stream(0)], 1000.0)
     server.is_away = True
     assert not found.is_old(server.chunk(0, 5000))
     server.is_away = False
@@ -53,7 +59,7 @@ def test_a_server_that_is_away_makes_nothing_old_and_is_asked_again_later(monkey
 
 def test_without_a_bound_nothing_is_old_and_nobody_is_asked() -> None:
     server = Server(1e9)
-    assert not Ages([SimpleNamespace(shard=0, client=server)], None).is_old(server.chunk(0, 1e6))  # type: ignore[list-item]
+    assert not Ages([server.stream(0)], None).is_old(server.chunk(0, 1e6))
     assert server.asked == 0
     with pytest.raises(ValueError, match="max_age_s is 0"):
         Ages([], 0.0)

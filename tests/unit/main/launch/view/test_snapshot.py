@@ -45,6 +45,14 @@ def test_dead_process_is_listed_but_its_speed_does_not_count() -> None:
     assert (snapshot.env_steps, snapshot.steps_per_s, len(snapshot.processes)) == (50, 0.0, 1)
 
 
+def test_who_learns_speaks_for_learning_where_agents_do_a_part_of_it() -> None:
+    agent = beat("agent", "agent-0", agent__env_steps_per_s=1.0, learner__updates_total=3.0, replay__fill_ratio=0.1)
+    server = beat("learner", "ps", learner__updates_total=9.0, learner__updates_per_s=2.0)
+    for beats in ([agent, server], [server, agent]):
+        snapshot = summarize_processes(beats)
+        assert (snapshot.updates, snapshot.updates_per_s, snapshot.replay_fill) == (9, 2.0, None)
+
+
 def test_nothing_is_known_before_the_first_heartbeat() -> None:
     assert summarize_processes([]) == Snapshot(())
     assert dict(describe_numbers(Snapshot(()), 1.0))["return"] == "-"

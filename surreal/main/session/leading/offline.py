@@ -65,6 +65,9 @@ def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
             changed.
     """
     _refuse_asked_for(config)
+    if config.has_parameter_servers:
+        problem = "is agents, but an archive is learned from without agents; set it to learner"
+        raise refused(config, "learner.gradients", problem)
     replay, stored = config.replay, math.ceil(_SPARE_SHARE * manifest.stored_bytes)
     max_bytes = max(replay.max_bytes, stored)
     add_python_path(config.python_path)  # the replay's class may be the user's own

@@ -1,0 +1,8 @@
+"""A parameter server of a run: `python scripts/run_parameter_server.py cartpole-a3c --redis HOST:PORT`."""
+
+import sys
+
+from surreal.main.parameter_server import main
+
+if __name__ == "__main__":
+    sys.exit(main())

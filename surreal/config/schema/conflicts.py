@@ -1,0 +1,144 @@
+"""Conflicts between settings that are each right by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from surreal.config.schema.checkpoint import RUN_STORE
+from surreal.config.schema.root import Config
+from surreal.utils.memory import largest_replay_bytes
+
+
+def conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the settings that cannot stand together: the key to blame, and a sentence that begins with its value.
+
+    What a replay of some class cannot work with, the class says: `surreal.replay.Replay.conflicts`.
+    """
+    yield from _experience_conflicts(config)
+    yield from _memory_conflicts(config)
+    yield from _process_conflicts(config)
+    yield from _rank_conflicts(config)
+    yield from _round_conflicts(config)
+    if config.run.deterministic:
+        yield from _order_conflicts(config)
+
+
+def _experience_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    learner = config.learner
+    if config.num_shards < len(config.replay_addresses):
+        yield (
+            "replay.shards",
+            f"is {config.num_shards}, but redis.replay_address names {len(config.replay_addresses)} servers; "
+            "raise shards to at least one a server",
+        )
+    if config.lookahead < learner.n_step - 1:
+        yield (
+            "sender.lookahead",
+            f"is {config.lookahead}, but learner.n_step is {learner.n_step} and needs {learner.n_step - 1}; "
+            "leave lookahead out or raise it",
+        )
+
+
+def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    replay, sender, redis = config.replay, config.sender, config.redis
+    bound = largest_replay_bytes(config.own_redis_bytes)
+    is_kept_there = redis.replay_address is None and not config.has_parameter_servers
+    if redis.maxmemory is not None and is_kept_there and replay.max_bytes > bound:
+        yield (
+            "replay.max_bytes",
+            f"is {replay.max_bytes}; it must be <= {bound}, what redis.maxmemory, {redis.maxmemory}, leaves beside "
+            "parameters and room for new experience; lower it or raise redis.maxmemory",
+        )
+    largest_chunk = replay.max_bytes // config.num_shards // 8
+    if sender.chunk_max_bytes > largest_chunk:
+        of_shard = f" and of {config.num_shards} shards" if config.num_shards > 1 else ""
+        yield (
+            "sender.chunk_max_bytes",
+            f"is {sender.chunk_max_bytes}; it must be <= {largest_chunk}, an eighth of replay.max_bytes{of_shard}; "
+            "lower it or raise replay.max_bytes",
+        )
+
+
+def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    env = config.env
+    if env.num_workers is not None and env.num_workers > env.num_envs:
+        yield "env.num_workers", f"is {env.num_workers}; it must be <= env.num_envs, {env.num_envs}"
+    if env.pool == "vector" and not env.id.startswith("ALE/"):
+        if env.wrappers:
+            yield "env.pool", "is vector, which takes no env.wrappers; use local or subproc, or leave the wrappers out"
+        if env.frame_stack > 1:
+            yield "env.pool", "is vector, which stacks frames of ALE's games only; use local or subproc"
+
+
+def _rank_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what would leave a rank of the learner without experience."""
+    ranks = config.learner.ranks
+    if ranks == 1:
+        return
+    if config.num_shards < ranks:
+        yield (
+            "learner.ranks",
+            f"is {ranks}, but there are {config.num_shards} shards, and each rank learns from some of its own; set "
+            f"replay.shards to {ranks} or more",
+        )
+    if 0 < config.agent.count + config.rlx.servers < ranks:
+        yield (
+            "learner.ranks",
+            f"is {ranks}, but {config.num_senders} agents and RLX servers send to as many shards at most; set "
+            f"agent.count to {ranks} or more",
+        )
+    if "shards" in config.replay.args:
+        yield "replay.args", "has shards, but learner.ranks divides the shards; leave one of them out"
+
+
+def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what would let agents with `agent.round_steps` wait for parameters that cannot come."""
+    agents = config.agent.count // config.learner.ranks
+    if config.has_parameter_servers:  # each agent has its trajectories for itself
+        agents = min(1, agents)
+    steps, trajectories = config.agent.round_steps, config.env.num_envs * agents
+    if steps is None:
+        return
+    if config.broadcast.interval_updates > 1:
+        yield (
+            "broadcast.interval_updates",
+            f"is {config.broadcast.interval_updates}, but agents with agent.round_steps wait for a version after each "
+            "round; set it to 1, or leave round_steps out",
+        )
+    if config.agent.count and config.learner.batch_size > trajectories:
+        yield (
+            "learner.batch_size",
+            f"is {config.learner.batch_size}, but agents with agent.round_steps wait when they have sent "
+            f"{trajectories} trajectories to a rank, one for each environment; lower it to that, or leave round_steps "
+            "out",
+        )
+    if config.replay.args.get("trajectory_steps", steps) != steps:
+        yield (
+            "agent.round_steps",
+            f"is {steps}, but replay.args.trajectory_steps is {config.replay.args['trajectory_steps']}; make them the "
+            "same, or leave round_steps out",
+        )
+
+
+def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what would make a run with `run.deterministic` depend on anything but its counts."""
+    rule = "with run.deterministic one process acts and learns, by counts alone"
+    if config.rlx.servers:
+        yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, and clients come when they like; set it to 0"
+    if config.learner.ranks > 1:
+        yield "learner.ranks", f"is {config.learner.ranks}, but {rule}; set it to 1"
+    if not config.agent.count:
+        yield "agent.count", f"is 0, but {rule}: nobody else could join; set it to 1 or more"
+    if config.num_shards > 1:
+        yield "replay.shards", f"is {config.num_shards}, but {rule}, and shards have no common order; set it to 1"
+    if config.replay.max_age_s is not None:
+        yield "replay.max_age_s", f"is {config.replay.max_age_s:g}, but {rule}, and age is no count; leave it out"
+    if config.replay.follow:
+        yield "replay.follow", f"is true, but {rule}: nobody could be followed; leave it out"
+    if RUN_STORE not in config.checkpoint.stores:
+        yield "checkpoint.stores", f"has no {RUN_STORE!r}, but {rule}: what it begins anew from must be at hand; add it"
+    if config.checkpoint.interval_updates is None and config.run.max_env_steps is None:
+        yield (
+            "checkpoint.interval_updates",
+            f"is not set, and run.max_env_steps neither, but {rule}: nothing says when to write checkpoints; set one",
+        )

@@ -1,0 +1,78 @@
+"""How parameters are improved: the learner, and what takes its place where agents compute the gradients."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from surreal.config.schema.fields import ClassSection, Section, Size
+
+
+class LearnerConfig(ClassSection):
+    """The process that learns."""
+
+    class_path: str = Field("surreal.learner.DQNLearner", alias="class", min_length=1)
+    """Import path of the learner class, a subclass of `surreal.learner.Learner`."""
+
+    batch_size: int = Field(64, ge=1, le=1_000_000)
+    """Transitions per update, of each rank. Raising it gives less noisy gradients, and fewer updates from the same
+    samples."""
+
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount factor per env step. Closer to 1 looks further ahead and learns more slowly."""
+
+    n_step: int = Field(1, ge=1, le=1000)
+    """Rewards summed before bootstrapping. Raising it propagates rewards faster, with more variance and off-policy
+    bias."""
+
+    max_updates: int | None = Field(None, ge=1)
+    """Updates after which the learner ends the run. Unset: no limit."""
+
+    ranks: int = Field(1, ge=1, le=1024)
+    """Processes of the learner, on one machine, that learn together from a part of the shards each (`replay.shards`).
+    Raising it computes larger batches in the same time, `ranks` times `batch_size`, if each has a core or a GPU of its
+    own."""
+
+    gradients: Literal["learner", "agents"] = "learner"
+    """Who computes gradients. `learner`: one process, from the experience of all agents. `agents`: each agent, from its
+    own experience, which it keeps; parameter servers (`surreal ps`) take the learner's place, and step the optimizer
+    down the gradients that they are sent."""
+
+    combine_gradients: Literal["fifo", "avg", "dc"] = "fifo"
+    """What a parameter server does with gradients. `fifo`: a step for each, as they come. `avg`: a step for the mean of
+    `num_gradients`, for whose parameters the agents wait. `dc`: a step for each, corrected for the updates that came
+    between (delay compensation, arXiv:1609.08326)."""
+
+    num_gradients: int = Field(4, ge=1, le=4096)
+    """Gradients that `avg` takes the mean of, at best one of each agent: with more than there are agents, an agent
+    waits in vain."""
+
+    dc_lambda: float = Field(0.05, ge=0)
+    """Strength of the correction of `dc`. Raising it corrects stale gradients further; 0 is `fifo`."""
+
+    dc_history: int = Field(20, ge=1, le=10_000)
+    """Versions of the parameters that `dc` keeps to correct by. Raising it corrects older gradients, and takes the
+    memory of the parameters each time; a gradient of a version that is gone is corrected by the oldest that is
+    left."""
+
+    gradients_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type that gradients travel in. `bfloat16` takes half the bytes, and keeps three digits."""
+
+    gradients_max_bytes: Size = 256 * 2**20
+    """Bytes of gradients that may wait for a parameter server; agents wait when they are used up."""
+
+    gradients_max_lag: int | None = Field(None, ge=0)
+    """Versions by which a gradient may be behind; an older one is refused, and counted. Lowering it keeps learning
+    steady where agents are slow. Unset: none is too old."""
+
+    gradients_timeout_s: float = Field(30.0, gt=0)
+    """How long in s an agent waits for the parameters that came of its gradient, where it waits, before it goes on
+    without: so an agent that died does not stop all others."""
+
+
+class ParameterServerConfig(Section):
+    """The processes that take the learner's place with `learner.gradients: agents`."""
+
+    servers: int = Field(1, ge=1, le=64)
+    """Parameter servers that `surreal run` starts on this machine; several split the model's parameters."""

@@ -86,7 +86,7 @@ def test_ranks_have_the_same_parameters_after_each_update_and_fail_together(
 def test_a_run_whose_learner_loses_a_rank_starts_all_ranks_again_and_learns(workplace: Workplace) -> None:
     command = workplace.start(
         "run", "cartpole-dqn", "--set", "learner.ranks=2", "--set", "replay.shards=2",
-        "--set", "run.stop_at_return=60", "--set", "checkpoint.interval_updates=50", *workplace.fast_eval,
+        "--set", "run.stop_at_return=120", "--set", "checkpoint.interval_updates=50", *workplace.fast_eval,
     )  # fmt: skip
     run_dir = workplace.run_dir()
     saved = run_dir / "checkpoints"

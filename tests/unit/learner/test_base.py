@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from surreal.errors import CheckpointError
-from surreal.learner import DQNLearner, Learner, devices
+from surreal.learner import DQNLearner, Learner
+from surreal.learner.stepping import devices
 from surreal.learner.stepping.devices import BatchMover, batch_to, resolve_device
 from surreal.model import QFunction
 from surreal.types import Batch, TrajectoryBatch

@@ -180,9 +180,10 @@ time.sleep(60)
     for role in ROLES:
         wait_until_ready(tmp_path, role.console_name(0))
     assert supervision.drain(is_hurried=never) is None
-    first, *agents, last, very_last = (tmp_path / "ends").read_text().split()
-    assert (first, last, very_last) == ("rlx_client_program", "learner_program", "eval_program")
-    assert sorted(agents) == ["agent_program", "rlx_server_program"]
+    first, *rest, last = (tmp_path / "ends").read_text().split()
+    assert (first, last) == ("rlx_client_program", "eval_program")
+    assert sorted(rest[:2]) == ["agent_program", "rlx_server_program"]
+    assert sorted(rest[2:]) == ["learner_program", "ps_program"]
 
 
 def test_a_learner_that_fails_while_it_ends_is_told(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:

@@ -33,18 +33,14 @@ def cartpole_ppo(seed: int) -> Any:
     env = make_vec_env("CartPole-v1", n_envs=8, seed=seed)
     settings = {"n_steps": 32, "batch_size": 256, "n_epochs": 20, "gae_lambda": 0.8, "gamma": 0.98, "ent_coef": 0.0}
     rates = {"learning_rate": _linear(1e-3), "clip_range": _linear(0.2), "max_grad_norm": 0.5, "vf_coef": 0.5}
-    return PPO(
-        "MlpPolicy", env, **settings, **rates, policy_kwargs={"net_arch": _NET}, seed=seed, device="cpu"
-    ), 100_000
+    return PPO("MlpPolicy", env, **settings, **rates, policy_kwargs={"net_arch": _NET}, seed=seed, device="cpu")
 
 
 def pendulum_ppo(seed: int) -> Any:
     env = VecNormalize(make_vec_env("Pendulum-v1", n_envs=8, seed=seed), norm_obs=False, gamma=0.9)
     settings = {"n_steps": 256, "batch_size": 128, "n_epochs": 10, "gae_lambda": 0.95, "gamma": 0.9, "ent_coef": 0.0}
     rates = {"learning_rate": 1e-3, "clip_range": 0.2, "max_grad_norm": 0.5, "vf_coef": 0.5}
-    return PPO(
-        "MlpPolicy", env, **settings, **rates, policy_kwargs={"net_arch": _NET}, seed=seed, device="cpu"
-    ), 100_000
+    return PPO("MlpPolicy", env, **settings, **rates, policy_kwargs={"net_arch": _NET}, seed=seed, device="cpu")
 
 
 def cartpole_dqn(seed: int) -> Any:
@@ -61,9 +57,7 @@ def pendulum_sac(seed: int) -> Any:
     env = make_vec_env("Pendulum-v1", n_envs=4, seed=seed)
     settings = {"batch_size": 256, "gamma": 0.99, "buffer_size": 20_000, "learning_starts": 1000, "tau": 0.005}
     pace = {"train_freq": 1, "gradient_steps": 4, "learning_rate": 1e-3}
-    return SAC(
-        "MlpPolicy", env, **settings, **pace, policy_kwargs={"net_arch": [64, 64]}, seed=seed, device="cpu"
-    ), 20_000
+    return SAC("MlpPolicy", env, **settings, **pace, policy_kwargs={"net_arch": [64, 64]}, seed=seed, device="cpu")
 
 
 class _UntilSolved(BaseCallback):

@@ -3,9 +3,9 @@
     python -m benchmarks.learning [PRESET ...] [--rounds N]
 
 One run of ours, one of theirs, with the same seed, again and again: seconds from the start of the command until it has
-ended by itself, because its policy reached the goal in 20 episodes and then in 100 more; the env steps until then; and,
-of cartpole-ppo, the env steps a second without evaluation and without a goal, and how long an agent waits between two
-rounds beyond the learner's own update.
+ended by itself, because its policy reached the goal in 20 episodes and then in 100 more; the env steps that this policy
+had learned from; and, of cartpole-ppo, the env steps a second without evaluation and without a goal, and how long an
+agent waits between two rounds beyond the learner's own update.
 Needs Stable-Baselines3, which is installed into an environment of its own when it is first needed.
 """
 
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class Solved(NamedTuple):
 
     is_solved: bool
     seconds: float  #: of the whole command
-    env_steps: int
+    env_steps: int  #: that the policy had learned from
 
 
 def main(argv: Sequence[str]) -> None:
@@ -72,9 +73,12 @@ def compare_learning(preset: str, python: Path | str, rounds: int) -> None:
 
 def compare_speed(preset: str, python: Path | str, rounds: int) -> None:
     """Report env steps a second while learning, with neither evaluation nor goal, and what a round costs."""
-    pairs = [(our_speed(preset, seed), _ask(python, preset, seed, 1e9)["env_steps_per_s"]) for seed in range(rounds)]
-    report(f"{preset} while learning", "env steps/s", [a for a, _ in pairs], [b for _, b in pairs], aim=1.5)
-    waits = [round_wait(preset, seed) for seed in range(rounds)]
+    speeds, waits = [], []
+    for seed in range(rounds):
+        lines = metrics_lines(preset, seed, [])
+        waits.append(round_wait(lines))
+        speeds.append((agent_speed(lines), _ask(python, preset, seed, math.inf)["env_steps_per_s"]))
+    report(f"{preset} while learning", "env steps/s", [a for a, _ in speeds], [b for _, b in speeds], aim=1.5)
     medians = {name: round(statistics.median(wait[name] for wait in waits), 2) for name in waits[0]}
     line = {"name": f"{preset}, wait of a round beyond the update", "unit": "ms", "aim_ms": 5.0, **medians}
     sys.stdout.write(json.dumps(line) + "\n")
@@ -89,7 +93,8 @@ def ours(preset: str, seed: int) -> Solved:
         result = json.loads((run / "result.json").read_text())
     goal, best = load_config(preset).run.stop_at_return, result["best"]
     is_solved = goal is not None and best is not None and best["mean_return"] >= goal
-    return Solved(is_solved, seconds, result["env_steps"])
+    # Those that the policy had learned from: ours goes on while it is evaluated, theirs waits.
+    return Solved(is_solved, seconds, best["global_step"] if is_solved else result["env_steps"])
 
 
 def theirs(preset: str, seed: int, python: Path | str) -> Solved:
@@ -101,9 +106,8 @@ def theirs(preset: str, seed: int, python: Path | str) -> Solved:
     return Solved(found["return"] >= goal, time.perf_counter() - started_s, found["env_steps"])
 
 
-def our_speed(preset: str, seed: int, settings: Sequence[str] = ()) -> float:
+def agent_speed(lines: Sequence[Mapping[str, Any]]) -> float:
     """Env steps a second between the first and the last report of the agents."""
-    lines = _metrics(preset, seed, settings)
     first: dict[str, tuple[float, float]] = {}
     last: dict[str, tuple[float, float]] = {}
     for line in lines:
@@ -114,16 +118,16 @@ def our_speed(preset: str, seed: int, settings: Sequence[str] = ()) -> float:
     return sum(steps - first[agent][1] for agent, (_, steps) in last.items()) / (ended - began)
 
 
-def round_wait(preset: str, seed: int) -> dict[str, float]:
-    """Measure what an agent waits between two rounds beyond the learner's own update, ms, mean over a run's rounds."""
-    lines = _metrics(preset, seed, [])
+def round_wait(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What an agent waited between two rounds beyond the learner's own update, ms, mean over a run's rounds."""
     found = {name: value for line in lines for name, value in line["metrics"].items()}
     waited_ms = 1e3 * found["agent/round_wait_s_total"] / found["learner/updates_total"]
     updates = [line["metrics"]["learner/optimize_ms"] for line in lines if "learner/optimize_ms" in line["metrics"]]
     return {"beyond_ms": waited_ms - statistics.fmean(updates), "wait_ms": waited_ms}
 
 
-def _metrics(preset: str, seed: int, settings: Sequence[str]) -> list[dict[str, Any]]:
+def metrics_lines(preset: str, seed: int, settings: Sequence[str]) -> list[dict[str, Any]]:
+    """Run our preset without evaluation and goal; returns what its processes reported."""
     with tempfile.TemporaryDirectory() as folder:
         run = _run(preset, seed, folder, ["run.stop_at_return=null", "eval.enabled=false", *settings])
         return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import report
-from benchmarks.learning import our_speed
+from benchmarks.learning import agent_speed, metrics_lines
 from benchmarks.peers import SAMPLE_FACTORY, SB3, Requirement, find_python, rotate, skip
 
 _BASELINES = Path(__file__).parent / "baselines"
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> None:
     }
     for preset, others in peers.items():
         settings = [*_OURS[preset], f"run.max_env_steps={asked.steps}"]
-        measures: dict[str, Callable[[], float]] = {"ours": partial(our_speed, preset, 0, settings)}
+        measures: dict[str, Callable[[], float]] = {"ours": partial(_ours, preset, settings)}
         for name, needs, script, arguments in others:
             python = _find(f"{preset} over {name}", needs)
             if python is not None:
@@ -53,6 +53,10 @@ def main(argv: Sequence[str]) -> None:
         found = rotate(measures, asked.rounds)
         for name in list(measures)[1:]:
             report(f"{preset} over {name}", "env steps/s", found["ours"], found[name], aim=1.0)
+
+
+def _ours(preset: str, settings: Sequence[str]) -> float:
+    return agent_speed(metrics_lines(preset, 0, settings))
 
 
 def _find(name: str, needs: Requirement) -> Path | None:

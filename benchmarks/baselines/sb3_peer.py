@@ -3,13 +3,14 @@
     python sb3_peer.py PRESET SEED GOAL     prints {"return", "env_steps", "env_steps_per_s"} as JSON
 
 It evaluates as our run does: 20 episodes without exploration, and 100 further ones if their mean reaches the goal. This
-happens a hundred times within the budget, since it cannot evaluate while it learns. `env_steps_per_s` leaves the
-evaluation's time out.
+happens a hundred times within the budget, since it cannot evaluate while it learns, and not at all if GOAL is inf.
+`env_steps_per_s` leaves the evaluation's time out.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from typing import Any
@@ -100,7 +101,7 @@ def main(preset: str, seed: int, goal: float) -> None:
     task = "CartPole-v1" if preset.startswith("cartpole") else "Pendulum-v1"
     watch = _UntilSolved(make_vec_env(task, n_envs=20, seed=seed + 1000), goal, budget // 100)
     started_s = time.perf_counter()
-    model.learn(budget, callback=watch)
+    model.learn(budget, callback=None if math.isinf(goal) else watch)
     learning_s = time.perf_counter() - started_s - watch.evaluation_s
     found = {"return": watch.mean_return, "env_steps": model.num_timesteps}
     print(json.dumps({**found, "env_steps_per_s": model.num_timesteps / learning_s}))

@@ -10,6 +10,7 @@
     |-- CodecError               bytes that are not what they claim to be
     |-- ReplayFullError          the stream stayed at its bound longer than the sender may wait
     |-- QueueFullError           so did the queue of gradients
+    |-- CallError                a call of a method in another process failed, or was not answered in time
     |-- GroupChangedError        a parameter server of a group has restarted: the others join it anew
     |-- LeaseError               another process holds the lease of a stream or a policy
     |-- DivergedError            learning gives numbers that are not finite, again and again
@@ -103,6 +104,10 @@ class ReplayFullError(SurrealError):
 
 class QueueFullError(SurrealError):
     """The parameter servers took no gradients for longer than their sender may wait."""
+
+
+class CallError(SurrealError):
+    """A method of the learner or parameter server could not be called, failed there, or did not answer in time."""
 
 
 class GroupChangedError(SurrealError):

@@ -62,7 +62,8 @@ class Agent(ABC):
                 return self.model(obs).argmax(dim=1)
 
     A constructor that names them gets from the configuration: `action_space` (as agents see it), `index` and `count`
-    (of this agent among those of the run), `rng`, `obs_spec` and `exploration`.
+    (of this agent among those of the run), `rng`, `obs_spec`, `exploration`, and `server`: what calls methods of the
+    learner or parameter server that are marked as `surreal.distributed.remote` (None where no learner is).
 
     Args:
         model: computes what the actions are chosen by; its parameters may be replaced by another thread.

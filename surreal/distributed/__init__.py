@@ -1,9 +1,10 @@
-"""Everything that touches Redis, in six rooms.
+"""Everything that touches Redis, in seven rooms.
 
 connection/    addresses, clients, clusters, retry policy, scripts, keys: the only room that the others know
 experience/    from an agent's steps to chunks in a stream, and from there to a replay
 gradients/     from agents that compute them to the parameter servers
 parameters/    published by one learner, followed by every agent
+calls/         methods of the learner or parameter server, called by name
 telemetry/     logs, metrics and heartbeats, into the run folder
 server/        the embedded redis-server
 
@@ -19,15 +20,29 @@ from typing import TYPE_CHECKING
 from surreal.utils.moved import keep_paths
 
 if TYPE_CHECKING:
+    from surreal.distributed.calls.caller import RemoteServer
+    from surreal.distributed.calls.server import CallServer, remote
     from surreal.distributed.connection.client import RedisClient
     from surreal.distributed.experience.sending.sender import ExpSender
     from surreal.distributed.parameters.broadcaster import TorchBroadcaster
     from surreal.distributed.parameters.listener import TorchListener
     from surreal.distributed.server.embedded import EmbeddedRedis
 
-__all__ = ["EmbeddedRedis", "ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener"]
+__all__ = [
+    "CallServer",
+    "EmbeddedRedis",
+    "ExpSender",
+    "RedisClient",
+    "RemoteServer",
+    "TorchBroadcaster",
+    "TorchListener",
+    "remote",
+]
 
 _MODULES = {
+    "CallServer": "calls.server",
+    "RemoteServer": "calls.caller",
+    "remote": "calls.server",
     "EmbeddedRedis": "server.embedded",
     "ExpSender": "experience.sending.sender",
     "RedisClient": "connection.client",

@@ -245,11 +245,10 @@ class GradientLearner(Learner):
         """Do one step down the gradient of a loss, of these groups or of `MODEL`: `apply(gradients(loss))`."""
         names = groups or (MODEL,)
         found = [self.gradients(loss, name, keep_graph=name != names[-1]) for name in names]
-        sent = []
+        sent = [] if self._send is None else [each for each in found if self.is_sent(each.group)]
         for gradients in found:
-            if self.is_sent(gradients.group):
+            if gradients in sent:
                 self.show_gradients(gradients)
-                sent.append(gradients)
             else:
                 self.apply(gradients)
         if self._send is not None and sent:

@@ -15,6 +15,7 @@ from contextlib import ExitStack, nullcontext
 from typing import Any, Protocol
 
 from surreal.config import Config
+from surreal.distributed.calls.server import CallServer
 from surreal.distributed.parameters.published import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
@@ -48,6 +49,8 @@ logger = logging.getLogger("surreal.main.learner")  # __name__ is __main__ in a 
 
 _DEQUEUE_TIMEOUT_S = 0.2
 _CHECK_INTERVAL_S = 0.1
+#: How long calls wait for their turn where there is nothing to learn from, s.
+_CALLS_TIMEOUT_S = 0.01
 
 
 class Batches(Intake, Protocol):
@@ -98,6 +101,7 @@ class LearnerSession:
         stack.callback(self.checkpoints.close)
         self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
         self.priorities = PrioritiesSaver(self.replay, process.run_dir)
+        self.calls = CallServer(process.parameter_client, self.learner, policy=config.broadcast.policy)
         self.limits = Limits(config, is_timed=not process.arguments.supervised)
         self._checked_s = 0.0
         self._is_done = False
@@ -138,6 +142,8 @@ class LearnerSession:
         telemetry = self.process.telemetry
         for source in (self.learner.metrics, self.replay.metrics, self.broadcaster.metrics, self._metrics):
             telemetry.add_source(source)
+        if self.calls:
+            telemetry.add_source(self.calls.metrics)
         telemetry.add_histograms(self.learner.histograms.take)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.replay.global_step)
         self.publishing.begin(live_processes(self.process.client))
@@ -188,9 +194,11 @@ class LearnerSession:
             self._request_stop(f"learner failed: {error}")
 
     def _learn(self) -> None:
-        i = 0
+        i, timeout_s = 0, _CALLS_TIMEOUT_S if self._is_called else _DEQUEUE_TIMEOUT_S
         while not self.process.should_stop() and not self._is_done:
-            batch = (self._ranked or self.replay).dequeue(_DEQUEUE_TIMEOUT_S)
+            batch = (self._ranked or self.replay).dequeue(timeout_s)
+            if self._is_called:
+                self.calls.serve()
             try:
                 if batch is not None and self.update(i, batch):
                     i += 1
@@ -207,6 +215,11 @@ class LearnerSession:
             if reason := self.limits.updates_reason(self.learner.updates):
                 self._request_stop(reason)
                 return
+
+    @property
+    def _is_called(self) -> bool:
+        """Whether it answers calls: of several parameter servers, the first does."""
+        return bool(self.calls) and self.process.index == 0
 
     def _check(self) -> None:
         """See to what need not be seen to after each update."""

@@ -1,4 +1,4 @@
-"""A user's own Agent, Learner, Replay and Model, in a file beside the YAML that names them."""
+"""A user's own Agent, Learner, Replay, Model and parameter server, in a file beside the YAML that names them."""
 
 from __future__ import annotations
 
@@ -98,3 +98,54 @@ def test_model_that_does_not_fit_ends_the_run_with_its_file_and_line(workplace: 
     assert code == 1, output
     line = 1 + PARTS.split("\n").index("    def forward(self, obs):")
     assert f"my_parts.Net.forward (my_parts.py line {line}) gives values of shape" in output, output
+
+
+SERVED = """
+from surreal.agent import PolicyAgent
+from surreal.distributed import RemoteServer, remote
+from surreal.learner import PolicyGradientLearner
+
+
+class Counting(PolicyGradientLearner):
+    episodes = 0
+
+    @remote
+    def count_episodes(self, number: int) -> dict[str, int]:
+        self.episodes += number
+        return {"episodes": self.episodes, "updates": self.updates}
+
+
+class Telling(PolicyAgent):
+    def __init__(self, model, *, server: RemoteServer, rng, obs_spec):
+        super().__init__(model, rng=rng, obs_spec=obs_spec)
+        self._server, self._told = server, {}
+
+    def _act(self, obs, explore, context):
+        if context.is_first.any():
+            self._told = self._server.count_episodes(int(context.is_first.sum()))
+        return super()._act(obs, explore, context)
+
+    def metrics(self):
+        return {f"agent/told_{name}": float(value) for name, value in self._told.items()}
+"""
+
+
+def test_an_agent_calls_methods_of_a_parameter_server_of_ones_own(workplace: Workplace) -> None:
+    (workplace.folder / "runs").mkdir()
+    (workplace.folder / "runs" / "served.py").write_text(SERVED)
+    (workplace.folder / "runs" / "served.yaml").write_text(
+        "env: {id: CartPole-v1, num_envs: 2}\n"
+        "model: {class: surreal.model.ActorCritic, args: {hidden_sizes: [8]}}\n"
+        "agent: {class: served.Telling, count: 1}\n"
+        "learner: {class: served.Counting, gradients: agents, batch_size: 2}\n"
+        "replay: {class: surreal.replay.FIFOReplay, args: {trajectory_steps: 16}}\n"
+        "eval: {enabled: false}\n"
+        "run: {max_env_steps: 1000}\n"
+    )
+    code, output = workplace.run("run", "runs/served.yaml")
+    assert code == 0, output
+    lines = [json.loads(line) for line in (workplace.run_dir() / "metrics.jsonl").read_text().splitlines()]
+    told = {name: value for line in lines for name, value in line["metrics"].items() if "/told_" in name}
+    assert told["agent/told_episodes"] > 10
+    assert told["agent/told_updates"] > 0
+    workplace.assert_nothing_is_left()

@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
 ROOMS: dict[str, list[set[str]]] = {
     "agent": [{"slots"}, {"exploring"}, {"."}],
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
-    "distributed": [{"connection"}, {"experience", "gradients", "parameters", "telemetry", "server"}],
+    "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
     "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],

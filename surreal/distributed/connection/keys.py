@@ -27,6 +27,9 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:policy:P:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
 | `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |
 | `surreal:{R}:policy:P:notice` | channel | the version just published | publish script | TorchListener | - |
+| `surreal:{R}:policy:P:calls` | stream | one entry a call: fields `id`, `request`, `timeout_ms` | call script | CallServer | until taken |
+| `surreal:{R}:policy:P:asked:ID` | string | that call ID was asked for | call script | call script | a minute longer than its caller waits |
+| `surreal:{R}:policy:P:answer:ID` | list | the answer of call ID | CallServer | RemoteServer | until read, at most a minute |
 | `surreal:{R}:config` | string | the run's configuration, and who registered it, JSON | launcher or learner, else the first process | every process | the run |
 | `surreal:{R}:claim:NAME` | string | token of the process that is NAME in the run, `agent-0` | claim script | claim script, whoever registers | seconds, renewed |
 | `surreal:{R}:processes` | hash | process id -> heartbeat, JSON | every process | launcher, status, learner | the run |
@@ -183,6 +186,16 @@ class PolicyKeys:
 
     def part(self, publication: str, index: int) -> str:
         return f"{self._base}:part:{publication}:{index}"
+
+    @property
+    def calls(self) -> str:
+        return f"{self._base}:calls"
+
+    def asked(self, number: str) -> str:
+        return f"{self._base}:asked:{number}"
+
+    def answer(self, number: str) -> str:
+        return f"{self._base}:answer:{number}"
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from surreal.utils.pytorch import Module
 
 
 class Losses(NamedTuple):
-    """Of one minibatch, scalars."""
+    """Of one minibatch, scalars. What neither the loss nor anybody else asks for is 0."""
 
     policy: Tensor
     value: Tensor
@@ -166,29 +166,30 @@ class PPOLearner(ActorCriticLearner):
         policy, value = part.compute(self.model)
         log_ratio = policy.log_probability(part.action) - targets.log_probability[part.index]
         advantage, returns = targets.advantage[part.index], targets.returns[part.index]
-        clipped = log_ratio.new_zeros(())
+        clipped = entropy = divergence = log_ratio.new_zeros(())
         if self.clip_range is None:
             policy_loss = importance_policy_loss(log_ratio, advantage, part.mask)
         else:
             policy_loss = clipped_policy_loss(log_ratio, advantage, part.mask, self.clip_range)
-            clipped = clip_fraction(log_ratio.detach(), part.mask, self.clip_range)
+            if self.is_metrics_due:
+                clipped = clip_fraction(log_ratio.detach(), part.mask, self.clip_range)
         if self.vf_clipped_loss and self.clip_range is not None:
             old_value = targets.value[part.index]
             critic_loss = clipped_value_loss(value, old_value, returns, part.mask, self.clip_range)
         else:
             critic_loss = value_loss(value, returns, part.mask)
-        return Losses(
-            policy_loss,
-            critic_loss,
-            self.entropy(policy, part.action, part.mask),
-            mean_of_steps(targets.policy[part.index].kl(policy), part.mask),
-            clipped,
-        )
+        if self.entropy_beta > 0.0 or self.is_metrics_due:
+            entropy = self.entropy(policy, part.action, part.mask)
+        if self._kl_target is not None or self.max_kl is not None or self.is_metrics_due:
+            divergence = mean_of_steps(targets.policy[part.index].kl(policy), part.mask)
+        return Losses(policy_loss, critic_loss, entropy, divergence, clipped)
 
     def _total(self, losses: Losses, *, moves_policy: bool, moves_value: bool) -> Tensor:
         total = torch.zeros_like(losses.policy)
         if moves_policy:
-            total = total + losses.policy - self.entropy_beta * losses.entropy
+            total = total + losses.policy
+            if self.entropy_beta > 0.0:
+                total = total - self.entropy_beta * losses.entropy
             if self.kl_penalty is not None:
                 total = total + self.kl_penalty.coefficient * losses.kl
         if moves_value:

@@ -12,6 +12,7 @@ import numpy as np
 from surreal.agent import Agent, Rounds
 from surreal.checkpoint import open_checkpoint
 from surreal.config import Config
+from surreal.distributed.calls.caller import RemoteServer
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
@@ -35,7 +36,7 @@ AGENT = Recipe(
     "agent",
     Agent,
     1,
-    frozenset({"rng", "obs_spec", "action_space", "index", "count", "exploration"}),
+    frozenset({"rng", "obs_spec", "action_space", "index", "count", "exploration", "server"}),
     settings=(Setting("exploration", "agent.exploration", ": it would not explore by it"),),
 )
 
@@ -62,10 +63,18 @@ def restore_model(config: Config, model: Module) -> None:
         logger.warning("checkpoint.restore is not used here, the learner's parameters will come: %s", error)
 
 
-def build_agent(config: Config, model: Module, spaces: Spaces, *, index: int, rng: np.random.Generator) -> Agent:
+def build_agent(
+    config: Config,
+    model: Module,
+    spaces: Spaces,
+    *,
+    index: int,
+    rng: np.random.Generator,
+    server: RemoteServer | None = None,
+) -> Agent:
     """Make the agent of process number `index`, in training mode, with its exploration."""
     settings = config.agent.exploration_settings()
-    offered = _offer(config, spaces, index, rng)
+    offered = _offer(config, spaces, index, rng, server)
     if settings is not None:
         per_agent, total = config.env.num_envs, config.env.num_envs * max(1, config.agent.count)
         # Agents beyond `count`, which joined from elsewhere, share the places of the first ones.
@@ -77,8 +86,11 @@ def build_agent(config: Config, model: Module, spaces: Spaces, *, index: int, rn
     return agent
 
 
-def _offer(config: Config, spaces: Spaces, index: int, rng: np.random.Generator) -> dict[str, Any]:
+def _offer(
+    config: Config, spaces: Spaces, index: int, rng: np.random.Generator, server: RemoteServer | None
+) -> dict[str, Any]:
     return {
+        "server": server,
         "rng": rng,
         "obs_spec": spaces.obs_spec,
         "action_space": spaces.action_space,
@@ -89,7 +101,7 @@ def _offer(config: Config, spaces: Spaces, index: int, rng: np.random.Generator)
 
 def build_greedy_agent(config: Config, model: Module, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
     """Make an agent that never explores."""
-    offered = _offer(config, spaces, 0, rng)
+    offered = _offer(config, spaces, 0, rng, None)
     if config.agent.exploration is not None:
         offered["exploration"] = None
     agent = construct(config, AGENT, (model,), offered)
@@ -137,6 +149,11 @@ def build_rounds(config: Config, should_stop: Callable[[], bool]) -> Rounds | No
     return Rounds(
         config.agent.round_steps, config.env.num_envs, timeout_s=config.agent.round_timeout_s, should_stop=should_stop
     )
+
+
+def build_remote_server(config: Config, client: RedisClient, stop: threading.Event) -> RemoteServer:
+    """Make what agents call the learner's or parameter server's methods by."""
+    return RemoteServer(client, policy=config.broadcast.policy, stop=stop)
 
 
 def build_listener(config: Config, client: RedisClient, model: Module) -> TorchListener:

@@ -9,7 +9,7 @@ from surreal.agent import AgentLoop, Rounds
 from surreal.config import Config
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ReplayFullError
-from surreal.main.build.acting import build_agent, build_listener, build_model, build_sender
+from surreal.main.build.acting import build_agent, build_listener, build_model, build_remote_server, build_sender
 from surreal.main.build.environments import Spaces, build_pool
 from surreal.main.build.lockstep import turn_rows
 from surreal.main.process.role import RoleProcess, role_rng
@@ -45,7 +45,11 @@ class Actor:
         stack.callback(self.pool.close)
         spaces = Spaces(self.pool.obs_spec, self.pool.action_space)
         self.model = model = build_model(config, spaces)
-        agent = build_agent(config, model, spaces, index=index, rng=role_rng(config.seed, RandomStream.AGENT, index))
+        # In lockstep with its learner, a call would wait for its own thread.
+        is_alone = config.run.deterministic
+        server = None if is_alone else build_remote_server(config, process.parameter_client, process.stop)
+        rng = role_rng(config.seed, RandomStream.AGENT, index)
+        agent = build_agent(config, model, spaces, index=index, rng=rng, server=server)
         stack.callback(agent.close)
         self.listener = build_listener(config, process.parameter_client, model)
         stack.callback(self.listener.close)

@@ -20,6 +20,7 @@ from surreal.main.build.acting import (
     build_greedy_agent,
     build_listener,
     build_model,
+    build_remote_server,
     build_sender,
     restore_model,
 )
@@ -71,7 +72,8 @@ class ActingSession:
         if is_greedy:
             agent = build_greedy_agent(config, model, spaces, rng=process.rng())
         else:
-            agent = build_agent(config, model, spaces, index=process.index, rng=process.rng())
+            server = build_remote_server(config, process.parameter_client, process.stop)
+            agent = build_agent(config, model, spaces, index=process.index, rng=process.rng(), server=server)
         stack.callback(agent.close)
         self._agent = agent
         self._listener = listener = build_listener(config, process.parameter_client, model)

@@ -1,0 +1,99 @@
+"""Values of calls as bytes: JSON, and tensors and arrays as safetensors beside it. Nothing in them is code.
+
+A value is None, a bool, a number, a string, a list or tuple (which comes back as a list), a mapping with strings as
+keys, a NumPy array or a tensor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from surreal.distributed.connection.tensor_bytes import tensor_pieces
+from surreal.errors import CodecError
+
+FORMAT = "surreal-call"
+VERSION = "1"
+#: Largest request or answer, bytes: parameters have ways of their own.
+MAX_BYTES = 64 << 20
+_ARRAY, _TENSOR, _MAPPING = "__array__", "__tensor__", "__mapping__"
+_MARKS = {_ARRAY, _TENSOR, _MAPPING}
+
+
+def encode(value: Any) -> bytes:
+    """Encode a value.
+
+    Raises:
+        TypeError: there is something in it that is not transported.
+        ValueError: it is too large.
+    """
+    tensors: dict[str, Tensor] = {}
+    metadata = {"format": FORMAT, "version": VERSION, "value": json.dumps(_flatten(value, tensors))}
+    data = b"".join(tensor_pieces(tensors, metadata))
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
+    return data
+
+
+def decode(data: bytes) -> Any:
+    """Decode a value.
+
+    Raises:
+        CodecError: cut off, corrupted, or not ours.
+    """
+    if len(data) > MAX_BYTES:
+        raise CodecError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
+    try:
+        tensors = safetensors.torch.load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
+        if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
+            raise CodecError(f"bytes are no call of format {FORMAT}, version {VERSION}")
+        return _restore(json.loads(header["value"]), tensors)
+    except CodecError:
+        raise
+    except Exception as error:  # whatever a parser makes of bytes that may be anything
+        raise CodecError(f"a call is cut off or corrupted ({len(data)} bytes)") from error
+
+
+def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_flatten(item, tensors) for item in value]
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("a mapping in a call has keys that are no strings")
+        plain = {key: _flatten(item, tensors) for key, item in value.items()}
+        return {_MAPPING: plain} if _MARKS & plain.keys() else plain
+    if isinstance(value, np.ndarray | Tensor):
+        mark = _TENSOR if isinstance(value, Tensor) else _ARRAY
+        # A copy, of its own memory: arrays may be read-only or have strides that torch does not know.
+        tensor = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
+        name = str(len(tensors))
+        tensors[name] = tensor.contiguous()
+        return {mark: name}
+    raise TypeError(f"a {type(value).__name__} is not transported in a call")
+
+
+def _restore(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_restore(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((mark, content),) = value.items()
+        if mark == _TENSOR:
+            return tensors[content]
+        if mark == _ARRAY:
+            return tensors[content].numpy()
+        if mark == _MAPPING:
+            value = content
+    return {key: _restore(item, tensors) for key, item in value.items()}

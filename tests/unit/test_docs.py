@@ -63,6 +63,7 @@ def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
         shard.seq("SENDER"),
     ]
     made += [policy.params, policy.lease, policy.contract, policy.notice, policy.part("ID", 1)]
+    made += [policy.calls, policy.asked("ID"), policy.answer("ID")]
     gradients = shard.gradients("P")
     made += [gradients.state, gradients.offers, gradients.queue(1), gradients.block("ID", 1, 2)]
     made += [gradients.staged("ID", 1, 2), gradients.last("SENDER"), gradients.gather("F", 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,16 +37,30 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "softplus": functional.softplus,
 }
 
+#: The same, written over what they are given: neither their gradients nor those of the layer before need it. It saves
+#: small networks calls, and large ones memory.
+_IN_PLACE: Mapping[str, Activation] = {
+    "sigmoid": torch.sigmoid_,
+    "tanh": torch.tanh_,
+    "relu": torch.relu_,
+    "relu6": partial(functional.relu6, inplace=True),
+    "elu": partial(functional.elu, inplace=True),
+}
 
-def get_activation(name: str) -> Activation:
+
+def get_activation(name: str, *, in_place: bool = False) -> Activation:
     """Look an activation up.
+
+    Args:
+        name: a key of `ACTIVATIONS`.
+        in_place: it may write over its input, which is the output of a dense or convolutional layer.
 
     Raises:
         ValueError: there is none of this name.
     """
     if name not in ACTIVATIONS:
         raise ValueError(f"activation {name!r} is unknown; use one of {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
+    return _IN_PLACE.get(name, ACTIVATIONS[name]) if in_place else ACTIVATIONS[name]
 
 
 def read_activation(activation: ActivationName) -> str | KafSettings:
@@ -80,7 +95,7 @@ def inputs_per_unit(activation: str | KafSettings) -> int:
 
 
 def make_activation(activation: str | KafSettings, units: int) -> Activation | KAF | None:
-    """Make the activation of a dense layer; None for none at all."""
+    """Make the activation of a dense layer, which may write over the layer's output; None for none at all."""
     if isinstance(activation, KafSettings):
         return KAF(units, activation)
-    return None if activation == "none" else get_activation(activation)
+    return None if activation == "none" else get_activation(activation, in_place=True)

@@ -118,7 +118,7 @@ class ConvLayer(nn.Conv2d):
         super().__init__(channels, settings.n_filters, (height, width), settings.stride, device="meta")
         allocate(self)
         self._settings = settings
-        self._activation = get_activation(settings.activation)
+        self._activation = get_activation(settings.activation, in_place=True)
         bound = 1.0 / math.sqrt(channels * height * width)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound, generator=generator)

@@ -86,7 +86,7 @@ class EnsembleMLP(nn.Module):
             EnsembleDense(members, inputs, units * inputs_per_unit(kind), layer_norm=layer_norm, generator=generator)
             for inputs, units in hidden
         )
-        self._activation = None if isinstance(kind, KafSettings) else get_activation(kind)
+        self._activation = None if isinstance(kind, KafSettings) else get_activation(kind, in_place=True)
         self.learned = nn.ModuleList(KAF(units, kind, members) for _, units in hidden if isinstance(kind, KafSettings))
         self.output = EnsembleDense(members, before, after, generator=generator)
 

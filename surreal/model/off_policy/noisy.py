@@ -88,7 +88,7 @@ class NoisyQHead(nn.Module):
     ) -> None:
         super().__init__()
         self._dueling = dueling
-        self._activation = get_activation(activation)
+        self._activation = get_activation(activation, in_place=True)
         pairs = pairwise((*sizes, num_actions + dueling))
         self.layers = nn.ModuleList(NoisyDense(*pair, sigma=sigma, generator=generator) for pair in pairs)
 

@@ -62,3 +62,21 @@ def test_a_model_of_ones_own_needs_only_forward() -> None:
     net = Net()
     assert net.is_materialized
     assert set(net.parameter_contract()) == {"layer.weight", "layer.bias"}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_writing_over_a_layers_output_changes_neither_values_nor_gradients(name: str) -> None:
+    mlp = MLP([4, 8, 5, 2], name, "none", torch.Generator().manual_seed(0))
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    given = x.clone()
+    naive = x
+    for index, layer in enumerate(mlp.layers):
+        naive = torch.nn.functional.linear(naive, layer.weight, layer.bias)
+        naive = naive if index == 2 else get_activation(name)(naive)
+    expected = torch.autograd.grad(naive.square().sum(), list(mlp.parameters()), create_graph=True)
+    found = torch.autograd.grad(mlp(x).square().sum(), list(mlp.parameters()), create_graph=True)
+    torch.testing.assert_close(found, expected)
+    # The second derivative, as conjugate gradients of TRPO need it.
+    sums = (sum(gradient.sum() for gradient in gradients) for gradients in (found, expected))
+    torch.testing.assert_close(*(torch.autograd.grad(each, mlp.layers[0].weight) for each in sums))
+    assert torch.equal(x, given)

@@ -86,8 +86,9 @@ def run(
         bool, typer.Option("--check", help="Only check what was asked for; exit 0 if it can run, 2 if not.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Afterwards play 100 fresh episodes; exit 0 only if they reach the goal.")
+        bool, typer.Option("--verify", help="Afterwards play fresh episodes; exit 0 only if they reach the goal.")
     ] = False,
+    verify_episodes: Annotated[int, typer.Option(min=1, metavar="N", help="How many --verify plays.")] = 100,
     progress: Annotated[bool, typer.Option(help="Show progress; without, only warnings and the end.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the end.")] = False,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
@@ -135,7 +136,7 @@ def run(
     if verify:
         from surreal.main.commands.verify import verify as play_again
 
-        is_solved, sentence = play_again(outcome)
+        is_solved, sentence = play_again(outcome, verify_episodes)
         _say(console, sentence)
         if not is_solved and exit_code is ExitCode.OK:
             exit_code = ExitCode.FAILED

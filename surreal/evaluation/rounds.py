@@ -61,6 +61,10 @@ class EvaluationRound:
                 return f"the evaluation's return is not finite: {score.episode_return} with seed {score.seed}"
         return ""
 
+    def of(self, scores: Sequence[EpisodeScore]) -> EvaluationRound:
+        """These episodes of the same version by themselves."""
+        return EvaluationRound(self.number, self.version, tuple(scores))
+
     def extended(self, scores: Sequence[EpisodeScore]) -> EvaluationRound:
         """The same round with further episodes of the same version."""
-        return EvaluationRound(self.number, self.version, (*self.scores, *scores))
+        return self.of((*self.scores, *scores))

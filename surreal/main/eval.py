@@ -3,8 +3,8 @@
     python -m surreal.main.eval cartpole-dqn --run my-run --redis 127.0.0.1:6379
 
 A round is `eval.episodes` whole episodes with one frozen version, in environments without training wrappers. The best
-policy is kept as a file. A round that reaches `run.stop_at_return` is extended by `eval.confirm_episodes`; if all of
-them together reach it too, the run ends.
+policy is kept as a file. A round that reaches `run.stop_at_return` is extended by `eval.confirm_episodes`; if those
+reach it by themselves, the run ends: of many rounds, the one that reaches a goal first is often a lucky one.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ class EvaluationSession:
         reaches = goal is not None and not result.problem and result.mean_return >= goal
         if reaches and settings.confirm_episodes:
             more = self.evaluator.play(settings.confirm_episodes, stop=stop, on_step=self.process.turn)
-            result = result.extended(more)
+            fresh, result = result.of(more), result.extended(more)
             # One standard error above: a policy that is merely near the goal would miss it half of the time.
-            reaches = goal is not None and not result.problem and result.mean_return - result.standard_error >= goal
+            reaches = goal is not None and not fresh.problem and fresh.mean_return - fresh.standard_error >= goal
         self._write_down(result)
         if reaches:
             self._request_stop(

@@ -184,8 +184,8 @@ class EvalConfig(Section):
     """Episodes per round. Raising it gives a more reliable mean, later."""
 
     confirm_episodes: int = Field(100, ge=0, le=100_000)
-    """Further episodes with the same parameters when a round reaches `run.stop_at_return`; the run ends only if the
-    mean over all of them still does. Raising it makes it less likely that a lucky round ends the run. 0: none."""
+    """Further episodes with the same parameters when a round reaches `run.stop_at_return`; the run ends only if their
+    mean, less its standard error, does so too. Raising it measures more exactly, and takes longer. 0: none."""
 
     num_envs: int = Field(10, ge=1, le=4096)
     """Environments stepped at once."""

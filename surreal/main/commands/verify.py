@@ -10,12 +10,15 @@ from surreal.main.process.ending.reasons import ExitCode
 from surreal.main.process.role import role_rng
 from surreal.main.process.roles import RandomStream
 
-EPISODES = 100
 _NUM_ENVS = 20
 
 
-def verify(outcome: RunOutcome) -> tuple[bool, str]:
+def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
     """Load the best policy from its file and play it on fresh seeds.
+
+    Args:
+        outcome: of the run.
+        episodes: to play, >= 1.
 
     Returns:
         Whether its mean return reaches `run.stop_at_return`, and the sentence that says so.
@@ -28,7 +31,7 @@ def verify(outcome: RunOutcome) -> tuple[bool, str]:
         return False, f"not solved {env_id}: {outcome.ending.reason}"
     try:
         policy = load_policy(outcome.folder / "eval" / "best.safetensors")
-        scores = play_policy(policy, EPISODES, rng=role_rng(config.seed, RandomStream.VERIFY), num_envs=_NUM_ENVS)
+        scores = play_policy(policy, episodes, rng=role_rng(config.seed, RandomStream.VERIFY), num_envs=_NUM_ENVS)
     except SurrealError as error:
         return False, f"not solved {env_id}: {error}"
     mean = sum(score.episode_return for score in scores) / len(scores)

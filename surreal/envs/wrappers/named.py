@@ -74,6 +74,30 @@ class ObsClip(gymnasium.ObservationWrapper[Any, Any, Any]):
         return np.clip(observation, box.low, box.high)
 
 
+class ObsScale(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Multiplies observations by `scale`.
+
+    Args:
+        env: what it is put around.
+        scale: factor other than 0, or one for each component; pick such that all are near 1, as networks want them.
+    """
+
+    def __init__(self, env: AnyEnv, scale: float | Sequence[float]) -> None:
+        space, factor = env.observation_space, np.asarray(scale)
+        if not isinstance(space, gymnasium.spaces.Box) or space.dtype is None or space.dtype.kind != "f":
+            raise ValueError(f"its observations are {space}; only a Box of floats can be scaled")
+        if factor.dtype.kind not in "iuf" or not np.isfinite(factor).all() or not factor.all():
+            raise ValueError(f"scale is {scale}; it must be finite numbers other than 0")
+        self._scale = np.broadcast_to(factor, space.shape).astype(space.dtype)
+        super().__init__(env)
+        ends = space.low * self._scale, space.high * self._scale
+        self.observation_space = gymnasium.spaces.Box(np.minimum(*ends), np.maximum(*ends), dtype=space.dtype.type)
+
+    def observation(self, observation: Any) -> Any:
+        """Scale it."""
+        return observation * self._scale
+
+
 class RewardClip(gymnasium.RewardWrapper[Any, Any]):
     """Clips rewards into low..high.
 
@@ -125,6 +149,7 @@ _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "flatten": gym_wrappers.FlattenObservation,
     "life_loss": LifeLoss,
     "obs_clip": ObsClip,
+    "obs_scale": ObsScale,
     "rescale_action": gym_wrappers.RescaleAction,
     "reward_clip": RewardClip,
     "reward_scale": RewardScale,

@@ -113,6 +113,8 @@ def test_wrappers_are_found_by_import_path_and_applied_in_order() -> None:
         (WrapperSpec("reward_clip", {"lo": 2}), "does not take the arguments"),
         (WrapperSpec("reward_clip", {"low": 2}), "refuses .*low is 2"),
         (WrapperSpec("obs_clip", {"limit": 0}), "refuses .*limit is 0; it must be > 0"),
+        (WrapperSpec("obs_scale", {"scale": [1, 0, 1, 1]}), "refuses .*numbers other than 0"),
+        (WrapperSpec("obs_scale", {"scale": [1, 2]}), "refuses .*shape"),
         (WrapperSpec("builtins.type"), "made a type"),
     ],
 )
@@ -133,6 +135,20 @@ def test_observations_without_bounds_are_clipped_and_nan_is_not_hidden() -> None
     np.testing.assert_allclose(seen, [1.0, 3.0, -0.4188790, np.nan], rtol=1e-6)
     with pytest.raises(EnvError, match="only a Box of floats can be clipped"):
         make_env("FrozenLake-v1", wrappers=[WrapperSpec("obs_clip")])
+
+
+def test_observations_are_scaled_and_their_bounds_with_them() -> None:
+    env = make_env("CartPole-v1", wrappers=[WrapperSpec("obs_scale", {"scale": [0.5, 1, -10, 2]})])
+    box: Any = env.observation_space
+    assert box.high.tolist() == pytest.approx([2.4, np.inf, 4.1887902, np.inf])
+    assert box.low.tolist() == pytest.approx([-2.4, -np.inf, -4.1887902, -np.inf])
+    plain = make_env("CartPole-v1")
+    obs, _ = env.reset(seed=3)
+    assert obs.dtype == np.float32
+    assert env.observation_space.contains(obs)
+    np.testing.assert_allclose(obs, plain.reset(seed=3)[0] * np.float32([0.5, 1, -10, 2]), rtol=1e-6)
+    with pytest.raises(EnvError, match="only a Box of floats can be scaled"):
+        make_env("FrozenLake-v1", wrappers=[WrapperSpec("obs_scale", {"scale": 2})])
 
 
 def test_vector_environments_are_those_of_the_package() -> None:

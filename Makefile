@@ -6,6 +6,7 @@
 #   make bench           every performance claim          make learn   presets over seeds: docs/results.md
 #   make bench-reverb    the one against Reverb, which needs Python <= 3.11 and TensorFlow
 #   make bench-learning  against Stable-Baselines3 and Sample Factory: how soon tasks are solved, Pong's frames/s
+#   make kills           a run whose server, agents and Redis are killed 20 times, and which still solves CartPole
 #   make docs            write the pages that come from the code
 #   make clean           remove what the others made, but for runs/
 
@@ -22,7 +23,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning learn docs clean
+.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -74,6 +75,10 @@ bench-learning: $(STAMP)
 
 learn: $(STAMP)
 	$(BIN)/python -m benchmarks.results $(PRESETS) --seeds $(SEEDS)
+
+kills: $(STAMP)
+	@mkdir -p .cache
+	SURREAL_TEST_KILLS=20 $(PYTEST) -n0 --timeout 1500 tests/e2e/test_gradients.py -k whoever $(PYTEST_ARGS)
 
 docs: $(STAMP)
 	@mkdir -p .cache

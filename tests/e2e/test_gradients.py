@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -9,37 +10,123 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
+import yaml
 
+from surreal.config.loading.preset_files import preset_path
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.queue import GradientQueue
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
 
+#: Deaths of server, agent and Redis in turn; `make kills` asks for 20, after which CartPole is to be solved.
+KILLS = int(os.environ.get("SURREAL_TEST_KILLS", "3"))
+#: Mean return of the policy's samples, which begins at about 20, or in a long test of an evaluation.
+LEARNED, SOLVED = 60.0, 500.0
+
 SMALL = (
-    "run.stop_at_return=null", "eval.episodes=5", "eval.num_envs=5", "eval.confirm_episodes=0", "eval.interval_s=0.5",
-    "checkpoint.interval_updates=20", "learner.combine_gradients=dc",
+    "run.stop_at_return=null", "run.max_env_steps=null", "eval.confirm_episodes=0", "eval.interval_s=0.5",
+    "checkpoint.interval_updates=20",
 )  # fmt: skip
-#: Mean return of the policy's samples, which begins at about 20.
-LEARNED = 60.0
+
+#: A learner that writes down the gradients that it computes, at agents, and those that it applies, at the server.
+PARTS = """
+import hashlib, os
+from surreal.learner import A2CLearner
+
+def note(gradients):
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(gradients.tensors):
+        digest.update(gradients.tensors[name].contiguous().numpy().tobytes())
+    with open(f"{os.environ['NOTES']}-{os.getpid()}", "a") as file:
+        file.write(digest.hexdigest() + "\\n")
+    return gradients
+
+class Noting(A2CLearner):
+    def gradients(self, *arguments, **options):
+        return note(super().gradients(*arguments, **options))
+
+    def apply(self, gradients):
+        super().apply(note(gradients))
+"""
 
 
-@pytest.mark.parametrize(("servers", "killed"), [(1, ("ps", "agent-1", "ps")), (2, ("ps-1", "ps"))], ids=["one", "two"])
-def test_agents_learn_cartpole_and_nothing_is_applied_twice_whoever_is_killed(
-    workplace: Workplace, start_redis: Callable[..., Any], servers: int, killed: tuple[str, ...]
+def test_agents_learn_and_no_gradient_is_applied_twice_whoever_is_killed(
+    workplace: Workplace, start_redis: Callable[..., Any]
 ) -> None:
-    server = start_redis()
-    settings = [f"--set={setting}" for setting in (*SMALL, f"parameter_server.servers={servers}")]
-    command = workplace.start("run", "cartpole-a3c", "--redis", server.address, *settings)
+    server = start_redis(appendonly=True)
+    notes = workplace.folder / "runs" / "notes"
+    notes.parent.mkdir()
+    (notes.parent / "noting.py").write_text(PARTS)
+    config = yaml.safe_load(preset_path("cartpole-a3c").read_text())
+    config["learner"]["class"] = "noting.Noting"
+    (notes.parent / "kills.yaml").write_text(yaml.safe_dump(config))
+    # A rate that is not annealed by env steps, of which there may be any number.
+    settings = (*SMALL, f"run.restart_limit={KILLS}", "learner.args.use_linear_schedule=false")
+    sets = (f"--set={setting}" for setting in settings)
+    command = workplace.start("run", "runs/kills.yaml", "--redis", server.address, *sets, NOTES=str(notes))
     run_dir = workplace.run_dir()
-    for name in killed:
+    workplace.wait_for(workplace.knows, "the run's first process")
+    servers = set()
+    for name in itertools.islice(itertools.cycle(("ps", "agent-1", "redis")), KILLS):
+        workplace.wait_for(lambda: _updates(workplace.status()) >= 40, "updates, and a checkpoint")
+        before = workplace.status()
+        servers.add(workplace.role_pid("ps"))
+        if name == "redis":
+            server.kill()
+            server.start()
+            killed = 0
+            workplace.wait_for(workplace.knows, "the run's return")
+        else:
+            killed = workplace.role_pid(name)
+            os.kill(killed, signal.SIGKILL)
+        alive = "ps" if name == "redis" else name
+        workplace.wait_for(lambda: _goes_on(workplace.status(), alive, killed, before), f"the return of {name}")  # noqa: B023
+    servers.add(workplace.role_pid("ps"))
+    if KILLS < 20:
+        workplace.wait_for(lambda: (workplace.status()["episode_return"] or 0.0) > LEARNED, "longer episodes")
+    else:
+        last = workplace.status()["version"]
+        workplace.wait_for(lambda: _is_solved(run_dir, last), "a solved CartPole", timeout_s=400.0)
+    command.interrupt()
+    assert command.wait() == 130, command.output
+    result = json.loads((run_dir / "result.json").read_text())
+    versions = [line["version"] for line in _rounds(run_dir)]
+    assert versions == sorted(versions)
+    assert result["version"] >= versions[-1]
+    assert "restored" in (run_dir / "logs" / "ps.log").read_text()
+    workplace.assert_nothing_is_left()
+    _assert_applied_once(notes, servers)
+
+
+def _assert_applied_once(notes: Path, servers: set[int]) -> None:
+    """A gradient is known by its digest: no two of them are equal to the bit."""
+    applied, pushed = list[str](), set[str]()
+    for path in notes.parent.glob(f"{notes.name}-*"):
+        # Whoever was killed may have left half a line.
+        lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        if int(path.name.rpartition("-")[2]) in servers:
+            applied += lines
+        else:
+            pushed.update(lines)
+    assert len(applied) > 100
+    assert len(applied) == len(set(applied))
+    assert set(applied) <= pushed
+
+
+def test_two_servers_go_on_in_step_when_either_is_killed(workplace: Workplace, start_redis: Callable[..., Any]) -> None:
+    server = start_redis()
+    settings = (*SMALL, "learner.combine_gradients=dc", "parameter_server.servers=2")
+    command = workplace.start(
+        "run", "cartpole-a3c", "--redis", server.address, *(f"--set={setting}" for setting in settings)
+    )
+    run_dir = workplace.run_dir()
+    workplace.wait_for(workplace.knows, "the run's first process")
+    for name in ("ps-1", "ps"):
         workplace.wait_for(lambda: _updates(workplace.status()) >= 40, "updates, and a checkpoint")
         before, pid = workplace.status(), workplace.role_pid(name)
         os.kill(pid, signal.SIGKILL)
         workplace.wait_for(lambda: _goes_on(workplace.status(), name, pid, before), f"the return of {name}")  # noqa: B023
-    if servers == 1:
-        workplace.wait_for(lambda: (workplace.status()["episode_return"] or 0.0) > LEARNED, "longer episodes")
     command.interrupt()
     assert command.wait() == 130, command.output
     result = json.loads((run_dir / "result.json").read_text())
@@ -49,8 +136,13 @@ def test_agents_learn_cartpole_and_nothing_is_applied_twice_whoever_is_killed(
     with RedisClient(server.address, run=run_dir.name) as client:
         counts = GradientQueue(client).run_metrics()
     assert 0 < result["updates"] <= counts["gradients/run_pushed_total"]
-    assert "restored" in (run_dir / "logs" / f"{killed[0]}.log").read_text()
+    assert "restored" in (run_dir / "logs" / "ps-1.log").read_text()
     workplace.assert_nothing_is_left()
+
+
+def _is_solved(run_dir: Path, last: int) -> bool:
+    """Whether a round of parameters that are newer than the last death has the highest return there is."""
+    return any(line["version"] > last and line["mean_return"] >= SOLVED for line in _rounds(run_dir))
 
 
 def _updates(status: dict[str, Any]) -> float:

@@ -2,10 +2,11 @@
 
     python -m benchmarks.results                          what is not in the table yet, of the small tasks
     python -m benchmarks.results cartpole-ppo --seeds 0 1 2   these presets, again
+    python -m benchmarks.results --at-agents              gradients at the agents beside gradients at the learner
     python -m benchmarks.results --write                  only the page
 
 Each run is `surreal run PRESET --seed N --verify`: it ends when its evaluation reaches the preset's goal, or with its
-env steps, and the best policy then plays 100 fresh episodes. Their mean return is what counts here.
+env steps, and the best policy then plays 100 fresh episodes, or 1000. Their mean return is what counts here.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ _RECORDS = Path(__file__).with_name("results.jsonl")
 _PAGE = _ROOT / "docs" / "results.md"
 #: Tasks that take minutes on two cores.
 _SMALL = ("bandit", "cartpole", "acrobot", "pendulum")
+#: Of 100 episodes of Pendulum, whose returns depend on where they begin, the mean is only known to within 9.
+_EPISODES = {"pendulum": 1000, "acrobot": 1000}
 _SENTENCE = re.compile(r"(?:not )?solved \S+: mean return (\S+) over (\d+) episodes, (\d+) env steps, (\d+) s")
+
+#: Preset, settings, seed.
+Job = tuple[str, tuple[str, ...], int]
+Records = dict[tuple[str, tuple[str, ...]], dict[int, Mapping[str, Any]]]
 
 
 class Reference(NamedTuple):
@@ -83,16 +90,40 @@ REFERENCES = {
     "atari-ppo": Reference(21.0, 10_000_000),
 }
 
+#: How gradients become steps, and the settings that say so; the first computes them at the learner.
+_RULES = {
+    "learner": ("learner.gradients=learner",),
+    "fifo": ("learner.gradients=agents", "learner.combine_gradients=fifo"),
+    "avg": ("learner.gradients=agents", "learner.combine_gradients=avg"),
+    "dc": ("learner.gradients=agents", "learner.combine_gradients=dc"),
+}
+#: Presets, and numbers of agents, that run under each rule.
+_AT_AGENTS = {"cartpole-a3c": (1, 2, 4), "pendulum-a3c": (2, 4), "pendulum-ddpg": (2, 4)}
+
 _HEAD = """\
 # Results
 
 This page is written by `make learn`. Each row is `surreal run PRESET --seed N --verify` for some seeds. A run ends when
 its evaluation reaches the preset's goal (`run.stop_at_return`), or with its env steps; its best policy then plays 100
-fresh episodes without exploration, and their mean return is what is given: the mean over the seeds, and the range. Env
-steps and seconds are medians over the seeds, from the start of the command to its end. A goal is where a run ends, not
-the most that a preset can reach. The references are those of RL Baselines3 Zoo, with the env steps that they took; the
-last column says how many of the seeds reached theirs, or the goal where there is none.
+fresh episodes without exploration (Acrobot and Pendulum: 1000, for their means are otherwise no more exact than what
+they are compared with), and their mean return is what is given: the mean over the seeds, and the range. Env steps and
+seconds are medians over the seeds, from the start of the command to its end; other work on the machine makes the
+seconds more. A goal is where a run ends, not the most that a preset can reach. The references are those of RL
+Baselines3 Zoo, with the env steps that they took; the last column says how many of the seeds reached theirs, or the
+goal where there is none.
 
+"""
+
+_AT_AGENTS_HEAD = """
+## Gradients at the agents
+
+The same for runs whose gradients are computed at the agents and combined as [Gradients](gradients.md) says, beside
+those that compute them at the learner: `--set agent.count=N --set learner.gradients=agents --set
+learner.combine_gradients=RULE` (`avg` with `num_gradients` of N). Env steps a second are counted from the first update
+to the end, with the evaluation beside; all processes of a run share two cores.
+
+| preset | gradients | agents | seeds | return | env steps | seconds | env steps/s |
+|---|---|---|---|---|---|---|---|
 """
 
 
@@ -101,12 +132,13 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("presets", nargs="*", help="run these, even if they are in the table; default: what is missing")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--at-agents", action="store_true", help="run what is missing of the second table")
     parser.add_argument("--write", action="store_true", help="only write the page")
     asked = parser.parse_args(argv)
     has_failed = False
     if not asked.write:
-        for preset, seed in _to_run(asked.presets, asked.seeds):
-            record = run(preset, seed)
+        for preset, settings, seed in _to_run_at_agents() if asked.at_agents else _to_run(asked.presets, asked.seeds):
+            record = run(preset, seed, settings)
             has_failed |= "error" in record
             sys.stdout.write(json.dumps(record) + "\n")
             sys.stdout.flush()
@@ -116,15 +148,20 @@ def main(argv: Sequence[str]) -> int:
     return int(has_failed)
 
 
-def run(preset: str, seed: int) -> dict[str, Any]:
-    """Run a preset; returns a record of the table."""
+def run(preset: str, seed: int, settings: Sequence[str] = ()) -> dict[str, Any]:
+    """Run a preset with some settings changed; returns a record of a table."""
     record: dict[str, Any] = {"preset": preset, "seed": seed, "machine": f"{os.cpu_count()} cores {platform.machine()}"}
+    if settings:
+        record["settings"] = list(settings)
     folder = tempfile.mkdtemp(prefix=f"{preset}-{seed}-")
-    command = [sys.executable, "-m", "surreal", "run", preset, "--seed", str(seed), "--verify", "--quiet"]
+    episodes = str(_EPISODES.get(preset.split("-")[0], 100))
+    command = [sys.executable, "-m", "surreal", "run", preset, "--seed", str(seed), "--quiet"]
+    command += ["--verify", "--verify-episodes", episodes, *(part for each in settings for part in ("--set", each))]
+    run_dir = Path(folder) / "run"
     try:
-        ended = subprocess.run(
-            [*command, "--run-dir", str(Path(folder) / "run")], capture_output=True, text=True, check=False
-        )
+        ended = subprocess.run([*command, "--run-dir", str(run_dir)], capture_output=True, text=True, check=False)
+        if settings:
+            record["env_steps_per_s"] = _rate(run_dir)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     found = _SENTENCE.search(ended.stdout)
@@ -141,25 +178,41 @@ def run(preset: str, seed: int) -> dict[str, Any]:
     }
 
 
-def read_records() -> dict[str, dict[int, Mapping[str, Any]]]:
-    """Read what is kept: preset to seed to its newest record."""
-    found: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+def _rate(run_dir: Path) -> float | None:
+    """Env steps a second, from the first line of metrics with an update to the last one; None without two of them."""
+    found = []
+    for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        if record["process"].startswith(("learner", "ps")) and record["metrics"].get("learner/updates_total"):
+            found.append((record["time"], record["step"]))
+    if len(found) < 2 or found[-1][0] == found[0][0]:
+        return None
+    return float((found[-1][1] - found[0][1]) / (found[-1][0] - found[0][0]))
+
+
+def read_records() -> Records:
+    """Read what is kept: preset and settings to seed to its newest record."""
+    found: Records = defaultdict(dict)
     if _RECORDS.exists():
         for line in _RECORDS.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
-            found[record["preset"]][record["seed"]] = record
+            found[record["preset"], tuple(record.get("settings", ()))][record["seed"]] = record
     return found
 
 
-def page(records: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> str:
-    """Write the table."""
+def page(records: Records) -> str:
+    """Write both tables."""
     lines = [
         "| preset | seeds | return | goal | env steps | seconds | reference | reached |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for preset in preset_names():
-        of_seeds = [records[preset][seed] for seed in sorted(records.get(preset, ()))]
+        of_seeds = [record for _, record in sorted(records.get((preset, ()), {}).items())]
         lines.append(f"| `{preset}` | {' | '.join(_cells(preset, of_seeds))} |")
+    lines += ["", *_AT_AGENTS_HEAD.strip().splitlines()]
+    for preset, rule, agents in _at_agents():
+        of_seeds = [record for _, record in sorted(records.get((preset, _settings(rule, agents)), {}).items())]
+        lines.append(f"| `{preset}` | {rule} | {agents} | {' | '.join(_cells_at_agents(of_seeds))} |")
     machines = sorted({record["machine"] for seeds in records.values() for record in seeds.values()})
     return _HEAD + "\n".join(lines) + f"\n\nRun on: {', '.join(machines)}.\n"
 
@@ -167,30 +220,56 @@ def page(records: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> str:
 def _cells(preset: str, records: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     goal = load_config(preset).run.stop_at_return
     reference = REFERENCES.get(preset)
-    seeds = ", ".join(str(record["seed"]) for record in records)
     ended = [record for record in records if "error" not in record]
-    yield seeds or "not run"
-    if ended:
-        returns = [record["return"] for record in ended]
-        spread = f" ({min(returns):.4g} .. {max(returns):.4g})" if len(returns) > 1 else ""
-        yield f"{statistics.fmean(returns):.4g}{spread}"
-    else:
-        yield ""
-    yield "" if goal is None else f"{goal:g}"
-    yield f"{statistics.median(record['env_steps'] for record in ended):,.0f}" if ended else ""
-    yield f"{statistics.median(record['seconds'] for record in ended):.0f}" if ended else ""
+    seeds, returns, env_steps, seconds = _shared_cells(records, ended)
+    yield from (seeds, returns, "" if goal is None else f"{goal:g}", env_steps, seconds)
     yield "" if reference is None else f"{reference.mean_return:g} in {reference.env_steps:,}"
     least = goal if reference is None else reference.mean_return
     reached = sum(least is not None and record["return"] >= least for record in ended)
     yield f"{reached} of {len(records)}" if records else ""
 
 
-def _to_run(presets: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, int]]:
+def _cells_at_agents(records: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    ended = [record for record in records if "error" not in record]
+    yield from _shared_cells(records, ended)
+    rates = [record["env_steps_per_s"] for record in ended if record.get("env_steps_per_s")]
+    yield f"{statistics.median(rates):,.0f}" if rates else ""
+
+
+def _shared_cells(records: Sequence[Mapping[str, Any]], ended: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Seeds, return, env steps and seconds."""
+    seeds = ", ".join(str(record["seed"]) for record in records) or "not run"
+    if not ended:
+        return seeds, "", "", ""
+    returns = [record["return"] for record in ended]
+    spread = f" ({min(returns):.4g} .. {max(returns):.4g})" if len(returns) > 1 else ""
+    env_steps, seconds = (statistics.median(record[key] for record in ended) for key in ("env_steps", "seconds"))
+    return seeds, f"{statistics.fmean(returns):.4g}{spread}", f"{env_steps:,.0f}", f"{seconds:.0f}"
+
+
+def _at_agents() -> list[tuple[str, str, int]]:
+    """Preset, rule and number of agents of each row of the second table."""
+    rows = [(preset, rule, agents) for preset in _AT_AGENTS for agents in _AT_AGENTS[preset] for rule in _RULES]
+    return [row for row in rows if row[2] > 1 or row[1] in ("learner", "fifo")]  # of one agent, all rules are the same
+
+
+def _settings(rule: str, agents: int) -> tuple[str, ...]:
+    share = (f"learner.num_gradients={agents}",) if rule == "avg" else ()
+    return (f"agent.count={agents}", *_RULES[rule], *share)
+
+
+def _to_run(presets: Sequence[str], seeds: Sequence[int]) -> list[Job]:
     if presets:
-        return [(preset, seed) for preset in presets for seed in seeds]
+        return [(preset, (), seed) for preset in presets for seed in seeds]
     there = read_records()
     small = [name for name in preset_names() if name.startswith(_SMALL) and not name.endswith("rlx")]
-    return [(preset, seed) for preset in small for seed in seeds if seed not in there.get(preset, {})]
+    return [(preset, (), seed) for preset in small for seed in seeds if seed not in there.get((preset, ()), {})]
+
+
+def _to_run_at_agents() -> list[Job]:
+    there = read_records()
+    jobs = [(preset, _settings(rule, agents), 0) for preset, rule, agents in _at_agents()]
+    return [job for job in jobs if job[:2] not in there]
 
 
 if __name__ == "__main__":

@@ -97,8 +97,12 @@ _RULES = {
     "avg": ("learner.gradients=agents", "learner.combine_gradients=avg"),
     "dc": ("learner.gradients=agents", "learner.combine_gradients=dc"),
 }
-#: Presets, and numbers of agents, that run under each rule.
-_AT_AGENTS = {"cartpole-a3c": (1, 2, 4), "pendulum-a3c": (2, 4), "pendulum-ddpg": (2, 4)}
+#: Presets that run under each rule, their numbers of agents, and settings that end each within minutes.
+_AT_AGENTS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
+    "cartpole-a3c": ((1, 2, 4), ("run.max_env_steps=300_000",)),
+    "pendulum-a3c": ((2, 4), ("run.max_env_steps=800_000",)),
+    "pendulum-ddpg": ((2, 4), ("run.max_env_steps=10_000", "run.stop_at_return=-160", "eval.confirm_episodes=200")),
+}
 
 _HEAD = """\
 # Results
@@ -120,7 +124,8 @@ _AT_AGENTS_HEAD = """
 The same for runs whose gradients are computed at the agents and combined as [Gradients](gradients.md) says, beside
 those that compute them at the learner: `--set agent.count=N --set learner.gradients=agents --set
 learner.combine_gradients=RULE` (`avg` with `num_gradients` of N). Env steps a second are counted from the first update
-to the end, with the evaluation beside; all processes of a run share two cores.
+to the end, with the evaluation beside; all processes of a run share two cores, on which other work was done, too. Runs
+end at 300,000 env steps (CartPole), 800,000 (A3C on Pendulum) and 10,000 (DDPG), or at their goals: 500, -200 and -160.
 
 | preset | gradients | agents | seeds | return | env steps | seconds | env steps/s |
 |---|---|---|---|---|---|---|---|
@@ -211,7 +216,7 @@ def page(records: Records) -> str:
         lines.append(f"| `{preset}` | {' | '.join(_cells(preset, of_seeds))} |")
     lines += ["", *_AT_AGENTS_HEAD.strip().splitlines()]
     for preset, rule, agents in _at_agents():
-        of_seeds = [record for _, record in sorted(records.get((preset, _settings(rule, agents)), {}).items())]
+        of_seeds = [record for _, record in sorted(records.get((preset, _settings(preset, rule, agents)), {}).items())]
         lines.append(f"| `{preset}` | {rule} | {agents} | {' | '.join(_cells_at_agents(of_seeds))} |")
     machines = sorted({record["machine"] for seeds in records.values() for record in seeds.values()})
     return _HEAD + "\n".join(lines) + f"\n\nRun on: {', '.join(machines)}.\n"
@@ -249,13 +254,15 @@ def _shared_cells(records: Sequence[Mapping[str, Any]], ended: Sequence[Mapping[
 
 def _at_agents() -> list[tuple[str, str, int]]:
     """Preset, rule and number of agents of each row of the second table."""
-    rows = [(preset, rule, agents) for preset in _AT_AGENTS for agents in _AT_AGENTS[preset] for rule in _RULES]
+    rows = [
+        (preset, rule, agents) for preset, (counts, _) in _AT_AGENTS.items() for agents in counts for rule in _RULES
+    ]
     return [row for row in rows if row[2] > 1 or row[1] in ("learner", "fifo")]  # of one agent, all rules are the same
 
 
-def _settings(rule: str, agents: int) -> tuple[str, ...]:
+def _settings(preset: str, rule: str, agents: int) -> tuple[str, ...]:
     share = (f"learner.num_gradients={agents}",) if rule == "avg" else ()
-    return (f"agent.count={agents}", *_RULES[rule], *share)
+    return (f"agent.count={agents}", *_RULES[rule], *share, *_AT_AGENTS[preset][1])
 
 
 def _to_run(presets: Sequence[str], seeds: Sequence[int]) -> list[Job]:
@@ -268,7 +275,7 @@ def _to_run(presets: Sequence[str], seeds: Sequence[int]) -> list[Job]:
 
 def _to_run_at_agents() -> list[Job]:
     there = read_records()
-    jobs = [(preset, _settings(rule, agents), 0) for preset, rule, agents in _at_agents()]
+    jobs = [(preset, _settings(preset, rule, agents), 0) for preset, rule, agents in _at_agents()]
     return [job for job in jobs if job[:2] not in there]
 
 

@@ -22,6 +22,7 @@ from surreal.distributed.parameters.published import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.errors import DivergedError, GroupChangedError
 from surreal.learner import Learner
+from surreal.learner.parameter_server.counting import FilterCounts
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.main.build.learning import (
     build_gradient_learner,
@@ -116,7 +117,7 @@ class ServerSession(LearnerSession):
         learner.become_ready()
         self._servers = group = build_server_group(config, shards, index=index)
         queue = build_gradient_queue(config, shards, index=index, group=group, stop=self.process.stop)
-        queue.expect(learner.parameter_groups())
+        queue.expect(learner.parameter_groups(), FilterCounts(model).groups())
         self._server = build_parameter_server(config, learner, index=index, group=group)
         if group is not None:
             self.part = PolicyPart(index, config.num_servers, self._server.published_names())

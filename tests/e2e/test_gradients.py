@@ -25,8 +25,7 @@ KILLS = int(os.environ.get("SURREAL_TEST_KILLS", "3"))
 LEARNED, SOLVED = 60.0, 500.0
 
 SMALL = (
-    "run.stop_at_return=null", "run.max_env_steps=null", "eval.confirm_episodes=0", "eval.interval_s=0.5",
-    "checkpoint.interval_updates=20",
+    "run.stop_at_return=null", "eval.confirm_episodes=0", "eval.interval_s=0.5", "checkpoint.interval_updates=20",
 )  # fmt: skip
 
 #: A learner that writes down the gradients that it computes, at agents, and those that it applies, at the server.
@@ -60,9 +59,11 @@ def test_agents_learn_and_no_gradient_is_applied_twice_whoever_is_killed(
     (notes.parent / "noting.py").write_text(PARTS)
     config = yaml.safe_load(preset_path("cartpole-a3c").read_text())
     config["learner"]["class"] = "noting.Noting"
+    config["model"]["args"] |= {"normalize_obs": True, "normalize_rewards": True}
     (notes.parent / "kills.yaml").write_text(yaml.safe_dump(config))
     # A rate that is not annealed by env steps, of which there may be any number.
-    settings = (*SMALL, f"run.restart_limit={KILLS}", "learner.args.use_linear_schedule=false")
+    endless = "run.max_env_steps=null", "learner.args.use_linear_schedule=false"
+    settings = (*SMALL, *endless, f"run.restart_limit={KILLS}")
     sets = (f"--set={setting}" for setting in settings)
     command = workplace.start("run", "runs/kills.yaml", "--redis", server.address, *sets, NOTES=str(notes))
     run_dir = workplace.run_dir()

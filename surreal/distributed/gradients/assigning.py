@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+#: By group, then by name.
+Groups = Mapping[str, Mapping[str, Tensor]]
+
 
 def assign(sizes: Mapping[str, int], number: int) -> list[frozenset[str]]:
     """Divide names among servers, so that each has about as many bytes: the largest first, each to the emptiest server.
@@ -28,7 +31,7 @@ def assign(sizes: Mapping[str, int], number: int) -> list[frozenset[str]]:
     return [frozenset(part) for part in parts]
 
 
-def flatten(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def flatten(groups: Groups) -> dict[str, Tensor]:
     """Name each tensor `group/name`, as it travels; in the order of the groups."""
     return {f"{group}/{name}": tensor for group, tensors in groups.items() for name, tensor in tensors.items()}
 
@@ -42,6 +45,14 @@ def unflatten(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     return groups
 
 
-def assign_parameters(groups: Mapping[str, Mapping[str, Tensor]], number: int) -> list[frozenset[str]]:
-    """Divide the parameters of a learner (`Learner.parameter_groups()`) among servers, as `group/name`."""
-    return assign({name: tensor.numel() * tensor.element_size() for name, tensor in flatten(groups).items()}, number)
+def assign_parameters(groups: Groups, number: int, counts: Groups | None = None) -> list[frozenset[str]]:
+    """Divide what travels among servers, as `group/name`.
+
+    Args:
+        groups: the parameters of a learner, `Learner.parameter_groups()`.
+        number: of servers.
+        counts: further tensors, of which the first server gets all.
+    """
+    sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in flatten(groups).items()}
+    first, *others = assign(sizes, number)
+    return [first | flatten(counts or {}).keys(), *others]

@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from surreal.distributed.connection.bulk import BulkReader
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.gradients.assigning import assign_parameters, flatten, unflatten
+from surreal.distributed.gradients.assigning import Groups, assign_parameters, flatten, unflatten
 from surreal.distributed.gradients.encoding import decode
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.store import GROUP_CHANGED, Entry, GradientStore, Head
@@ -107,10 +107,15 @@ class GradientQueue:
         """Env steps of the whole run, as far as known; never decreases."""
         return self._global_step
 
-    def expect(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Refuse gradients whose names and shapes are not of these: all parameters, of all servers."""
-        shapes = {name: tuple(tensor.shape) for name, tensor in flatten(groups).items()}
-        mine = assign_parameters(groups, self._shards)[self.shard]
+    def expect(self, groups: Groups, counts: Groups | None = None) -> None:
+        """Refuse gradients whose names and shapes are not of these.
+
+        Args:
+            groups: all parameters, of all servers.
+            counts: what travels beside them, see `GradientSender`.
+        """
+        shapes = {name: tuple(tensor.shape) for name, tensor in flatten({**groups, **(counts or {})}).items()}
+        mine = assign_parameters(groups, self._shards, counts)[self.shard]
         self._shapes = {name: shape for name, shape in shapes.items() if name in mine}
 
     def take(self, timeout_s: float) -> Gradient | None:

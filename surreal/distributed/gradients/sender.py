@@ -23,7 +23,7 @@ from torch import Tensor
 
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.gradients.assigning import assign_parameters, flatten
+from surreal.distributed.gradients.assigning import Groups, assign_parameters, flatten
 from surreal.distributed.gradients.encoding import NAMES, are_finite, cut, encode, to_wire
 from surreal.distributed.gradients.store import Answer, GradientStore, Head, Limits, Push
 from surreal.errors import QueueFullError, StoppedError
@@ -36,9 +36,6 @@ REASONS = ("stale", "not_finite", "full")
 _MAX_PART_BYTES = 256 << 20
 _MIN_WAIT_S, _MAX_WAIT_S = 0.0005, 0.02
 _WHY_FULL = "the queue of gradients is full; is the parameter server running?"
-
-#: By group, then by the parameter's name.
-Groups = Mapping[str, Mapping[str, Tensor]]
 
 
 class Pushed(NamedTuple):
@@ -58,6 +55,7 @@ class GradientSender:
         dtype: in which gradients travel. bfloat16 halves the bytes, and keeps 8 bits of each number's 24.
         shards: number of parameter servers, >= 1.
         parameters: `Learner.parameter_groups()`, which decide what goes to which server; needed if shards > 1.
+        counts: what travels beside gradients and goes to the first server, `FilterCounts.groups()`.
         max_bytes: of gradients that wait in Redis, all servers together, >= 1. Raising it lets agents run ahead
             further, with gradients that are older when they are applied.
         max_staleness: versions that a gradient may be behind the newest published one, >= 0; None refuses none.
@@ -75,6 +73,7 @@ class GradientSender:
         dtype: Literal["float32", "bfloat16"] = "float32",
         shards: int = 1,
         parameters: Groups | None = None,
+        counts: Groups | None = None,
         max_bytes: int = 256 << 20,
         max_staleness: int | None = None,
         on_full: Literal["wait", "drop"] = "wait",
@@ -96,7 +95,9 @@ class GradientSender:
         self._store = GradientStore(client, policy, num_replay_shards)
         self._channel = ScriptChannel(self._store.client)
         self._dtype = dtype
-        self._names = assign_parameters(parameters, shards) if shards > 1 and parameters is not None else None
+        self._names = None
+        if shards > 1 and parameters is not None:
+            self._names = assign_parameters(parameters, shards, counts)
         self._limits = Limits(max_bytes, max_staleness, on_full == "drop")
         self._wait_timeout_s = wait_timeout_s
         self._part_bytes = part_bytes

@@ -23,6 +23,7 @@ from torch import Tensor
 from surreal.errors import ContractError
 from surreal.learner.gradients import GradientLearner, Gradients
 from surreal.learner.parameter_server.combining import RULES, History, Mean, compensate
+from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
 from surreal.metrics import MeanDuration
 
 
@@ -31,7 +32,7 @@ class PushedGradient(Protocol):
 
     @property
     def tensors(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """By group and name."""
+        """By group and name; what filters counted (see `FilterCounts`) is a group of its own."""
 
     @property
     def version(self) -> int:
@@ -77,6 +78,7 @@ class ParameterServer:
             raise ValueError("the learner has no shape yet, so there is nothing to step")
         self.learner = learner
         self._moved = {tensor.data_ptr() for tensor in _flatten(learner.parameter_groups()).values()}
+        self._counts = FilterCounts(learner.model)
         self._order = [f"{group}/{name}" for group, tensors in learner.parameter_groups().items() for name in tensors]
         self._gather = gather
         if names is not None:
@@ -99,9 +101,12 @@ class ParameterServer:
         started_s = time.perf_counter()
         self.learner.on_global_step(gradient.global_step)
         mine = _flatten(self.learner.parameter_groups())
-        tensors = _flatten(gradient.tensors)
+        tensors = _flatten({group: found for group, found in gradient.tensors.items() if group != COUNTS})
         if foreign := sorted(tensors.keys() - mine.keys()):
             raise ContractError(f"a gradient has {foreign[0]}, which is no parameter of this server")
+        if COUNTS in gradient.tensors:
+            with self.learner.model.lock:
+                self._counts.add(gradient.tensors[COUNTS])
         combined = self._combine(tensors, mine, gradient.version)
         if combined is None:
             return False

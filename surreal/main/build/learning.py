@@ -16,10 +16,11 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.gradients.assigning import assign_parameters
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.queue import GradientQueue
-from surreal.distributed.gradients.sender import GradientSender, Groups
+from surreal.distributed.gradients.sender import GradientSender
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.distributed.parameters.published import PolicyPart
 from surreal.learner import GradientLearner, Learner, ReplayView
+from surreal.learner.parameter_server.counting import FilterCounts
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.main.build.construct import Recipe, Setting, check, construct, refused, value_of
 from surreal.main.build.kept import checkpoint_folders, scored_rounds
@@ -186,21 +187,21 @@ def check_gradients(config: Config) -> None:
         )
         raise refused(config, "learner.num_gradients", problem)
     for name in ("normalize_obs", "normalize_rewards"):
-        if config.model.args.get(name):
+        if config.model.args.get(name) and config.learner.gradients_dtype != "float32":
             problem = (
-                "is true, but learner.gradients is agents, and what the filter counts is no gradient; leave it out, "
-                "or set gradients to learner"
+                f"is {config.learner.gradients_dtype}, in which the counts of model.args.{name}, which travel beside "
+                "gradients, are too coarse; set gradients_dtype to float32, or leave the filter out"
             )
-            raise refused(config, f"model.args.{name}", problem)
+            raise refused(config, "learner.gradients_dtype", problem)
 
 
-def build_gradient_sender(config: Config, shards: ReplayShards, parameters: Groups) -> GradientSender:
+def build_gradient_sender(config: Config, shards: ReplayShards, made: GradientLearner) -> GradientSender:
     """Make an agent's way to the parameter servers.
 
     Args:
         config: of the run.
         shards: of the run: its env steps are counted at the first.
-        parameters: of the learner, by group and name.
+        made: the agent's learner; it is ready.
     """
     learner = config.learner
     return GradientSender(
@@ -208,7 +209,8 @@ def build_gradient_sender(config: Config, shards: ReplayShards, parameters: Grou
         policy=config.broadcast.policy,
         dtype=learner.gradients_dtype,
         shards=config.num_servers,
-        parameters=parameters,
+        parameters=made.parameter_groups(),
+        counts=FilterCounts(made.model).groups(),
         max_bytes=learner.gradients_max_bytes,
         max_staleness=learner.gradients_max_lag,
         wait_timeout_s=config.sender.wait_timeout_s,

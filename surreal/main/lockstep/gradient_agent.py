@@ -82,7 +82,7 @@ class GradientAgent:
         self._batches = 0
         self._wait_for_parameters()
         self._learner.become_ready()
-        sender: GradientSender = build_gradient_sender(process.config, process.replay, self._learner.parameter_groups())
+        sender: GradientSender = build_gradient_sender(process.config, process.replay, self._learner)
         stack.callback(sender.close)
         self._sender = sender
         loop = self._actor.loop

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.parameter_server.counting import FilterCounts
 from surreal.main.process.registry import read_applied
 
 logger = logging.getLogger(__name__)
@@ -118,6 +119,8 @@ class Outgoing:
         self._message = listener.message
         self._waited_s = 0.0
         self._timeouts = 0
+        self._filters = FilterCounts(learner.model)
+        self._filters.track()
         learner.send_gradients(self._add)
 
     def finish_update(self) -> None:
@@ -153,14 +156,16 @@ class Outgoing:
         now = self._counts()
         steps, episodes = (total - before for total, before in zip(now, self._counted, strict=True))
         pushed = self._sender.push(
-            collected,
+            {**collected, **self._filters.pending()},
             version=self._learner.model.version,
             env_steps=steps,
             episodes=episodes,
             updates=self._pushed + 1,
             stop=self._stop,
         )
-        self._pushed += pushed.status == "ok"  # one that was refused leads to nothing
+        if pushed.status == "ok":  # one that was refused leads to nothing
+            self._pushed += 1
+            self._filters.forget()
         self._counted = now
         self.global_step = max(self.global_step, pushed.global_step)
         self._learner.on_global_step(self.global_step)

@@ -6,7 +6,7 @@ Agents apply what they are sent, so a recorded action was computed with the stat
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,14 @@ from surreal.types import Obs
 
 #: Normalised values further from 0 than this are cut.
 _LIMIT = 10.0
+
+
+class Moments(NamedTuple):
+    """Of some vectors [*shape]."""
+
+    total: Tensor  #: number of them, a scalar
+    mean: Tensor
+    squares: Tensor  #: sum of squared deviations
 
 
 class RunningMoments(nn.Module):
@@ -35,22 +43,36 @@ class RunningMoments(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("squares", torch.zeros(shape, dtype=torch.float64))
+        self._fresh: Moments | None = None
 
     @torch.no_grad()
     def update(self, values: Tensor) -> None:
-        """Count further vectors [N, *shape] in; none is fine.
-
-        Chan, Golub and LeVeque 1979, eq. 2.1: merging two sets is exact, in whatever portions they come.
-        """
+        """Count further vectors [N, *shape] in; none is fine."""
         if len(values) == 0:
             return
         values = values.to(torch.float64)
         mean = values.mean(0)
-        squares, shift = (values - mean).square().sum(0), mean - self.mean
-        share = len(values) / (self.count + len(values))
-        self.squares += squares + shift.square() * self.count * share
-        self.mean += shift * share
-        self.count += len(values)
+        found = Moments(mean.new_tensor(len(values)), mean, (values - mean).square().sum(0))
+        self.merge(found)
+        if self._fresh is not None:
+            self._fresh = _merged(self._fresh, found)
+
+    @torch.no_grad()
+    def merge(self, found: Moments) -> None:
+        """Count in vectors of which these are the moments."""
+        merged = _merged(Moments(self.count, self.mean, self.squares), found)
+        for mine, new in zip((self.count, self.mean, self.squares), merged, strict=True):
+            mine.copy_(new)
+
+    def track(self) -> None:
+        """From now on, keep the moments of what is counted apart, too; what was kept is forgotten."""
+        self._fresh = Moments(*(torch.zeros_like(each) for each in (self.count, self.mean, self.squares)))
+
+    def fresh(self) -> Moments:
+        """The moments of what was counted since `track`; before, of nothing."""
+        if self._fresh is None:
+            return Moments(*(torch.zeros_like(each) for each in (self.count, self.mean, self.squares)))
+        return self._fresh
 
     def deviation(self) -> Tensor:
         """Standard deviation [*shape] float64 of all of them; 1 before there are two."""
@@ -120,6 +142,15 @@ class ReturnFilter(nn.Module):
             carried = discount[t]
             returns.append(total)
         self.moments.update(torch.stack(returns)[is_step])
+
+
+def _merged(first: Moments, second: Moments) -> Moments:
+    """Chan, Golub and LeVeque 1979, eq. 2.1: merging two sets is exact, in whatever portions they come."""
+    second = Moments(*(each.to(first.mean) for each in second))
+    total, shift = first.total + second.total, second.mean - first.mean
+    share = second.total / total
+    squares = first.squares + second.squares + shift.square() * first.total * share
+    return Moments(total, first.mean + shift * share, squares)
 
 
 def _normalise(values: Tensor, moments: nn.Module) -> Tensor:

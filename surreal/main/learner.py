@@ -229,6 +229,9 @@ class LearnerSession:
         self._checked_s = now
         if self._collector is not None and (error := self._collector.disk_error) is not None:
             raise FolderError(f"{self.process.run_dir} cannot be written: {error}")
+        if self.process.checkpoint_request.take():
+            logger.info("a checkpoint was asked for")
+            self.checkpoints.finish()
         self.checkpoints.save_if_due()
         self.priorities.save_if_due()
         if reason := self.limits.run_reason(self.replay.global_step):

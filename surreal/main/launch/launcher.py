@@ -119,6 +119,7 @@ class Launcher:
                 restart_limit=self.config.run.restart_limit,
             )
             stack.callback(supervision.kill)
+            self._interrupts.ask_for_checkpoint = supervision.ask_for_checkpoint
             self._warnings = ChildWarnings(supervision.consoles, self._say_unless_quiet, has_waits=is_silent)
             try:
                 supervision.start()

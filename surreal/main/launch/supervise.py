@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.main.launch.starting.starter import Process, Starter
+from surreal.main.process.ending.interrupts import CHECKPOINT_SIGNAL
 from surreal.main.process.ending.reasons import ExitCode
 from surreal.main.process.roles import NormalEnd, Role
 
@@ -97,6 +98,12 @@ class Supervision:
                 if reason is not None:
                     return reason
         return None
+
+    def ask_for_checkpoint(self) -> None:
+        """Have whoever writes checkpoints write one now."""
+        for child in self.children:
+            if child.role.leads and child.process is not None and child.process.poll() is None:
+                child.process.send_signal(CHECKPOINT_SIGNAL)
 
     @property
     def restarts(self) -> int:

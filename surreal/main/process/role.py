@@ -34,7 +34,7 @@ from surreal.errors import ConfigError, ContractError, LeaseError, RedisUnavaila
 from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
 from surreal.main.process.claims import Claim
-from surreal.main.process.ending.interrupts import set_at_signals
+from surreal.main.process.ending.interrupts import CheckpointRequest, set_at_signals
 from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.hanging import make_watchdog
@@ -55,17 +55,24 @@ class RoleProcess:
         client: the run's Redis: configuration, heartbeats, log.
         replay: the "replay server", or servers; the same as `client` unless others are named.
         parameter_client: the "parameter server"; the same as `client` unless another is named.
+        checkpoint_request: whether a checkpoint was asked for, by SIGUSR1.
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
         rank: among a learner's ranks; 0 of one that is a single process, and of other roles.
     """
 
     def __init__(
-        self, role: Role, arguments: RoleArguments, stop: threading.Event, signals: Sequence[signal.Signals] = ()
+        self,
+        role: Role,
+        arguments: RoleArguments,
+        stop: threading.Event,
+        signals: Sequence[signal.Signals] = (),
+        checkpoint_request: CheckpointRequest | None = None,
     ) -> None:
         self.role = role
         self.arguments = arguments
         self.stop = stop
         self._signals = signals
+        self.checkpoint_request = checkpoint_request or CheckpointRequest()
         self.rank = 0 if arguments.place is None else arguments.place.rank
         self.name = role.process_name(arguments.index, self.rank)
         self.config, self.client = _connect(role, arguments, stop)
@@ -242,12 +249,13 @@ def run_role(
     """Run a role process from its arguments to its exit code; a launcher's children that drained end with 0."""
     arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
     stop = threading.Event()
-    signals = set_at_signals(stop, is_abortable=True)
+    signals, checkpoint_request = set_at_signals(stop, is_abortable=True), CheckpointRequest()
+    checkpoint_request.listen()
     follow_parent()
     keep_freed_memory()
     setup_logging(arguments.log_level or "INFO", role.name)
     try:
-        process = RoleProcess(role, arguments, stop, signals)
+        process = RoleProcess(role, arguments, stop, signals, checkpoint_request)
         _set_up_logging(process)
         try:
             process.join_run()

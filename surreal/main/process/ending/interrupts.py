@@ -8,7 +8,7 @@ from __future__ import annotations
 import _thread
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -17,6 +17,8 @@ from surreal.main.process.ending.reasons import Ending, ExitCode
 #: What asks a process to end, all in the same way.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KILLING_COUNT = 3
+#: What asks for a checkpoint, and ends nothing: whoever lends a machine may send it before taking it back.
+CHECKPOINT_SIGNAL = signal.SIGUSR1
 
 
 def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequence[signal.Signals]:
@@ -46,12 +48,34 @@ def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequ
     return come
 
 
+class CheckpointRequest:
+    """Whether this process was asked for a checkpoint."""
+
+    def __init__(self) -> None:
+        self._has_come = False
+
+    def listen(self) -> None:
+        """From now on, note the signal, which would otherwise end the process; on its main thread."""
+        signal.signal(CHECKPOINT_SIGNAL, self._note)
+
+    def take(self) -> bool:
+        """Whether it was asked for since the last call."""
+        has_come, self._has_come = self._has_come, False
+        return has_come
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self._has_come = True
+
+
 class Interrupts:
     """What a launcher was told from outside: by signals, or by an output that nobody reads any more.
 
     Attributes:
         ending: why the run is to end, by the first of them; None while nothing was said.
+        ask_for_checkpoint: called when a checkpoint is asked for.
     """
+
+    ask_for_checkpoint: Callable[[], object] | None = None
 
     def __init__(self) -> None:
         self._count = 0
@@ -60,7 +84,7 @@ class Interrupts:
     @contextmanager
     def installed(self) -> Iterator[Interrupts]:
         """Handle the signals inside, and give them back afterwards; the third SIGINT raises KeyboardInterrupt."""
-        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        before = {number: signal.signal(number, self._note) for number in (*_SIGNALS, CHECKPOINT_SIGNAL)}
         try:
             yield self
         finally:
@@ -82,6 +106,10 @@ class Interrupts:
         return self._count >= 2
 
     def _note(self, number: int, _: FrameType | None) -> None:
+        if number == CHECKPOINT_SIGNAL:
+            if self.ask_for_checkpoint is not None:
+                self.ask_for_checkpoint()
+            return
         self.end(f"interrupted by {signal.Signals(number).name}", ExitCode(128 + number))
         if number == signal.SIGHUP:  # of which a closed terminal may send several
             return

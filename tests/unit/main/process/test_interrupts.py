@@ -9,16 +9,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from surreal.main.process.ending.interrupts import Interrupts, set_at_signals
+from surreal.main.process.ending.interrupts import CHECKPOINT_SIGNAL, CheckpointRequest, Interrupts, set_at_signals
 
 DEADLINE_S = 60.0
 NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ALL = (*NUMBERS, CHECKPOINT_SIGNAL)
 
 
 @pytest.fixture(autouse=True)
 def _handlers() -> Iterator[None]:
     """Give the handlers back afterwards."""
-    before = {number: signal.getsignal(number) for number in NUMBERS}
+    before = {number: signal.getsignal(number) for number in ALL}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -79,3 +80,22 @@ def test_a_launcher_counts_to_three_and_no_further() -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)  # while it cleans up
+
+
+def test_a_checkpoint_is_asked_for_without_an_end() -> None:
+    request = CheckpointRequest()
+    request.listen()
+    assert not request.take()
+    os.kill(os.getpid(), CHECKPOINT_SIGNAL)
+    assert request.take()
+    assert not request.take()
+
+
+def test_a_launcher_hands_the_wish_for_a_checkpoint_on() -> None:
+    interrupts, asked = Interrupts(), []
+    with interrupts.installed():
+        os.kill(os.getpid(), CHECKPOINT_SIGNAL)  # before there is anybody to ask
+        interrupts.ask_for_checkpoint = lambda: asked.append(True)
+        os.kill(os.getpid(), CHECKPOINT_SIGNAL)
+    assert asked == [True]
+    assert interrupts.ending is None

@@ -92,6 +92,22 @@ def test_a_signal_drains_and_the_run_goes_on_from_where_it_is_told(trial: Trial)
     trial.assert_left()
 
 
+def test_a_checkpoint_is_written_when_it_is_asked_for_and_the_run_goes_on(trial: Trial) -> None:
+    command = trial.start("checkpoint.interval_updates=null", "checkpoint.checkpoint_time_interval=900")
+    workplace = trial.workplace
+    workplace.wait_for(workplace.knows, "the run's first process")
+    workplace.wait_for(lambda: workplace.status()["updates"] > 0, "an update")
+    assert trial.checkpoints() == []
+    command.process.send_signal(signal.SIGUSR1)
+    workplace.wait_for(trial.checkpoints, "the checkpoint")
+    kept = int(trial.checkpoints()[0].stem)
+    workplace.wait_for(lambda: workplace.status()["updates"] > kept, "a later update")
+    command.process.send_signal(signal.SIGTERM)
+    assert command.wait() == 143, command.output
+    assert [int(file.stem) > kept for file in trial.checkpoints()] == [False, True]
+    trial.assert_left()
+
+
 def test_one_folder_twice_at_once(trial: Trial) -> None:
     command = trial.start()
     trial.wait_until_it_learns(command)

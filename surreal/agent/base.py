@@ -216,7 +216,8 @@ class Agent(ABC):
         actions, extras = chosen, _NO_EXTRAS
         if isinstance(chosen, tuple):
             actions = chosen[0]
-            extras = {name: _to_array(column) for name, column in chosen[1].items()}
+            if chosen[1]:
+                extras = {name: _to_array(column) for name, column in chosen[1].items()}
         actions = _to_array(actions)
         if self._turns_to_check and self._expected is not None:
             self._turns_to_check -= 1

@@ -6,6 +6,11 @@ parameters back. Begin with the command line:
     surreal run cartpole-dqn            train on this machine, until it is solved
     surreal presets [NAME]              what can be trained; `surreal --help` lists the other commands
 
+The same from a program or a notebook:
+
+    result = surreal.train("cartpole-ppo", seed=1)
+    policy = surreal.load(result)       then policy.act(obs), surreal.evaluate(policy)
+
 Write the parts that are yours, and name them in a YAML file (`class: my_classes.MyAgent`):
 
     from surreal import Agent, Learner, Model, Replay
@@ -30,6 +35,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from surreal.agent import Agent, AgentLoop, PolicyAgent, QAgent
+    from surreal.api import Policy, Result, evaluate, load, train
     from surreal.config import Config, load_config
     from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster, TorchListener
     from surreal.envs import Atari, Env, EpisodeMonitor, FrameStack, GymEnv, Visualization, Wrapper
@@ -68,12 +74,14 @@ __all__ = [
     "LinearSchedule",
     "MixedReplay",
     "Model",
+    "Policy",
     "PolicyAgent",
     "PrioritizedReplay",
     "QAgent",
     "QFunction",
     "RedisClient",
     "Replay",
+    "Result",
     "SequenceReplay",
     "SurrealError",
     "TorchBroadcaster",
@@ -82,11 +90,15 @@ __all__ = [
     "UniformReplay",
     "Visualization",
     "Wrapper",
+    "evaluate",
+    "load",
     "load_config",
+    "train",
 ]
 
 #: Where the public names are.
 _MODULES = {
+    "api": ("Policy", "Result", "evaluate", "load", "train"),
     "agent": ("Agent", "AgentLoop", "PolicyAgent", "QAgent"),
     "config": ("Config", "load_config"),
     "distributed": ("ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener"),

@@ -21,6 +21,7 @@ LAYERS: list[set[str]] = [
     {"agent", "replay", "rlx"},
     {"learner", "evaluation"},
     {"main"},
+    {"api"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,0 +1,255 @@
+"""Surreal from a program or a notebook: train a preset, load a policy, act with it, keep score.
+
+    import surreal
+
+    result = surreal.train("cartpole-ppo", seed=1, overrides={"run.max_env_steps": 50_000})
+    policy = surreal.load(result)
+    action = policy.act(obs)
+    print(surreal.evaluate(policy, episodes=100).mean_return)
+
+`train` is `surreal run`: the same processes, the same folder, and a Redis of its own if none is named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, cast
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from surreal import tree
+from surreal.config import Config, add_python_path
+from surreal.envs.actions import ActionAdapter
+from surreal.errors import CheckpointError, SurrealError
+from surreal.evaluation import EvaluationRound, Evaluator
+from surreal.main.build.environments import build_env, env_spaces
+from surreal.main.build.saved_policy import load_policy
+from surreal.main.commands.play import fresh_rng, play_policy
+from surreal.main.launch.launcher import Launcher
+from surreal.main.launch.outcome import RunOutcome
+from surreal.main.launch.prepare import RunOptions
+from surreal.main.launch.starting.forking import ForkServer
+from surreal.main.process.ending.interrupts import Interrupts
+from surreal.main.process.ending.reasons import ExitCode
+from surreal.main.process.roles import AGENT, EVAL, LEARNER
+from surreal.main.process.run_folder import newest_checkpoint
+from surreal.main.session.acting import saved_agent
+
+BEST_POLICY = Path("eval") / "best.safetensors"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to."""
+
+    run: str  #: its id
+    folder: Path
+    config: Config
+    status: str  #: finished, or interrupted
+    reason: str  #: why it ended
+    env_steps: int
+    time_s: float
+    best_return: float | None  #: mean return of the best round of its evaluation; None if there was none
+
+
+def train(
+    source: str | os.PathLike[str],
+    *,
+    seed: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    run_dir: str | os.PathLike[str] | None = None,
+    redis: str | None = None,
+    resume: bool = False,
+    progress: bool = True,
+) -> Result:
+    """Train on this machine until a limit, the goal, or Ctrl-C, after which `resume` goes on.
+
+    Args:
+        source: a preset, or a YAML file.
+        seed: of everything that is drawn; None takes the configuration's.
+        overrides: settings by their dotted names, such as {"learner.gamma": 0.98}.
+        run_dir: the run's folder; None makes a new one below `runs`.
+        redis: address of a Redis; None starts one for this run.
+        resume: go on with the run in `run_dir`.
+        progress: show how far it is; without, only warnings.
+
+    Raises:
+        ConfigError: the configuration makes no sense.
+        SurrealError: it could not be started, or something has ended it that was not asked for.
+    """
+    settings = dict(overrides or {}) | ({} if seed is None else {"seed": seed})
+    # YAML reads JSON: quoted as such, a string stays one.
+    given = tuple(f"{name}={json.dumps(value)}" for name, value in settings.items())
+    folder = None if run_dir is None else Path(run_dir)
+    options = RunOptions(
+        os.fspath(source), given, run_dir=folder, redis=redis, resume=resume, is_quiet=not progress,
+        shows_progress=progress,
+    )  # fmt: skip
+    interrupts = Interrupts()
+    # Signals come to the main thread alone; elsewhere the program has them, and ends the run by `surreal stop`.
+    is_main = threading.current_thread() is threading.main_thread()
+    with (
+        open(os.devnull, "w") as nowhere,
+        interrupts.installed() if is_main else nullcontext(),
+        ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter,
+    ):
+        console = Console(file=None if progress else cast(IO[str], nowhere), soft_wrap=True)
+        outcome = Launcher(options, console, interrupts, starter).execute()
+    if outcome.ending.exit_code is ExitCode.FAILED:
+        raise SurrealError(f"{outcome.ending.reason}; see {outcome.folder / 'logs'}")
+    return _result_of(outcome)
+
+
+class Policy:
+    """A saved policy that acts, without a run and without Redis.
+
+        policy = surreal.load("runs/demo")
+        obs, _ = env.reset()
+        policy.reset()
+        action = policy.act(obs)
+
+    Observations are as the configuration's wrappers give them, and actions as the environment takes them. A recurrent
+    policy remembers each row of a batch from call to call: say where episodes begin.
+
+    Args:
+        path: of the file.
+        seed: of policies that draw; None draws anew each time.
+
+    Attributes:
+        saved: what the file holds.
+        agent: which acts.
+        config: of the run that it comes from.
+        version: of its parameters.
+        observation_space: of one observation.
+        action_space: of the environment.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or holds no policy.
+        EnvError: the environment, whose spaces it needs, cannot be made.
+    """
+
+    def __init__(self, path: Path, *, seed: int | None = None) -> None:
+        self.saved = load_policy(path)
+        self.config, self.version = self.saved.config, self.saved.version
+        add_python_path(self.config.python_path)
+        env = build_env(self.config, training=False)
+        try:
+            self._spaces = env_spaces(env)
+            self.observation_space, self.action_space = env.observation_space, env.action_space
+        finally:
+            env.close()
+        self._adapter = ActionAdapter(self.action_space)
+        self.agent = saved_agent(self.saved, self.config, self._spaces, rng=fresh_rng(seed))
+        self.agent.set_mode("eval")
+        self._begins = True
+
+    def reset(self) -> None:
+        """Begin new episodes with the next observations."""
+        self._begins = True
+
+    def act(
+        self, obs: Any, *, action_mask: NDArray[np.bool_] | None = None, first: NDArray[np.bool_] | None = None
+    ) -> Any:
+        """Choose the best action known.
+
+        Args:
+            obs: of `observation_space`, or a batch of them, with one axis more in each array.
+            action_mask: which discrete actions are legal, [n] or [B, n]; None: all.
+            first: [B] rows of a batch that begin an episode; None: all after `reset`, else none.
+
+        Returns:
+            An action of `action_space`; for a batch, a list of them.
+
+        Raises:
+            ValueError: the observation has another shape.
+        """
+        spec = self._spaces.obs_spec
+        leaf, ndim = tree.first_leaf(obs), 0
+        if spec is not None:
+            ndim = len(spec.leaves[0].shape)
+        is_single = np.ndim(leaf) == ndim
+        if not is_single and np.ndim(leaf) != ndim + 1:
+            raise ValueError(f"observation has shape {np.shape(leaf)}; the space is {self.observation_space}")
+        rows = tree.map_leaves(lambda part: np.asarray(part)[None] if is_single else np.asarray(part), obs)
+        count = len(tree.first_leaf(rows))
+        mask = None if action_mask is None else np.asarray(action_mask, np.bool_).reshape(count, -1)
+        begins = np.full(count, self._begins) if first is None else np.asarray(first, np.bool_)
+        self._begins = False
+        chosen = self.agent.act_batch(rows, np.zeros(count, np.bool_), np.arange(count), begins, mask)
+        actions = list(self._adapter.rows(chosen.actions))
+        return actions[0] if is_single else actions
+
+
+def load(source: str | os.PathLike[str] | Result, *, seed: int | None = None) -> Policy:
+    """Load a policy.
+
+    Args:
+        source: a file (`best.safetensors`, or a learner's checkpoint), a run's folder, of which the best policy is
+            taken, else the newest checkpoint, or what `train` gave.
+        seed: see `Policy`.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+    """
+    path = source.folder if isinstance(source, Result) else Path(source)
+    return Policy(_file_in(path) if path.is_dir() else path, seed=seed)
+
+
+def evaluate(
+    policy: Policy, env: gymnasium.Env[Any, Any] | str | None = None, *, episodes: int = 100, seed: int | None = None
+) -> EvaluationRound:
+    """Play whole episodes with the best actions known.
+
+    Args:
+        policy: what `load` gave.
+        env: an id, which gets the wrappers of the policy's configuration, or an environment, which is played as it is;
+            None is that of the configuration.
+        episodes: >= 1.
+        seed: of the episodes; None draws anew each time.
+
+    Returns:
+        Its `mean_return`, `std_return` and `standard_error`, `mean_length`, and the `scores` of all episodes.
+
+    Raises:
+        EnvError: the environment cannot be made.
+    """
+    rng, saved, config = fresh_rng(seed), policy.saved, policy.config
+    if env is None or isinstance(env, str):
+        section = config.eval if env is None else config.eval.model_copy(update={"env_id": env})
+        saved = replace(saved, config=config.model_copy(update={"eval": section}))
+        scores = play_policy(saved, episodes, rng=rng)
+    else:
+        agent = saved_agent(saved, config, env_spaces(env), rng=rng)
+        scores = Evaluator(agent, [env], rng=rng, max_episode_steps=config.eval.max_episode_steps).play(episodes)
+        agent.close()
+    return EvaluationRound(0, saved.version, tuple(scores))
+
+
+def _file_in(folder: Path) -> Path:
+    """The policy that a run's folder has for others."""
+    if (best := folder / BEST_POLICY).exists():
+        return best
+    if updates := newest_checkpoint(folder):
+        return folder / "checkpoints" / f"{updates:010d}.safetensors"
+    raise CheckpointError(f"{folder} has neither {BEST_POLICY} nor a checkpoint")
+
+
+def _result_of(outcome: RunOutcome) -> Result:
+    best = None if outcome.best is None else float(outcome.best["mean_return"])
+    ending = outcome.ending
+    return Result(
+        outcome.run, outcome.folder, outcome.config, ending.status, ending.reason, outcome.env_steps, outcome.time_s,
+        best,
+    )  # fmt: skip
+
+
+__all__: Sequence[str] = ("Policy", "Result", "evaluate", "load", "train")

@@ -1,0 +1,43 @@
+"""Training from a program: the run is that of the command, and what it leaves acts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Workplace
+
+PROGRAM = """
+import threading
+import surreal
+from surreal.errors import SurrealError
+
+overrides = {"run.max_env_steps": 4000, "run.stop_at_return": None, "eval.episodes": 20, "eval.interval_s": 0.2}
+result = surreal.train("bandit-pg", seed=1, overrides=overrides, progress=False)
+assert result.status == "finished" and result.reason.startswith("max_env_steps"), result
+assert result.env_steps >= 4000 and result.best_return is not None
+policy = surreal.load(result)
+assert policy.act([1.0]) == 3, policy.act([1.0])  # the best arm
+assert surreal.evaluate(policy, episodes=200, seed=1).mean_return > 0.65
+
+def fail():
+    try:
+        surreal.train("bandit-pg", overrides={"env.id": "nobody:Knows-v0"}, progress=False)
+    except SurrealError as error:
+        print("refused:", error)
+
+thread = threading.Thread(target=fail)  # where no signals can be handled
+thread.start()
+thread.join()
+print("done")
+"""
+
+
+def test_a_program_trains_loads_and_evaluates(workplace: Workplace) -> None:
+    command = workplace.spawn("-c", PROGRAM)
+    assert command.wait() == 0, command.output
+    assert "refused: " in command.output
+    assert command.output.endswith("done\n")
+    assert len(command.output.splitlines()) == 2
+    assert len(list((workplace.folder / "runs").iterdir())) == 1
+    workplace.assert_nothing_is_left()

@@ -104,7 +104,7 @@ _AT_AGENTS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "pendulum-ddpg": (
         (2, 4),
         (
-            "run.max_env_steps=10_000",
+            "run.max_env_steps=20_000",
             "run.stop_at_return=-160",
             "eval.confirm_episodes=400",
             "model.args.hidden_sizes=[64,64]",
@@ -133,7 +133,7 @@ The same for runs whose gradients are computed at the agents and combined as [Gr
 those that compute them at the learner: `--set agent.count=N --set learner.gradients=agents --set
 learner.combine_gradients=RULE` (`avg` with `num_gradients` of N). Env steps a second are counted from the first update
 to the end, with the evaluation beside; all processes of a run share two cores, on which other work was done, too. Runs
-end at 300,000 env steps (CartPole), 400,000 (A3C on Pendulum) and 10,000 (DDPG, with layers of 64 units), or at their
+end at 300,000 env steps (CartPole), 400,000 (A3C on Pendulum) and 20,000 (DDPG, with layers of 64 units), or at their
 goals: 500, -200 and -160.
 
 | preset | gradients | agents | seeds | return | env steps | seconds | env steps/s |

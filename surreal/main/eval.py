@@ -203,8 +203,7 @@ class EvaluationSession:
             recorder.close()
 
     def _request_stop(self, reason: str) -> None:
-        client = self.process.client
-        client.retry(lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop)
+        self.process.request_stop(reason)
 
     def _metrics(self) -> dict[str, float]:
         """Each round's numbers once, which the heartbeat keeps; and how far the running one is."""

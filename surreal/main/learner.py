@@ -26,7 +26,6 @@ from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
 from surreal.main.eval import EvaluationSession
 from surreal.main.lockstep.session import LockstepSession
-from surreal.main.process import registry
 from surreal.main.process.arguments import parse
 from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess, run_role
@@ -242,9 +241,8 @@ class LearnerSession:
             self._is_done = True
             logger.info("done: %s", reason)
             return
-        client = self.process.client
         if self.process.telemetry.stop_reason is None:
-            client.retry(lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop)
+            self.process.request_stop(reason)
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.learner.updates

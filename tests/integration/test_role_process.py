@@ -45,6 +45,22 @@ def test_stop_reaches_a_process_that_is_waiting(join: Callable[..., RoleProcess]
         process.client.delete_run()
 
 
+@pytest.mark.parametrize("before", [None, "enough"])
+def test_who_ends_a_run_knows_why_before_its_telemetry_does(
+    join: Callable[..., RoleProcess], before: str | None
+) -> None:
+    process = join(role=LEARNER)  # its telemetry has not begun
+    try:
+        if before is not None:
+            registry.request_stop(process.client, before)
+        process.request_stop("max_updates: 10 updates were done")
+        assert process.ending().reason == (before or "max_updates: 10 updates were done")
+        assert process.ending().status == "finished"
+    finally:
+        process.close()
+        process.client.delete_run()
+
+
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_what_came_before_the_learner_is_kept_if_its_configuration_agrees(
     join: Callable[..., RoleProcess], is_wrong: bool, caplog: pytest.LogCaptureFixture

@@ -147,7 +147,9 @@ def _of_evaluation(config: Config) -> Iterator[tuple[str, str]]:
     evaluation, goal = config.eval, config.run.stop_at_return
     if not evaluation.enabled and goal is not None:
         yield "run.stop_at_return", "is set, but eval.enabled is false: nothing would measure the return"
-    if goal is None and evaluation.confirm_episodes and _is_given(evaluation, "confirm_episodes"):
+    # Who takes a preset's goal away need not look for what belongs to it.
+    is_taken_away = "stop_at_return" in config.run.model_fields_set
+    if goal is None and not is_taken_away and evaluation.confirm_episodes and _is_given(evaluation, "confirm_episodes"):
         confirm = evaluation.confirm_episodes
         yield "eval.confirm_episodes", f"is {confirm}, but run.stop_at_return is not set: nothing is to be confirmed"
     if not evaluation.enabled and evaluation.record_video_every:

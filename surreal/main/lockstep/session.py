@@ -12,7 +12,6 @@ import torch
 from surreal.errors import SurrealError
 from surreal.main.build.learning import build_checkpoints
 from surreal.main.lockstep.stretch import Stretch
-from surreal.main.process import registry
 from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess
 from surreal.main.session.limits import Limits
@@ -115,8 +114,7 @@ class LockstepSession:
         return self._limits.updates_reason(counts.updates) or self._limits.run_reason(counts.env_steps)
 
     def _request_stop(self, reason: str) -> None:
-        client = self.process.client
-        client.retry(lambda: registry.request_stop(client, reason), what="end the run", stop=self.process.stop)
+        self.process.request_stop(reason)
 
     def _metrics(self) -> dict[str, float]:
         """Of what acts and learns now, with rates over all stretches; on the telemetry's thread."""

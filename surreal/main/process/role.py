@@ -91,6 +91,7 @@ class RoleProcess:
         self._registrant = registry.Registrant(claimed, leads=role.leads and is_first)
         self._claim = Claim(self.client, claimed, fingerprint(self.config.shared()))
         self._failure: SurrealError | None = None
+        self._stop_reason: str | None = None  # of this process's own, which its telemetry may not have heard yet
         self._endings: list[Callable[[], object]] = []
 
     @property
@@ -127,6 +128,15 @@ class RoleProcess:
         """Have something done when the last of this process's log is in Redis."""
         self._endings.append(action)
 
+    def request_stop(self, reason: str) -> None:
+        """Have the run end for this reason, or for the one that somebody gave before."""
+
+        def ask() -> str:
+            registry.request_stop(self.client, reason)
+            return registry.stop_reason(self.client)
+
+        self._stop_reason = self.client.retry(ask, what="end the run", stop=self.stop)
+
     def should_stop(self) -> bool:
         """Whether the body has to end; ask in each turn of the loop."""
         self.turn()
@@ -151,8 +161,8 @@ class RoleProcess:
         error = error or self._failure
         if error is not None:
             return Ending(f"{self.name} failed: {error_line(error)}", exit_code_of(error))
-        if self.telemetry.stop_reason is not None:
-            return Ending(self.telemetry.stop_reason)
+        if (reason := self.telemetry.stop_reason or self._stop_reason) is not None:
+            return Ending(reason)
         if self._signals and not self.arguments.supervised:
             first = self._signals[0]
             return Ending(f"interrupted by {first.name}", ExitCode(128 + first))

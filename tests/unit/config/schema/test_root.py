@@ -62,7 +62,6 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
             "replay.mirror_max_bytes",
             "only auto asks for it",
         ),
-        (["run.stop_at_return=null", "eval.confirm_episodes=7"], "eval.confirm_episodes", "nothing is to be confirmed"),
         (["agent.round_steps=5", "broadcast.interval_updates=20"], "broadcast.interval_updates", "set it to 1"),
         (["agent.round_steps=5", "broadcast.interval_updates=1"], "learner.batch_size", "have sent 16 trajectories"),
         (
@@ -254,3 +253,10 @@ def test_a_run_in_lockstep_keeps_its_checkpoints_at_hand() -> None:
     with pytest.raises(ConfigError, match=r"checkpoint.stores has no 'run'"):
         load_config("cartpole-dqn", overrides)
     load_config("cartpole-dqn", [overrides[0], "checkpoint.stores=[run, s3://bucket/runs]"])
+
+
+def test_confirmation_wants_a_goal_but_a_goal_may_be_taken_away() -> None:
+    with pytest.raises(ConfigError, match="nothing is to be confirmed") as caught:
+        load_config("atari-ppo", ["eval.confirm_episodes=7"])
+    assert caught.value.key == "eval.confirm_episodes"
+    assert load_config("pendulum-sac", ["run.stop_at_return=null"]).eval.confirm_episodes == 1000

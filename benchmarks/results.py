@@ -131,7 +131,8 @@ _AT_AGENTS_HEAD = """
 
 The same for runs whose gradients are computed at the agents and combined as [Gradients](gradients.md) says, beside
 those that compute them at the learner: `--set agent.count=N --set learner.gradients=agents --set
-learner.combine_gradients=RULE` (`avg` with `num_gradients` of N). Env steps a second are counted from the first update
+learner.combine_gradients=RULE` (`avg` with `num_gradients` of N; at the learner, A3C is A2C, whose updates wait for all
+agents). Env steps a second are counted from the first update
 to the end, with the evaluation beside; all processes of a run share two cores, on which other work was done, too. Runs
 end at 300,000 env steps (CartPole), 400,000 (A3C on Pendulum) and 20,000 (DDPG, with layers of 64 units), or at their
 goals: 500, -200 and -160.
@@ -271,6 +272,10 @@ def _at_agents() -> list[tuple[str, str, int]]:
 
 def _settings(preset: str, rule: str, agents: int) -> tuple[str, ...]:
     share = (f"learner.num_gradients={agents}",) if rule == "avg" else ()
+    if (
+        rule == "learner" and agents > 1 and preset.endswith("a3c")
+    ):  # of A3C, that is A2C: one update of all agents' parts
+        share = (f"learner.batch_size={load_config(preset).env.num_envs * agents}",)
     return (f"agent.count={agents}", *_RULES[rule], *share, *_AT_AGENTS[preset][1])
 
 

@@ -163,8 +163,8 @@ class Outgoing:
             updates=self._pushed + 1,
             stop=self._stop,
         )
-        if pushed.status == "ok":  # one that was refused leads to nothing
-            self._pushed += 1
+        self._pushed += pushed.status == "ok"  # one that was refused leads to nothing
+        if pushed.status in ("ok", "not_finite"):  # what is not finite would be refused again and again
             self._filters.forget()
         self._counted = now
         self.global_step = max(self.global_step, pushed.global_step)

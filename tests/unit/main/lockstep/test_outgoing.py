@@ -13,6 +13,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from surreal.learner import A2CLearner, DDPGLearner, DQNLearner, GradientLearner, Gradients, PPOLearner
+from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
 from surreal.main.lockstep.outgoing import Outgoing, Waiting
 from surreal.main.process.registry import write_progress
 from surreal.model import ActorCritic, DeterministicActorCritic, QFunction
@@ -69,6 +70,7 @@ class Server:
         self.global_step += env_steps
         answer = Answer(self.status, self.global_step)
         if self.status == "ok" and not self._is_dead:
+            FilterCounts(self.learner.model).add(groups.pop(COUNTS, {}))
             for group, tensors in groups.items():
                 self.learner.apply(Gradients(group, tensors))
             if len(self.pushes) % self._combined == 0:
@@ -124,6 +126,10 @@ def a2c(**options: Any) -> A2CLearner:
     return A2CLearner(policy(), **options)
 
 
+def filtered() -> A2CLearner:
+    return A2CLearner(policy(normalize_obs=True, normalize_rewards=True))
+
+
 def ppo() -> PPOLearner:
     return PPOLearner(policy(), policy_iterations=2, mini_batch=16, max_kl=None)
 
@@ -166,8 +172,8 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize(
     ("make", "batch"),
-    [(a2c, trajectories), (ppo, trajectories), (dqn, transitions)],
-    ids=["a2c", "ppo", "dqn"],
+    [(a2c, trajectories), (filtered, trajectories), (ppo, trajectories), (dqn, transitions)],
+    ids=["a2c", "a2c with filters", "ppo", "dqn"],
 )
 def test_one_agent_and_a_server_learn_what_a_learner_learns(
     make: Callable[[], Any], batch: Callable[[int], Any]
@@ -181,6 +187,18 @@ def test_one_agent_and_a_server_learn_what_a_learner_learns(
     assert_same(parameters(agent), parameters(alone))
     assert_same(parameters(server.learner), parameters(alone))
     assert agent.version == server.published == len(server.pushes) + 1
+
+
+@pytest.mark.parametrize(("status", "kept"), [("stale", 2), ("full", 2), ("not_finite", 1)])
+def test_what_filters_counted_goes_again_unless_it_is_refused_for_good(status: str, kept: int) -> None:
+    agent, server, outgoing = connect(filtered)
+    for i, server.status in enumerate((status, "ok")):
+        agent.optimize(i, trajectories(i))
+        outgoing.finish_update()
+    steps = trajectories(0).mask.numel()
+    found: Any = server.learner.model
+    assert float(found.obs_filter.moments[0].count) == kept * steps
+    assert float(found.return_filter.moments.count) == kept * steps
 
 
 def test_a_gradient_is_the_learner_s_own_of_the_same_trajectories() -> None:

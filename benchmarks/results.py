@@ -132,10 +132,9 @@ _AT_AGENTS_HEAD = """
 The same for runs whose gradients are computed at the agents and combined as [Gradients](gradients.md) says, beside
 those that compute them at the learner: `--set agent.count=N --set learner.gradients=agents --set
 learner.combine_gradients=RULE` (`avg` with `num_gradients` of N; at the learner, A3C is A2C, whose updates wait for all
-agents). Env steps a second are counted from the first update
-to the end, with the evaluation beside; all processes of a run share two cores, on which other work was done, too. Runs
-end at 300,000 env steps (CartPole), 400,000 (A3C on Pendulum) and 20,000 (DDPG, with layers of 64 units), or at their
-goals: 500, -200 and -160.
+agents). Env steps a second are counted from the first update to the end, with the evaluation beside; all processes of a
+run share two cores, on which other work was done, too. Runs end at 300,000 env steps (CartPole), 400,000 (A3C on
+Pendulum) and 20,000 (DDPG, with layers of 64 units), or at their goals: 500, -200 and -160.
 
 | preset | gradients | agents | seeds | return | env steps | seconds | env steps/s |
 |---|---|---|---|---|---|---|---|

@@ -17,7 +17,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.queue import GradientQueue
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Workplace
+    from tests.e2e.conftest import Command, Workplace
 
 #: Deaths of server, agent and Redis in turn; `make kills` asks for 20, after which CartPole is to be solved.
 KILLS = int(os.environ.get("SURREAL_TEST_KILLS", "3"))
@@ -89,15 +89,21 @@ def test_agents_learn_and_no_gradient_is_applied_twice_whoever_is_killed(
     else:
         last = workplace.status()["version"]
         workplace.wait_for(lambda: _is_solved(run_dir, last), "a solved CartPole", timeout_s=400.0)
+    _end(command, run_dir)
+    assert "restored" in (run_dir / "logs" / "ps.log").read_text()
+    workplace.assert_nothing_is_left()
+    _assert_applied_once(notes, servers)
+
+
+def _end(command: Command, run_dir: Path) -> int:
+    """Interrupt the run, whose versions have only risen; returns its updates."""
     command.interrupt()
     assert command.wait() == 130, command.output
     result = json.loads((run_dir / "result.json").read_text())
     versions = [line["version"] for line in _rounds(run_dir)]
     assert versions == sorted(versions)
     assert result["version"] >= versions[-1]
-    assert "restored" in (run_dir / "logs" / "ps.log").read_text()
-    workplace.assert_nothing_is_left()
-    _assert_applied_once(notes, servers)
+    return int(result["updates"])
 
 
 def _assert_applied_once(notes: Path, servers: set[int]) -> None:
@@ -128,15 +134,10 @@ def test_two_servers_go_on_in_step_when_either_is_killed(workplace: Workplace, s
         before, pid = workplace.status(), workplace.role_pid(name)
         os.kill(pid, signal.SIGKILL)
         workplace.wait_for(lambda: _goes_on(workplace.status(), name, pid, before), f"the return of {name}")  # noqa: B023
-    command.interrupt()
-    assert command.wait() == 130, command.output
-    result = json.loads((run_dir / "result.json").read_text())
-    versions = [line["version"] for line in _rounds(run_dir)]
-    assert versions == sorted(versions)
-    assert result["version"] >= versions[-1]
+    updates = _end(command, run_dir)
     with RedisClient(server.address, run=run_dir.name) as client:
         counts = GradientQueue(client).run_metrics()
-    assert 0 < result["updates"] <= counts["gradients/run_pushed_total"]
+    assert 0 < updates <= counts["gradients/run_pushed_total"]
     assert "restored" in (run_dir / "logs" / "ps-1.log").read_text()
     workplace.assert_nothing_is_left()
 

@@ -119,7 +119,6 @@ class Launcher:
                 restart_limit=self.config.run.restart_limit,
             )
             stack.callback(supervision.kill)
-            self._interrupts.ask_for_checkpoint = supervision.ask_for_checkpoint
             self._warnings = ChildWarnings(supervision.consoles, self._say_unless_quiet, has_waits=is_silent)
             try:
                 supervision.start()
@@ -220,6 +219,8 @@ class Launcher:
                 return Ending(str(error), ExitCode.FAILED)
             failure = supervision.poll()
             self._warnings.poll()
+            if self._interrupts.checkpoint_request.take():
+                supervision.ask_for_checkpoint()
             reason = self._stop_reason(servers)
             now = time.monotonic()
             if reason or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import _thread
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -56,14 +56,15 @@ class CheckpointRequest:
 
     def listen(self) -> None:
         """From now on, note the signal, which would otherwise end the process; on its main thread."""
-        signal.signal(CHECKPOINT_SIGNAL, self._note)
+        signal.signal(CHECKPOINT_SIGNAL, self.note)
 
     def take(self) -> bool:
         """Whether it was asked for since the last call."""
         has_come, self._has_come = self._has_come, False
         return has_come
 
-    def _note(self, number: int, _: FrameType | None) -> None:
+    def note(self, number: int, _: FrameType | None) -> None:
+        """It is asked for: a signal's handler."""
         self._has_come = True
 
 
@@ -72,13 +73,12 @@ class Interrupts:
 
     Attributes:
         ending: why the run is to end, by the first of them; None while nothing was said.
-        ask_for_checkpoint: called when a checkpoint is asked for.
+        checkpoint_request: whether a checkpoint was asked for.
     """
-
-    ask_for_checkpoint: Callable[[], object] | None = None
 
     def __init__(self) -> None:
         self._count = 0
+        self.checkpoint_request = CheckpointRequest()
         self.ending: Ending | None = None
 
     @contextmanager
@@ -107,8 +107,7 @@ class Interrupts:
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if number == CHECKPOINT_SIGNAL:
-            if self.ask_for_checkpoint is not None:
-                self.ask_for_checkpoint()
+            self.checkpoint_request.note(number, None)
             return
         self.end(f"interrupted by {signal.Signals(number).name}", ExitCode(128 + number))
         if number == signal.SIGHUP:  # of which a closed terminal may send several

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from argparse import ArgumentTypeError
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -14,8 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from surreal.cli.options import RunDir
 from surreal.errors import ConfigError
-from surreal.main.process.arguments import local_folder
 
 if TYPE_CHECKING:
     from surreal.distributed.connection.client import RedisClient
@@ -37,21 +36,14 @@ RedisOption = Annotated[
         help="Where the replay is, or several servers in quotes; default: $SURREAL_REDIS, else the run's folder.",
     ),
 ]
-
-
-def _local_folder(text: str) -> Path:
-    try:
-        return local_folder(text)
-    except ArgumentTypeError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-RunDir = Annotated[
-    Path | None, typer.Option("--run-dir", metavar="DIR", parser=_local_folder, help="The run's folder.")
-]
 Shards = Annotated[
     int | None, typer.Option(min=1, help="Shards of the replay; default: as the run says, else one a server.")
 ]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `replay` and what it can do."""
+    app.add_typer(replay_app)
 
 
 @replay_app.command()

@@ -1,0 +1,78 @@
+"""`surreal status` and `surreal stop`: a running run, from another terminal; `surreal redis`: a server for several."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from surreal.cli.options import RedisOption, RunDir, say
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command()(redis)
+    app.command()(status)
+    app.command()(stop)
+
+
+def redis(
+    bind: Annotated[str, typer.Option(help="Where to listen; other than 127.0.0.1 needs a password.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 6379,
+    password: Annotated[
+        str | None, typer.Option(envvar="SURREAL_REDIS_PASSWORD", help="Password; better given in the variable.")
+    ] = None,
+    maxmemory: Annotated[str, typer.Option(metavar="SIZE", help='Bound of its memory, such as "2gb".')] = "1gb",
+    appendonly: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the data in this folder, so that they survive.")
+    ] = None,
+) -> None:
+    """A Redis server for the processes of other machines, until Ctrl-C."""
+    from surreal.main.commands.redis_server import address_for_others, serve
+
+    console = Console(soft_wrap=True)
+
+    def on_ready(server: Any) -> None:
+        say(console, f"Redis at {address_for_others(server.address, bind)}, pid {server.pid}; Ctrl-C ends it")
+
+    serve(bind=bind, port=port, password=password, maxmemory=maxmemory, appendonly=appendonly, on_ready=on_ready)
+
+
+def status(
+    run_name: Annotated[str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.")] = None,
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show a running run, from anywhere that reaches its Redis."""
+    from surreal.main.commands.status import find_run, print_status, run_status
+
+    with find_run(run_name, address=redis, run_dir=run_dir) as client:
+        found = run_status(client)
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+    else:
+        print_status(found, Console())
+
+
+def stop(
+    run_name: Annotated[str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.")] = None,
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Also remove the run from Redis; only once its processes have ended.")
+    ] = False,
+) -> None:
+    """End a run: all its processes drain."""
+    from surreal.main.commands.status import find_run
+    from surreal.main.process import registry
+
+    with find_run(run_name, address=redis, run_dir=run_dir, must_be_known=not delete) as client:
+        if not delete:
+            registry.request_stop(client, "surreal stop")
+            typer.echo(f"run {client.run} was asked to stop")
+            return
+        typer.echo(f"removed run {client.run}: {registry.delete_run(client)} keys")

@@ -33,7 +33,7 @@ class QHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Compute [..., num_actions] float32."""
-        output: Tensor = self.output.forward(features)
+        output: Tensor = self._modules["output"].forward(features)  # type: ignore[union-attr]  # see `Dense`
         return combine_dueling(output) if self.dueling else output
 
 

@@ -43,7 +43,7 @@ class QFunction(ComposedModel):
     def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
         """Compute Q values, [..., num_actions] float32; with `use_lstm`, these and the state afterwards."""
         features, state = self.features(obs, state, is_first)
-        q = self.q.forward(features)
+        q = self._modules["q"].forward(features)  # type: ignore[union-attr]  # see `Dense`
         return q if state is None else (q, state)
 
     def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:

@@ -79,7 +79,7 @@ class VectorStepper:
         first, self._waiting = self._waiting, NO_IDS
         is_as_told = self._is_plain and obs.shape == self._shapes[0] and obs.dtype == self._dtype
         leaves = [obs] if is_as_told else self._leaves(obs)
-        # Its squared length in one call, as `is_sound` has it: this is asked at every step of the quickest environments.
+        # Its squared length in one call, as `is_sound` has it: asked at every step of the quickest environments.
         is_short = is_as_told and self._is_float and np.vdot(obs, obs) <= LARGEST
         if not (is_sound(reward) and (is_short or all(map(is_sound, leaves)))):
             self._refuse(obs, reward)

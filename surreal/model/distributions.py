@@ -68,7 +68,7 @@ class Categorical(Distribution):
     """
 
     def __init__(self, logits: Tensor) -> None:
-        self.logits = logits - logits.logsumexp(-1, keepdim=True)
+        self.logits = logits.log_softmax(-1)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         # The largest of log p + Gumbel noise is distributed as p (Gumbel 1954), and needs no sum over the actions.

@@ -107,16 +107,17 @@ class ActorCriticLearner(GradientLearner):
         """Give advantages [T, B] as they weigh actions: normalised, if they should be."""
         return normalise(advantage, mask) if self.normalize_advantage else advantage
 
-    def entropy(self, policy: Distribution, action: Tensor, mask: Tensor) -> Tensor:
+    def entropy(self, policy: Distribution, action: Tensor, mask: Tensor | None) -> Tensor:
         """Give the mean entropy of the steps as `entropy_type` counts it, a scalar.
 
         Args:
             policy: over steps of any leading axes [...].
             action: [..., *action_shape].
-            mask: [...] float32, 1 for a step.
+            mask: [...] float32, 1 for a step; None: all are.
         """
-        mean = mean_of_steps(policy.entropy(), mask)
-        return mean / math.prod(action.shape[mask.ndim :]) if self._is_mean_entropy else mean
+        entropy = policy.entropy()
+        mean = mean_of_steps(entropy, mask)
+        return mean / math.prod(action.shape[entropy.ndim :]) if self._is_mean_entropy else mean
 
     def drift(self, batch: TrajectoryBatch, log_probability: Tensor) -> dict[str, Tensor]:
         """Give `policy_drift` of log-probabilities [T, B], if agents recorded those that they acted by; else {}."""

@@ -5,7 +5,7 @@ Minibatches are single steps in any order, or whole sequences where a memory nee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +20,11 @@ from surreal.utils.pytorch import Module
 
 
 class Minibatch(NamedTuple):
-    """Some of the steps of a batch: [N] single ones, or [T, b] of whole sequences."""
+    """Some of the steps of a batch: [N] single ones, or [T, b] of whole sequences; or all of them, [T, B]."""
 
     obs: Obs
     action: Tensor
-    mask: Tensor  #: 1 for a step, 0 for a row of a sequence without one
+    mask: Tensor | None  #: 1 for a step, 0 for a row of a sequence without one; None: all are steps
     index: Any  #: of these steps in any [T, B, ...]: `advantages[minibatch.index]`
     action_mask: Tensor | None
     state: Tensor | None  #: [b, *state_shape] of sequences
@@ -34,6 +34,35 @@ class Minibatch(NamedTuple):
         """Policy over the legal actions, and value, of these steps."""
         policy, value = compute(model, self.obs, self.state, self.is_first)
         return PolicyValue(legal(policy, self.action_mask), value)
+
+
+def everything(batch: TrajectoryBatch) -> Minibatch:
+    """Give all steps of a batch as they lie, [T, B]; nothing is copied."""
+    action_mask = batch.extras.get("action_mask")
+    return Minibatch(
+        obs=tree.map_leaves(lambda leaf: leaf[:-1], batch.obs),
+        action=batch.action,
+        mask=None if bool(batch.mask.all()) else batch.mask,
+        index=slice(None),
+        action_mask=action_mask,
+        state=batch.initial_state.get("state"),
+        is_first=batch.is_first[:-1],
+    )
+
+
+def epochs(
+    batch: TrajectoryBatch, size: int | None, *, whole: bool, rng: np.random.Generator
+) -> Callable[[], Iterable[Minibatch]]:
+    """Give what goes through all steps once, each time that it is called; arguments as in `minibatches`.
+
+    Where one minibatch has all steps, it is `everything`, the same each time: their order would change nothing.
+    """
+    length, columns = batch.mask.shape
+    steps = length * columns if whole or size is None else int(batch.mask.count_nonzero())
+    if size is None or _count(columns if whole else steps, max(1, size // length) if whole else size) == 1:
+        parts = (everything(batch),)
+        return lambda: parts
+    return lambda: minibatches(batch, size, whole=whole, rng=rng)
 
 
 def minibatches(
@@ -85,8 +114,12 @@ def _join(trees: Sequence[Any], dim: int) -> Any:
 
 def _split(items: Tensor, size: int | None, rng: np.random.Generator) -> tuple[Tensor, ...]:
     order = items[torch.from_numpy(rng.permutation(len(items)))]
-    count = 1 if size is None else max(1, round(len(items) / size))
-    return torch.tensor_split(order, count)
+    return torch.tensor_split(order, _count(len(items), size))
+
+
+def _count(items: int, size: int | None) -> int:
+    """How many parts have as many items as come nearest to `size`."""
+    return 1 if size is None else max(1, round(items / size))
 
 
 def _pick(batch: TrajectoryBatch, index: Any, columns: Tensor | None) -> Minibatch:
@@ -95,7 +128,7 @@ def _pick(batch: TrajectoryBatch, index: Any, columns: Tensor | None) -> Minibat
     return Minibatch(
         obs=tree.map_leaves(lambda leaf: leaf[:-1][index], batch.obs),
         action=batch.action[index],
-        mask=batch.mask[index],
+        mask=None if columns is None else batch.mask[index],
         index=index,
         action_mask=None if action_mask is None else action_mask[index],
         state=None if state is None else state[columns],

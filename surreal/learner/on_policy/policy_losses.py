@@ -1,7 +1,7 @@
 """Losses of policies and their values: pure, over steps of any leading axes, tested against naive loops.
 
 All tensors of one loss have one shape, [N] or [T, B], which is checked: (N,) against (N, 1) would silently give (N, N).
-Means are over the steps, where `mask` is 1.
+Means are over the steps, where `mask` is 1; without a mask, all are.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ import torch
 from torch import Tensor
 
 
-def check_same_shape(**tensors: Tensor) -> None:
-    """Refuse tensors of different shapes, which would broadcast into a wrong loss without any error.
+def check_same_shape(**tensors: Tensor | None) -> None:
+    """Refuse tensors of different shapes, which would broadcast into a wrong loss without any error; None has any.
 
     Raises:
         ValueError: names the shapes.
     """
-    if len({tensor.shape for tensor in tensors.values()}) > 1:
-        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
+    if len({tensor.shape for tensor in tensors.values() if tensor is not None}) > 1:
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items() if tensor is not None)
         raise ValueError(f"these must have one shape: {shapes}")
 
 
-def mean_of_steps(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the steps: sum(mask * values) / sum(mask), a scalar; 0 if there is no step."""
+def mean_of_steps(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean over the steps: sum(mask * values) / sum(mask), a scalar; 0 if there is no step. None: all are steps."""
+    if mask is None:
+        return values.mean()
     check_same_shape(values=values, mask=mask)
     return (mask * values).sum() / mask.sum().clamp(min=1.0)
 
@@ -33,7 +35,7 @@ def normalise(values: Tensor, mask: Tensor) -> Tensor:
     return centred / (mean_of_steps(centred.square(), mask).sqrt() + 1e-8)
 
 
-def policy_gradient_loss(log_probability: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+def policy_gradient_loss(log_probability: Tensor, advantage: Tensor, mask: Tensor | None) -> Tensor:
     """Minus the mean of log p(action) * advantage (Williams 1992), whose gradient is the policy gradient.
 
     Args:
@@ -48,7 +50,7 @@ def policy_gradient_loss(log_probability: Tensor, advantage: Tensor, mask: Tenso
     return -mean_of_steps(log_probability * advantage, mask)
 
 
-def clipped_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor, clip_range: float) -> Tensor:
+def clipped_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor | None, clip_range: float) -> Tensor:
     """PPO's clipped objective, negative: Schulman et al. 2017 eq. 7, arXiv:1707.06347.
 
     Args:
@@ -68,7 +70,7 @@ def clipped_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor, clip
     return -mean_of_steps(torch.minimum(ratio * advantage, clipped * advantage), mask)
 
 
-def importance_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+def importance_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor | None) -> Tensor:
     """Minus the mean of ratio * advantage: the surrogate of TRPO (Schulman et al. 2015 eq. 14) and of PPO with KL.
 
     Arguments as in `clipped_policy_loss`.
@@ -77,7 +79,7 @@ def importance_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor) -
     return -mean_of_steps(log_ratio.exp() * advantage, mask)
 
 
-def value_loss(value: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+def value_loss(value: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
     """Mean squared error of the values.
 
     Args:
@@ -92,7 +94,9 @@ def value_loss(value: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     return mean_of_steps((target - value).square(), mask)
 
 
-def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, mask: Tensor, clip_range: float) -> Tensor:
+def clipped_value_loss(
+    value: Tensor, old_value: Tensor, target: Tensor, mask: Tensor | None, clip_range: float
+) -> Tensor:
     """The larger of the squared errors of the value and of one that is kept near what it was before the update.
 
     As in the code of Schulman et al. 2017; it stops a value that went further than `clip_range` towards its target.
@@ -112,9 +116,9 @@ def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, mask: T
     return mean_of_steps(torch.maximum((target - value).square(), (target - near).square()), mask)
 
 
-def clip_fraction(log_ratio: Tensor, mask: Tensor, clip_range: float) -> Tensor:
+def clip_fraction(log_ratio: Tensor, mask: Tensor | None, clip_range: float) -> Tensor:
     """Share of the steps whose ratio is further than `clip_range` from 1, a scalar."""
-    return mean_of_steps(((log_ratio.exp() - 1.0).abs() > clip_range).to(mask.dtype), mask)
+    return mean_of_steps(((log_ratio.exp() - 1.0).abs() > clip_range).to(log_ratio.dtype), mask)
 
 
 def policy_drift(log_ratio: Tensor, mask: Tensor) -> dict[str, Tensor]:

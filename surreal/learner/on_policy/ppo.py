@@ -5,6 +5,7 @@ The whole algorithm is `PPOLearner.improve`, and what one minibatch does is `PPO
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from surreal.learner.base import ReplayView
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import Targets, make_targets
 from surreal.learner.on_policy.kl_penalty import AdaptiveKL
-from surreal.learner.on_policy.minibatches import Minibatch, minibatches
+from surreal.learner.on_policy.minibatches import Minibatch, epochs
 from surreal.learner.on_policy.policy_losses import (
     clip_fraction,
     clipped_policy_loss,
@@ -140,26 +141,29 @@ class PPOLearner(ActorCriticLearner):
         if self._clip_schedule is not None:
             self.clip_range = self._clip_schedule(self.global_step)
         rng = np.random.default_rng((self._seed, self.updates))
-        is_recurrent = self.model.state_shape is not None
+        parts = epochs(batch, self.mini_batch, whole=self.model.state_shape is not None, rng=rng)
         last: list[Losses] = []
-        moves_policy, epochs = True, 0
+        moves_policy, policy_epochs = True, 0
         for epoch in range(max(self.policy_iterations, self.value_iterations)):
             moves_policy = moves_policy and epoch < self.policy_iterations
             if moves_policy:
-                last, epochs = [], epoch + 1
-            for part in minibatches(batch, self.mini_batch, whole=is_recurrent, rng=rng):
+                last, policy_epochs = [], epoch + 1
+            for part in parts():
                 losses = self.losses(part, targets)
                 if moves_policy:
-                    last.append(Losses(*(loss.detach() for loss in losses)))
-                    moves_policy = self.max_kl is None or float(last[-1].kl) <= self.max_kl
+                    if self.is_metrics_due or self.kl_penalty is not None:
+                        last.append(Losses(*(loss.detach() for loss in losses)))
+                    moves_policy = self.max_kl is None or float(losses.kl.detach()) <= self.max_kl
                 moves_value = epoch < self.value_iterations and (moves_policy or self._has_own_value)
                 if not (moves_policy or moves_value):
                     break
                 self.step(self._total(losses, moves_policy=moves_policy, moves_value=moves_value), *self.groups)
+        if not last:
+            return {}
         means = Losses(*(torch.stack(column).mean() for column in zip(*last, strict=True)))
         if self.kl_penalty is not None:
             self.kl_penalty.after_update(float(means.kl))
-        return self._metrics(means, targets, batch, epochs) if self.is_metrics_due else {}
+        return self._metrics(means, targets, batch, policy_epochs) if self.is_metrics_due else {}
 
     def losses(self, part: Minibatch, targets: Targets) -> Losses:
         """Compute the losses of one minibatch."""
@@ -185,18 +189,18 @@ class PPOLearner(ActorCriticLearner):
         return Losses(policy_loss, critic_loss, entropy, divergence, clipped)
 
     def _total(self, losses: Losses, *, moves_policy: bool, moves_value: bool) -> Tensor:
-        total = torch.zeros_like(losses.policy)
+        terms = []
         if moves_policy:
-            total = total + losses.policy
+            terms.append(losses.policy)
             if self.entropy_beta > 0.0:
-                total = total - self.entropy_beta * losses.entropy
+                terms.append(-self.entropy_beta * losses.entropy)
             if self.kl_penalty is not None:
-                total = total + self.kl_penalty.coefficient * losses.kl
+                terms.append(self.kl_penalty.coefficient * losses.kl)
         if moves_value:
-            total = total + self.critic_scale * losses.value
+            terms.append(self.critic_scale * losses.value)
             if self.l2_coeff > 0.0:
-                total = total + self.l2_coeff * sum(parameter.square().sum() for parameter in self._value_parameters)
-        return total
+                terms += [self.l2_coeff * parameter.square().sum() for parameter in self._value_parameters]
+        return functools.reduce(torch.add, terms)
 
     def _metrics(
         self, means: Losses, targets: Targets, batch: TrajectoryBatch, epochs: int

@@ -22,7 +22,7 @@ from surreal.learner.on_policy.evaluating import (
     make_targets,
     scale_rewards,
 )
-from surreal.learner.on_policy.minibatches import Minibatch, concatenate, minibatches
+from surreal.learner.on_policy.minibatches import Minibatch, concatenate, epochs, everything
 from surreal.learner.on_policy.policy_losses import (
     explained_variance,
     importance_policy_loss,
@@ -179,11 +179,11 @@ class TRPOLearner(GradientLearner):
         )
         rng = np.random.default_rng((self._seed, self.updates))
         is_recurrent = self.model.state_shape is not None
-        (everything,) = minibatches(batch, None, whole=is_recurrent, rng=rng)
-        moved = self.move_policy(everything, targets)
+        moved = self.move_policy(everything(batch), targets)
         critic_loss = torch.zeros(())
+        parts = epochs(batch, self.mini_batch, whole=is_recurrent, rng=rng)
         for _ in range(self.value_func_iterations):
-            for part in minibatches(batch, self.mini_batch, whole=is_recurrent, rng=rng):
+            for part in parts():
                 _, value = part.compute(self.model)
                 critic_loss = value_loss(value, targets.returns[part.index], part.mask)
                 self.step(critic_loss, _VALUE)

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from surreal.learner import PPOLearner
 from surreal.learner.on_policy.evaluating import make_targets
 from surreal.learner.on_policy.kl_penalty import AdaptiveKL
-from surreal.learner.on_policy.minibatches import minibatches
+from surreal.learner.on_policy.minibatches import epochs, everything, minibatches
 
 if TYPE_CHECKING:
     from tests.unit.learner.on_policy.conftest import MakeModel, Play
@@ -24,12 +24,29 @@ def test_minibatches_have_each_step_once_and_no_other_row(make_model: MakeModel,
     sizes = []
     for part in minibatches(batch, 20, whole=False, rng=np.random.default_rng(0)):
         count[part.index] += 1.0
-        sizes.append(len(part.mask))
+        sizes.append(len(part.action))
+        assert part.mask is None
         assert torch.equal(part.obs, batch.obs[:-1][part.index])
         assert torch.equal(part.action, batch.action[part.index])
     assert torch.equal(count, batch.mask)
     assert max(sizes) - min(sizes) <= 1
     assert len(sizes) == round(int(batch.mask.sum()) / 20)
+
+
+def test_one_minibatch_of_all_steps_is_the_batch_as_it_lies(make_model: MakeModel, play: Play) -> None:
+    model = make_model()
+    learner = PPOLearner(model)
+    batch = play(model)
+    targets = make_targets(model, batch, gae_lambda=0.95, normalize_advantage=True)
+    steps = int(batch.mask.sum())
+    assert steps < batch.mask.numel()
+    rng = np.random.default_rng(0)
+    whole = epochs(batch, 2 * steps // 3 + 1, whole=False, rng=rng)
+    assert [part.action.shape for part in whole()] == [batch.action.shape]
+    (shuffled,) = minibatches(batch, None, whole=False, rng=rng)
+    for ours, theirs in zip(learner.losses(everything(batch), targets), learner.losses(shuffled, targets), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert len(list(epochs(batch, 2 * steps // 3 - 1, whole=False, rng=rng)())) == 2
 
 
 def test_minibatches_of_a_recurrent_model_are_whole_trajectories(make_model: MakeModel, play: Play) -> None:

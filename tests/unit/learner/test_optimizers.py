@@ -1,0 +1,91 @@
+"""Optimizers: the same steps as torch's classes take, and nothing where a gradient is not finite."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from surreal.learner.stepping.optimizers import Optimizer, OptimizerSettings
+from surreal.model import MLP
+
+THEIRS = {
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, eps=1e-8),
+    "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, alpha=0.9, eps=0.01),
+}
+
+
+def gradients_of(model: nn.Module, scale: float, seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {name: scale * torch.randn(each.shape, generator=generator) for name, each in model.named_parameters()}
+
+
+def apply(optimizer: Optimizer, gradients: dict[str, Tensor], max_norm: float | None = None) -> float:
+    return float(optimizer.apply(gradients, max_norm=max_norm, lock=threading.RLock()))
+
+
+@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("max_norm", [None, 1.0, 1e3])
+def test_steps_are_those_of_torchs_class(name: str, max_norm: float | None) -> None:
+    torch.manual_seed(0)
+    ours, theirs = MLP((3, 5, 2)), MLP((3, 5, 2))
+    theirs.load_state_dict(ours.state_dict())
+    optimizer = Optimizer(ours.named_parameters(), OptimizerSettings(name, 0.01, 0.9))
+    reference = THEIRS[name](theirs.parameters())
+    for step in range(4):
+        gradients = gradients_of(ours, 1.0, step)
+        for parameter, gradient in zip(theirs.parameters(), gradients.values(), strict=True):
+            parameter.grad = gradient.clone()
+        norm = nn.utils.clip_grad_norm_(theirs.parameters(), max_norm if max_norm is not None else torch.inf)
+        assert apply(optimizer, gradients, max_norm) == pytest.approx(float(norm), rel=1e-6)
+        reference.step()
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_a_parameter_without_a_gradient_stays_and_has_its_first_step_later(name: str) -> None:
+    model = MLP((3, 5, 2))
+    optimizer = Optimizer(model.named_parameters(), OptimizerSettings(name, 0.01))
+    first = next(iter(optimizer.named))
+    before = model.get_parameter(first).detach().clone()
+    gradients = gradients_of(model, 1.0, 0)
+    apply(optimizer, {name: tensor for name, tensor in gradients.items() if name != first})
+    assert torch.equal(model.get_parameter(first), before)
+    assert f"{first}/step" not in optimizer.tensors()
+    apply(optimizer, gradients_of(model, 1.0, 1))
+    assert not torch.equal(model.get_parameter(first), before)
+    steps = {key: float(value) for key, value in optimizer.tensors().items() if key.endswith("/step")}
+    assert steps == {f"{name}/step": 1.0 if name == first else 2.0 for name in optimizer.named}
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_a_state_that_was_taken_over_goes_on_as_the_one_that_it_was_of(name: str) -> None:
+    torch.manual_seed(0)
+    model, twin = MLP((3, 5, 2)), MLP((3, 5, 2))
+    optimizer = Optimizer(model.named_parameters(), OptimizerSettings(name, 0.01))
+    apply(optimizer, gradients_of(model, 1.0, 0))
+    twin.load_state_dict(model.state_dict())
+    other = Optimizer(twin.named_parameters(), OptimizerSettings(name, 0.01))
+    saved = {key: tensor.clone() for key, tensor in optimizer.tensors().items()}
+    expected = other.expected_tensors()
+    assert {key: tensor.shape for key, tensor in saved.items()} == {key: each.shape for key, each in expected.items()}
+    other.load_tensors(saved)
+    for each, network in ((optimizer, model), (other, twin)):
+        apply(each, gradients_of(network, 1.0, 1))
+    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, 3e38])
+def test_a_gradient_that_is_not_finite_changes_nothing(bad: float) -> None:
+    model = MLP((3, 5, 2))
+    optimizer = Optimizer(model.named_parameters(), OptimizerSettings())
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    gradients = gradients_of(model, 1.0, 0)
+    next(iter(gradients.values()))[:2, 0] = bad
+    assert not torch.tensor(apply(optimizer, gradients, 0.5)).isfinite()
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+    assert optimizer.tensors() == {}

@@ -1,4 +1,4 @@
-"""`surreal sweep`: runs over settings and seeds; `surreal runs`: list, compare, delete."""
+"""`surreal sweep`: train many runs, over settings and seeds."""
 
 from __future__ import annotations
 

@@ -30,12 +30,13 @@ from surreal.runs.sweep.processes import Launching
 from surreal.runs.sweep.proposing import Grid, Proposer
 from surreal.runs.sweep.sweeping import Sweeping
 from surreal.runs.sweep.trials import Trial, TrialFile
-from surreal.runs.sweep.view import SweepView, ranking
+from surreal.runs.sweep.view import SweepView, describe_end, ranking
 
 logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 5.0
 _REDIS_RESTARTS = 5
+_SHOWN_FAILURES = 5
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,11 @@ class SweepOutcome:
 
     def last_words(self) -> list[str]:
         """What a person is told at the end, below the table."""
-        words = [f"ended: {self.ending.reason}"]
+        failed = [trial for trial in self.trials if trial.end is not None and trial.end.status == "failed"]
+        words = [f"trial {trial.number} {describe_end(trial)}" for trial in failed[:_SHOWN_FAILURES]]
+        if len(failed) > _SHOWN_FAILURES:
+            words.append(f"and {len(failed) - _SHOWN_FAILURES} more failed, see trials.jsonl")
+        words.append(f"ended: {self.ending.reason}")
         if ranked := ranking(self.trials):
             best = sorted((self.folder / "runs").glob(f"{ranked[0].number:03d}-s*/app.yaml"))
             where = f"; to train it again: surreal run {_short(best[0])}" if best else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from surreal.runs.listing import ListedRun
 from surreal.runs.sweep.trials import Trial
 
 _LINE_INTERVAL_S = 30.0
+_BAD = ("pruned", "failed")
 
 
 class SweepView:
@@ -96,15 +96,14 @@ class SweepView:
         words = [f"{len(over)} of {self._num_trials} trials are over"]
         words += [f"{count} {status}" for status, count in counts.items() if count]
         if ranked := ranking(self._trials):
-            words.append(f"best so far {_number(ranked[0].end.score if ranked[0].end else None)} ({ranked[0].number})")
+            words.append(
+                f"best so far {_number(ranked[0].end.score if ranked[0].end else None)} (trial {ranked[0].number})"
+            )
         return f"time {self._clock() - self._started_s:.0f} s  {', '.join(words)}" + (f"  {phase}" if phase else "")
 
     def _say(self, text: str) -> None:
         if not self._is_quiet:
             self._console.print(Text(text), soft_wrap=True)
-
-
-_BAD = ("pruned", "failed")
 
 
 def ranking(trials: Sequence[Trial]) -> list[Trial]:
@@ -116,23 +115,20 @@ def ranking(trials: Sequence[Trial]) -> list[Trial]:
 def result_table(trials: Sequence[Trial]) -> Table:
     """All trials: the best first, then what has no score, in the order in which they began."""
     ranked = ranking(trials)
-    others = [trial for trial in trials if trial not in ranked]
-    table = Table(box=None)
+    table = Table(box=None, pad_edge=False)
     keys = list(dict.fromkeys(key for trial in trials for key in trial.settings))
-    for title in ("", "trial", "score", "seeds"):
-        table.add_column(title, justify="right")
-    for title in [*short_names(keys).values(), ""]:
+    has_seeds = any(trial.end is not None and len(trial.end.scores) > 1 for trial in trials)
+    for title in ("", "trial", "score", *(["of its seeds"] if has_seeds else [])):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in short_names(keys).values():
         table.add_column(title, overflow="fold")
-    for place, trial in enumerate([*ranked, *others], 1):
+    for place, trial in enumerate([*ranked, *(trial for trial in trials if trial not in ranked)], 1):
         end = trial.end
-        table.add_row(
-            str(place) if trial in ranked else "-",
-            str(trial.number),
-            _number(end.score if end else None),
-            _spread(end.scores if end else {}),
-            *(Text(_value(trial.settings[key])) if key in trial.settings else "-" for key in keys),
-            Text("" if trial in ranked else describe_end(trial)),
-        )
+        score = "under way" if end is None else end.status if end.score is None else _number(end.score)
+        cells = [str(place) if trial in ranked else "", str(trial.number), score]
+        cells += [_spread(end.scores if end else {})] if has_seeds else []
+        cells += [_value(trial.settings[key]) if key in trial.settings else "-" for key in keys]
+        table.add_row(*map(Text, cells))
     return table
 
 
@@ -163,10 +159,7 @@ def describe_end(trial: Trial) -> str:
 
 def _spread(scores: Mapping[int, float]) -> str:
     """The least and the largest score of several seeds."""
-    values = list(scores.values())
-    if len(values) < 2:
-        return "-"
-    return f"{_number(min(values))} .. {_number(max(values))}, sd {_number(statistics.pstdev(values))}"
+    return f"{_number(min(scores.values()))} .. {_number(max(scores.values()))}" if len(scores) > 1 else "-"
 
 
 def _describe_run(run: ListedRun) -> str:

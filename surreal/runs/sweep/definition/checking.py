@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import ValidationError
+
 from surreal.config import load_config
 from surreal.errors import ConfigError
 from surreal.runs.sweep.definition.loading import Definition
@@ -20,7 +22,7 @@ def check_settings(definition: Definition) -> list[dict[str, Any]]:
         Settings of trials, few, which together have all that varies: for checks that cost more.
 
     Raises:
-        ConfigError: a combination of a grid makes no sense, or a value of a search can never be right.
+        ConfigError: a combination of a grid makes no sense, or a setting of a search cannot have such a value.
     """
     if definition.run_config({}).redis.address is None:  # settings of a server of the run's own are refused
         load_config(definition.base, (*definition.overrides({}), _ADDRESS))
@@ -33,18 +35,14 @@ def check_settings(definition: Definition) -> list[dict[str, Any]]:
 
 
 def _check_search(definition: Definition) -> list[dict[str, Any]]:
-    good: list[dict[str, Any]] = []
+    good: list[dict[str, Any]] = [{}]
     for key, dimension in definition.space.items():
-        problems = []
         for value in dimension.ends():
             try:
                 definition.run_config({key: value})
             except ConfigError as error:
-                if error.key == key:  # else a conflict with another setting, which may vary too
+                if isinstance(error.__cause__, ValidationError):
                     raise
-                problems.append(error)
-            else:
-                good.append({key: value})
-        if len(problems) == len(dimension.ends()):
-            raise problems[0]
+                continue  # a conflict with another setting, which may vary too; a trial that has it fails
+            good.append({key: value})
     return good

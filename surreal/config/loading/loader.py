@@ -51,7 +51,7 @@ def load_config(
     _resolve_hyphens(data, places)
     _resolve_aliases(data, places)
     apply_overrides(data, places, [_canonical(parse_override(text)) for text in overrides])
-    places.update({key: origins[key] for key in origins or () if places.get(key) == SOURCE})
+    places.update({key: place for key, place in (origins or {}).items() if places.get(key) == SOURCE})
     _check_version(data, places, label)
     data.setdefault("name", _name_from(path))
     _drop_empty_sections(data)

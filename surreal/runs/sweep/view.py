@@ -143,7 +143,7 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
 
 
 def describe_settings(settings: Mapping[str, Any]) -> str:
-    """Settings as the command line takes them."""
+    """Settings and their values, numbers rounded."""
     return ", ".join(f"{key}={_value(value)}" for key, value in settings.items()) or "nothing varies"
 
 
@@ -172,4 +172,6 @@ def _number(value: float | None) -> str:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return value if isinstance(value, str) else json.dumps(value)

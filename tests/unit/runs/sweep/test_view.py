@@ -34,7 +34,7 @@ def test_table_has_the_best_first_and_says_what_became_of_the_others() -> None:
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["trial", "score", "of", "its", "seeds", "initial_learning_rate", "hidden_sizes"]
     assert lines[1].split() == ["1", "2", "9", "8", "..", "10", "0.01", "[8]"]
-    assert lines[2].split() == ["2", "0", "2", "-", "1.0", "[8]"]
+    assert lines[2].split() == ["2", "0", "2", "-", "1", "[8]"]
     assert [line.split()[:2] for line in lines[3:5]] == [["1", "failed"], ["3", "pruned"]]
     assert lines[5].split()[:3] == ["4", "under", "way"]
 
@@ -62,7 +62,7 @@ def test_progress_is_lines_where_there_is_no_terminal() -> None:
             view.show([run])
         view.show([run], "draining: x")
     assert text.getvalue().splitlines() == [
-        "trial 0 begins: learner.args.initial_learning_rate=1.0, model.args.hidden_sizes=[8]",
+        "trial 0 begins: learner.args.initial_learning_rate=1, model.args.hidden_sizes=[8]",
         "trial 1 failed: seed 0: [no]",  # brackets are no markup
         "time 31 s  4 of 8 trials are over, 1 pruned, 1 failed, best so far 9 (trial 2)"
         "  running: 004-s0 1,500 env steps, best return 3.25",

@@ -28,9 +28,10 @@ from surreal.runs.sweep.view import SweepView
 
 _POLL_INTERVAL_S = 0.2
 _SHOW_INTERVAL_S = 2.0
-#: How often a run is started again that ended without a result of its own: killed, or interrupted by somebody else.
+#: How often a run is started again that ended before its limit, but has not failed: it was killed, say.
 _RESTARTS = 3
 _KILL_WAIT_S = 5.0
+_TELL_INTERVAL_S = 5.0
 
 
 @dataclass
@@ -41,7 +42,7 @@ class RunningRun:
     need: Room
     run: str  #: its id
     folder: Path
-    is_told: bool = False  #: whether it was told to stop, since its trial has ended
+    told_s: float | None = None  #: when it was told last to stop, since its trial has ended
 
 
 class Sweeping:
@@ -128,17 +129,15 @@ class Sweeping:
             if code is None:
                 continue
             del self._running[seat]
-            listed = read_run(run.folder)
-            if listed.status == "finished":
-                continue
-            if listed.status != "failed" and not is_draining and not run.is_told:
+            status = read_run(run.folder).status
+            if status not in ("finished", "failed") and not is_draining and run.told_s is None:
                 self._note_odd_end(seat, code, run.process.last_words())
-            if listed.status == "failed" or seat in self._failures:
+            if status == "failed" or seat in self._failures or run.told_s is not None:
                 self._runner.forget(run.run)
 
     def _note_odd_end(self, seat: Seat, code: int, words: str) -> None:
-        """A run has ended without a result: it was refused, or killed, or interrupted by somebody else."""
-        if code in (ExitCode.FAILED, ExitCode.USAGE):
+        """A run has ended without a result: it was refused, or else killed, or could not reach its Redis."""
+        if code == ExitCode.USAGE:
             self._failures[seat] = words
             return
         self._restarts[seat] = self._restarts.get(seat, 0) + 1
@@ -154,12 +153,14 @@ class Sweeping:
             self._trials.end(trial, end)
             self._proposer.tell(trial)
             self._view.ended(trial)
-        by_number = self._trials.trials
+        now = time.monotonic()
         for seat, run in self._running.items():
-            over = by_number[seat.trial].end
-            if over is not None and not run.is_told:
-                run.is_told = True
-                self._runner.stop(run.run, over.reason or "its trial has ended")
+            over = self._trials.trials[seat.trial].end
+            if over is None or (run.told_s is not None and now - run.told_s < _TELL_INTERVAL_S):
+                continue
+            if read_run(run.folder).status not in ("finished", "failed"):
+                run.told_s = now  # again later: a run that is just beginning may not have heard it
+                self._runner.stop(run.run, over.reason)
 
     # -- what begins -----------------------------------------------------------------------------------------------
 

@@ -41,26 +41,30 @@ class SimulatedRun:
         self.code: int | None = None
         self.stop_reason = ""
         self._has_begun = False
-        self._words = ""
+        self._last_code: int | None = None
 
     def poll(self) -> int | None:
-        if self.code is None:
+        if self._last_code is not None:  # its result is there a moment before it is gone
+            self.code = self._last_code
+        elif self.code is None:
             self._go_on()
         return self.code
 
     def interrupt(self) -> None:
-        self._end("interrupted", "interrupted by SIGINT", 130)
+        if self.code is None and self._last_code is None:
+            self._end("interrupted", "interrupted by SIGINT", 130)
 
     def kill(self) -> None:
         self.cut_off()
 
     def last_words(self) -> str:
-        return self._words
+        return "its last words"
 
     def cut_off(self, code: int = -9) -> None:
         """As SIGKILL does: the kernel gives the lock back, and nothing else changes."""
         if self.code is None:
-            (self.folder / "run.lock").write_text("") if self._has_begun else None
+            if self._has_begun:
+                (self.folder / "run.lock").write_text("")
             self.code = code
 
     def _go_on(self) -> None:
@@ -88,11 +92,10 @@ class SimulatedRun:
             file.write(json.dumps(line) + "\n")
 
     def _end(self, status: str, reason: str, code: int) -> None:
-        if self.code is None:
-            if self._has_begun:
-                self._write_result(status, reason)
-                (self.folder / "run.lock").write_text("")
-            self.code = code
+        if self._has_begun:
+            self._write_result(status, reason)
+            (self.folder / "run.lock").write_text("")
+        self._last_code = code
 
     def _write_result(self, status: str, reason: str) -> None:
         content = {"run": self.folder.name, "status": status, "reason": reason, "started": time.time(), "seed": 0}
@@ -135,6 +138,7 @@ class SimulatedRunner:
         return run
 
     def stop(self, run: str, reason: str) -> None:
+        assert json.loads((self.runs[run].folder / "result.json").read_text())["status"] == "running"
         self.runs[run].stop_reason = reason
 
     def forget(self, run: str) -> None:

@@ -6,6 +6,7 @@ folder.py          the sweep's folder: its files, its lock, where its runs are
 scoring.py         from rounds of evaluations to the score of a trial
 proposing.py       which settings the next trial has: all of a grid, or
 optuna_search.py   what Optuna suggests
+judging.py         whether a trial has ended, and with which score
 packing.py         how many runs fit at once
 processes.py       one `surreal run`: started, watched, ended
 sweeping.py        the loop around all of these

@@ -87,6 +87,9 @@ docs: $(STAMP)
 	@{ sed '/^`R` is/,$$d' docs/redis-keys.md; $(BIN)/python -c \
 		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
 	mv .cache/redis-keys.md docs/redis-keys.md
+	@{ sed '/^### The file itself/,$$d' docs/many-runs.md; \
+		$(BIN)/python -m surreal.runs.sweep.definition.reference; } > .cache/page.md
+	mv .cache/page.md docs/many-runs.md
 
 clean:
 	rm -rf .venv .cache build dist surreal_rl.egg-info

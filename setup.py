@@ -44,6 +44,8 @@ VIZDOOM = ["vizdoom>=1.2.4"]
 WS = ["websockets>=13"]
 S3 = ["s3fs>=2024.2"]
 DASHBOARD = ["tensorboard>=2.16"]
+# Which settings the next run of a sweep has.
+SWEEP = ["optuna>=4"]
 # What gymnasium needs to show an environment in a window, and to write a video.
 VIDEO = ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"]
 DEV = [
@@ -85,7 +87,7 @@ setup(
     },
     install_requires=INSTALL_REQUIRES,
     extras_require={
-        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *VIDEO],
+        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *SWEEP, *VIDEO],
         "atari": ATARI,
         "box2d": BOX2D,
         "mujoco": MUJOCO,
@@ -93,8 +95,9 @@ setup(
         "ws": WS,
         "s3": S3,
         "dashboard": DASHBOARD,
+        "sweep": SWEEP,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3],
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3, *SWEEP],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

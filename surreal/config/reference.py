@@ -40,28 +40,33 @@ _UNITS = (("gb", 2**30), ("mb", 2**20), ("kb", 2**10))
 
 def render() -> str:
     """Write the whole page."""
-    parts = [_INTRODUCTION, "## The file itself\n", _table(_own_fields(Config))]
+    return "\n".join([_INTRODUCTION, "## The file itself\n", *tables_of(Config)])
+
+
+def tables_of(root: type[Section]) -> list[str]:
+    """Write the settings of a file: its own, then those of each section, each with its heading."""
+    parts = [_table(_own_fields(root, root))]
     nested: dict[type[Section], str] = {}
-    for name, field in Config.model_fields.items():
+    for name, field in root.model_fields.items():
         for section in _sections(field.annotation):
-            parts += [f"## {name}\n", f"{cell(section.__doc__)}\n", _table(_own_fields(section))]
-            for key, inner in _own_fields(section):
+            parts += [f"## {name}\n", f"{cell(section.__doc__)}\n", _table(_own_fields(section, root))]
+            for key, inner in _own_fields(section, root):
                 _collect(f"{name}.{key}", inner.annotation, nested)
     for section, key in nested.items():
         tag = _tag(section)
         title = f"{key}: `type: {tag}`" if tag else f"an entry of {key}"
         parts += [f"### {title}\n", f"{cell(section.__doc__)}\n"]
-        fields = [(name, field) for name, field in _own_fields(section) if not tag or name != "type"]
+        fields = [(name, field) for name, field in _own_fields(section, root) if not tag or name != "type"]
         parts += [_table(fields)] if fields else []
-    return "\n".join(parts)
+    return parts
 
 
-def _own_fields(section: type[Section]) -> list[tuple[str, FieldInfo]]:
-    """Settings of a section that are no sections themselves, by their names in YAML."""
+def _own_fields(section: type[Section], root: type[Section]) -> list[tuple[str, FieldInfo]]:
+    """Settings of a section by their names in YAML; of the root, those that are no sections themselves."""
     return [
         (field.alias or name, field)
         for name, field in section.model_fields.items()
-        if section is not Config or not list(_sections(field.annotation))
+        if section is not root or not list(_sections(field.annotation))
     ]
 
 

@@ -13,11 +13,15 @@ import typer
 
 from surreal.cli import app
 from surreal.config import add_python_path, load_config, reference
+from surreal.config.yaml_tree import parse as parse_yaml
 from surreal.distributed.connection import keys
 from surreal.main.build.check import check_names
 from surreal.main.commands import option_docs
 from surreal.main.process.arguments import parse
 from surreal.main.process.roles import AGENT, EVAL, LEARNER
+from surreal.runs.sweep.definition import reference as sweep_reference
+from surreal.runs.sweep.definition.checking import check_settings
+from surreal.runs.sweep.definition.loading import load_definition
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -39,6 +43,18 @@ def test_the_page_of_settings_is_what_the_schema_says() -> None:
 def test_the_page_of_options_is_what_the_constructors_say() -> None:
     page = (ROOT / "docs" / "options.md").read_text()
     assert page == option_docs.render(), "docs/options.md is not what the constructors say; run: make docs"
+
+
+def test_the_page_of_sweeps_has_their_settings_and_examples() -> None:
+    page = ROOT / "docs" / "many-runs.md"
+    assert page.read_text().endswith(sweep_reference.render()), (
+        "docs/many-runs.md is not what the schema says: make docs"
+    )
+    for block, name in zip(blocks(page, "yaml"), ("learning-rate", "search"), strict=True):
+        example = ROOT / "examples" / "sweeps" / f"{name}.yaml"
+        assert check_settings(load_definition(example))
+        shown, there = parse_yaml(block, "")[0], parse_yaml(example.read_text(), "")[0]
+        assert shown == {key: there[key] for key in shown}
 
 
 def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> None:

@@ -6,7 +6,7 @@ Errors are `ConfigError`s that name the key, its file and line, and the nearest 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from surreal.config.checking.problems import explain, place_of
-from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.config.loading.overrides import SOURCE, apply_overrides, parse_override
 from surreal.config.loading.preset_files import PRESETS, preset_path
 from surreal.config.schema.conflicts import conflicts
 from surreal.config.schema.idle import idle_settings
@@ -28,12 +28,15 @@ _VERSION = 1
 _ALIASES = {"run.max_global_step": "run.max_env_steps"}
 
 
-def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
+def load_config(
+    source: str | Path, overrides: Sequence[str] = (), *, origins: Mapping[str, str] | None = None
+) -> Config:
     """Load and check a configuration.
 
     Args:
         source: path of a YAML file, or the name of a preset.
         overrides: settings that win over the file, each `key.path=value` with a YAML value.
+        origins: where overrides come from, by their keys, if not from the command line.
 
     Raises:
         ConfigError: if anything is wrong: the first problem in full, further ones by their keys.
@@ -48,6 +51,7 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     _resolve_hyphens(data, places)
     _resolve_aliases(data, places)
     apply_overrides(data, places, [_canonical(parse_override(text)) for text in overrides])
+    places.update({key: place for key, place in (origins or {}).items() if places.get(key) == SOURCE})
     _check_version(data, places, label)
     data.setdefault("name", _name_from(path))
     _drop_empty_sections(data)

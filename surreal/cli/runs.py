@@ -1,0 +1,221 @@
+"""`surreal runs`: list runs, compare them, delete them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from surreal.cli.options import say
+from surreal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from surreal.runs.comparing import Comparison
+    from surreal.runs.listing import ListedRun
+
+runs_app = typer.Typer(
+    name="runs",
+    help="Runs in folders and in Redis: list, compare, delete.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Folders = Annotated[
+    list[Path] | None, typer.Option("--folder", metavar="DIR", help="Of runs, or of a sweep; may be repeated.")
+]
+RedisOption = Annotated[
+    str | None, typer.Option("--redis", metavar="URL", envvar="SURREAL_REDIS", help="Also the runs that it knows.")
+]
+Statuses = Annotated[list[str] | None, typer.Option("--status", metavar="STATUS", help="Only these; may be repeated.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+#: Columns of a terminal that shows everything.
+_WIDE = 100
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Runs, by folder or id; patterns in quotes.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `runs` and what it can do."""
+    app.add_typer(runs_app)
+
+
+@runs_app.callback(invoke_without_command=True)
+def list_(
+    context: typer.Context,
+    folders: Folders = None,
+    redis: RedisOption = None,
+    names: Annotated[
+        list[str] | None, typer.Option("--name", metavar="PATTERN", help="Only runs, or configurations, called so.")
+    ] = None,
+    statuses: Statuses = None,
+    sort: Annotated[str, typer.Option(metavar="KEY", help="started, name, status, return, steps or time.")] = "started",
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The other way round.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs below `runs`."""
+    if context.invoked_subcommand is not None:
+        return
+    from surreal.runs.choosing import in_order, matching
+
+    found = matching(_all(folders, redis), names or [], _checked(statuses))
+    found = in_order(found, _sort_key(sort), is_reversed=reverse)
+    if as_json:
+        typer.echo(json.dumps([run.to_json() for run in found], indent=2))
+    elif found:
+        _print_runs(found)
+    else:
+        typer.echo("no run")
+
+
+@runs_app.command()
+def compare(names: Names, folders: Folders = None, redis: RedisOption = None, as_json: AsJson = False) -> None:
+    """Show settings that differ, and results, side by side."""
+    from surreal.runs.choosing import choose
+    from surreal.runs.comparing import compare as put_side_by_side
+
+    found = put_side_by_side(choose(_all(folders, redis, names), names), redis)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        _print_comparison(found)
+
+
+@runs_app.command()
+def delete(
+    names: Names,
+    folders: Folders = None,
+    redis: RedisOption = None,
+    keep_best: Annotated[int, typer.Option(min=0, metavar="N", help="Keep those of them with the N best returns.")] = 0,
+    yes: Yes = False,
+) -> None:
+    """Delete runs that are over: their folders, and their keys in Redis."""
+    from surreal.runs.choosing import best_of, choose
+
+    found = choose(_all(folders, redis, names), names)
+    kept = best_of(found, keep_best)
+    _delete([run for run in found if run not in kept], redis, yes)
+
+
+@runs_app.command()
+def clean(folders: Folders = None, redis: RedisOption = None, statuses: Statuses = None, yes: Yes = False) -> None:
+    """Delete the runs that failed, were interrupted or were killed; those that were interrupted could be resumed."""
+    from surreal.runs.choosing import matching
+
+    wanted = _checked(statuses) or ["failed", "interrupted", "killed", "over"]
+    _delete(matching(_all(folders, redis), [], wanted), redis, yes)
+
+
+def _all(folders: Sequence[Path] | None, redis: str | None, names: Sequence[str] = ()) -> list[ListedRun]:
+    """All runs there are, with those that are named by a path."""
+    from surreal.main.process.run_folder import RUNS_FOLDER
+    from surreal.runs.listing import is_run_folder, list_runs
+
+    for folder in folders or ():
+        if not folder.is_dir():
+            raise ConfigError(f"{folder} is no folder", key="--folder")
+    paths = [Path(name) for name in names if is_run_folder(Path(name))]
+    known: list[ListedRun] = []
+    if redis is not None:
+        from surreal.runs.in_redis import runs_in_redis
+
+        known = runs_in_redis(redis)
+    return list_runs([*(folders or [RUNS_FOLDER]), *paths], known)
+
+
+def _delete(found: Sequence[ListedRun], redis: str | None, is_sure: bool) -> None:
+    from surreal.runs.deleting import delete as remove
+    from surreal.runs.deleting import require_dead
+
+    if not found:
+        typer.echo("no run to delete")
+        return
+    require_dead(found)
+    _print_runs(found)
+    count = f"{len(found)} run{'s' if len(found) > 1 else ''}"
+    if not is_sure:
+        if not sys.stdin.isatty():
+            raise ConfigError(f"nothing was deleted: nobody is there to be asked; --yes deletes {count}", key="--yes")
+        if not typer.confirm(f"delete {count} for good?"):
+            raise typer.Exit(1)
+    for run in found:
+        remove(run, redis)
+    typer.echo(f"deleted {count}")
+
+
+def _checked(statuses: Sequence[str] | None) -> list[Any]:
+    from surreal.runs.listing import STATUSES
+
+    for status in statuses or ():
+        if status not in STATUSES:
+            raise ConfigError(f"--status is {status!r}; it must be one of {', '.join(STATUSES)}", key="--status")
+    return list(statuses or ())
+
+
+def _sort_key(text: str) -> Any:
+    from surreal.runs.choosing import SortKey
+
+    if text not in get_args(SortKey):
+        raise ConfigError(f"--sort is {text!r}; it must be one of {', '.join(get_args(SortKey))}", key="--sort")
+    return text
+
+
+def _print_runs(runs: Sequence[ListedRun]) -> None:
+    several = len({run.folder.parent for run in runs if run.folder is not None}) > 1
+    console = Console()
+    columns: dict[str, Callable[[ListedRun], str]] = {
+        "run": lambda run: run.label if not several or run.folder is None else os.path.relpath(run.folder),
+        "configuration": lambda run: run.name or "-",
+        "seed": lambda run: "-" if run.seed is None else str(run.seed),
+        "status": lambda run: run.status,
+        "started": lambda run: time.strftime("%m-%d %H:%M", time.localtime(run.started)) if run.started else "-",
+        "time": lambda run: _duration(run.time_s),
+        "env steps": lambda run: f"{run.env_steps:,}",
+        "return": lambda run: "-" if run.best_return is None else f"{run.best_return:.4g}",
+        # Of what went well, the kind of end says enough.
+        "why": lambda run: (run.reason.partition(":")[0] if run.status == "finished" else run.reason) or "-",
+    }
+    if console.width < _WIDE:
+        del columns["configuration"], columns["started"]
+    table = Table(box=None, pad_edge=False)
+    for title in columns:
+        is_number = title in ("seed", "time", "env steps", "return")
+        folds = title in ("run", "why")
+        table.add_column(title, justify="right" if is_number else "left", no_wrap=not folds, overflow="fold")
+    for run in runs:
+        table.add_row(*(Text(show(run)) for show in columns.values()))
+    console.print(table)
+
+
+def _print_comparison(found: Comparison) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for run in found.runs:
+        table.add_column(Text(run.label), overflow="fold")
+    for rows in (found.settings, found.results):
+        for name, values in rows.items():
+            table.add_row(Text(name), *(Text(_shown(value)) for value in values))
+        table.add_section()
+    console = Console()
+    console.print(table)
+    if not found.settings:
+        say(console, "all settings are the same")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "-" if value is None or value == "" else value if isinstance(value, str) else json.dumps(value)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

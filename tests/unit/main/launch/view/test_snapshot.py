@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 from rich.console import Console
 
@@ -83,7 +84,7 @@ def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:
     assert "eval return 111.0 (best 222.0)" in lines[0]
 
 
-def test_quiet_shows_nothing_and_a_terminal_gets_a_table() -> None:
+def test_quiet_shows_nothing_and_a_terminal_gets_a_line_for_each_process() -> None:
     text = io.StringIO()
     with Progress("run", Console(file=text), is_quiet=True, clock=iter(range(100)).__next__) as progress:
         for _ in range(10):
@@ -92,4 +93,4 @@ def test_quiet_shows_nothing_and_a_terminal_gets_a_table() -> None:
     terminal = Console(file=text, force_terminal=True, width=100)
     with Progress("run", terminal) as progress:
         progress.show(summarize_processes(BEATS))
-    assert "agent-0, agent-1, eval, learner" in text.getvalue()
+    assert all(re.search(rf"^{name} ", text.getvalue(), re.MULTILINE) for name in ("agent-0", "agent-1", "eval"))

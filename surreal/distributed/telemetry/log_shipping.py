@@ -76,8 +76,8 @@ class ShippingHandler(logging.Handler):
         level: least severe level that is shipped.
 
     Attributes:
-        last_warning: when the last record came that is a warning or worse, s since 1970, and its beginning. Waits are left
-            out: a heartbeat names them while they last.
+        last_warning: when the last record came that is a warning or worse, s since 1970, and its beginning. Waits are
+            left out: a heartbeat names them while they last.
     """
 
     def __init__(self, buffer: LineBuffer, level: int = logging.INFO) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from surreal.main.launch.view.history import mean
@@ -64,4 +65,4 @@ def _resample(values: Sequence[float], width: int) -> list[float]:
     if count <= width:
         return list(values)
     edges = [index * count // width for index in range(width + 1)]
-    return [mean(values[begin:end]) for begin, end in zip(edges, edges[1:], strict=False)]
+    return [mean(values[begin:end]) for begin, end in pairwise(edges)]

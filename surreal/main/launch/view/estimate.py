@@ -1,7 +1,7 @@
 """When a run will end: how far it is to each of its limits, and to its goal where that can be said.
 
-A limit is reached at the pace of the last half minute. A curve of returns follows no law: time to the goal is given only
-where the last rounds rise beyond doubt, and only if it is no longer than what those rounds look back on.
+A limit is reached at the pace of the last half minute. A curve of returns follows no law: the time to the goal is given
+only where the last rounds rise beyond doubt, and only if it is no longer than what those rounds look back on.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Bound(NamedTuple):
 
 
 def nearest_bound(limits: RunLimits, snapshot: Snapshot, history: History, elapsed_s: float) -> Bound | None:
-    """What will end the run first; of limits that nobody can give a time for, the one that is done most. The goal counts
-    where its time is known, or there is nothing else.
+    """What will end the run first; of limits that nobody can give a time for, the one that is done most.
+
+    The goal counts where its time is known, or there is nothing else.
 
     Args:
         limits: of the run.

@@ -42,7 +42,7 @@ class Onlooker:
         except (SurrealError, redis.RedisError) as error:
             logger.debug("no snapshot: %s", error)
             return False
-        before = self.snapshot
+        before, written = self.snapshot, 0 if self._run_dir is None else newest_checkpoint(self._run_dir)
         self.snapshot = replace(
             found,
             env_steps=max(found.env_steps, before.env_steps),

@@ -30,8 +30,8 @@ class Progress:
             progress.phase("draining: the learner writes its checkpoint")
             progress.finish(snapshot)
 
-    A terminal gets a picture that a thread of its own keeps fresh, whatever the caller waits for; else a phase is a line
-    when it begins, and a snapshot is one every few seconds.
+    A terminal gets a picture that a thread of its own keeps fresh, whatever the caller waits for; else a phase is a
+    line when it begins, and a snapshot is one every few seconds.
 
     Args:
         title: the run's id.

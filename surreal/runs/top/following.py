@@ -44,6 +44,7 @@ class Follower:
         self._onlooker = Onlooker(self._take)
         self._was_alive = False
         self._knows_anybody = False
+        self._is_away = False
 
     @property
     def snapshot(self) -> Snapshot:
@@ -52,13 +53,18 @@ class Follower:
 
     def look(self) -> bool:
         """Look at the run; returns whether Redis was there."""
-        return self._onlooker.look()
+        self._is_away = not self._onlooker.look()
+        return not self._is_away
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of the run is alive, and it was told to end or all of it has ended in order."""
-        is_alive = bool(self.snapshot.alive)
-        return not is_alive and (bool(self.stop_reason) or (self._was_alive and not self._knows_anybody))
+        """Whether the run has ended: none of it is alive, or its own Redis is gone, after it was told to end.
+
+        Or it was alive, and all of it has ended in order.
+        """
+        if self.stop_reason and (self._is_away or not self.snapshot.alive):
+            return True
+        return self._was_alive and not self._knows_anybody
 
     def ask_to_stop(self) -> bool:
         """Ask the run to end, with `surreal top` for a reason; returns whether Redis took it."""

@@ -7,8 +7,9 @@ import select
 import termios
 import time
 import tty
+from contextlib import suppress
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
 
 class Keyboard:
@@ -16,11 +17,15 @@ class Keyboard:
 
     Args:
         stream: to read from; what is no terminal has no keys.
+
+    Attributes:
+        is_gone: whether the terminal was closed.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._file = stream.fileno() if stream.isatty() else None
-        self._before: list[object] | None = None
+        self._before: list[Any] | None = None
+        self.is_gone = False
 
     def __enter__(self) -> Self:
         if self._file is not None:
@@ -32,16 +37,19 @@ class Keyboard:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._file is not None and self._before is not None:
-            termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
+            with suppress(termios.error):  # a terminal that is gone
+                termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
 
     def read(self, timeout_s: float) -> str:
         """The next key; "" if none was pressed in time, or the terminal is gone."""
-        if self._file is None:
+        if self.is_gone or self._file is None:
             time.sleep(timeout_s)
             return ""
         if not select.select([self._file], [], [], timeout_s)[0]:
             return ""
-        data = os.read(self._file, 1)
-        if not data:  # closed: it would be ready for ever
-            self._file = None
+        try:
+            data = os.read(self._file, 1)
+        except OSError:
+            data = b""
+        self.is_gone = not data
         return data.decode("ascii", "replace")

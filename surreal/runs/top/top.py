@@ -76,7 +76,7 @@ class Top:
         with Keyboard(self._keys) as keyboard, progress:
             progress.footer = _KEYS
             look_s = self._clock()
-            while not (self._stop.is_set() or follower.is_over):
+            while not (self._stop.is_set() or follower.is_over or keyboard.is_gone):
                 if self._clock() >= look_s:
                     self._look()
                     look_s = self._clock() + _INTERVAL_S

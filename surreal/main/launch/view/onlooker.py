@@ -46,9 +46,7 @@ class Onlooker:
         self.snapshot = replace(
             found,
             env_steps=max(found.env_steps, before.env_steps),
-            updates=max(
-                found.updates, before.updates, 0 if self._run_dir is None else newest_checkpoint(self._run_dir)
-            ),
+            updates=max(found.updates, before.updates, written),
             version=max(found.version, before.version),
             **{name: getattr(before, name) for name in _LASTING if getattr(found, name) is None},
         )

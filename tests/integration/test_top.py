@@ -214,7 +214,7 @@ def test_keys_ask_the_run_to_stop_after_a_second_thought_and_leave(client: Redis
     top.wait_for("ending: surreal top")
     top.press("q")
     text = top.wait_for(f"run {client.run} goes on")
-    assert "6,500 env steps   8 updates" in text  # the last state stays
+    assert "6,500 (0/s) env steps   8 (0/s) updates" in text  # the last state stays
     assert "q leaves" not in text
     assert top.end() == 0
 
@@ -231,7 +231,7 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(top: Screen) -> None:
     top.wait_for("q leaves this view")
     top.process.send_signal(signal.SIGINT)
     assert top.end() == 130
-    assert "6,000 env steps" in top.text
+    assert "6,000 (0/s) env steps" in top.text
 
 
 def test_it_ends_with_its_terminal(top: Screen) -> None:

@@ -22,6 +22,7 @@ LAYERS: list[set[str]] = [
     {"learner", "evaluation"},
     {"main"},
     {"api"},
+    {"apps", "runs", "doctor", "export"},
     {"cli"},
     {"__main__"},
 ]
@@ -35,6 +36,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
+    "runs": [{"."}, {"top"}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }
 #: A folder shows at most so many files and folders at one sight, its docstring not counted.

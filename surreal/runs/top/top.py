@@ -83,7 +83,7 @@ class Top:
                 key = keyboard.read(min(max(look_s - self._clock(), 0.0), _PATIENCE_S))
                 if key and self._press(key):
                     break
-            progress.finish(follower.snapshot)
+            progress.finish(follower.snapshot, is_over=follower.is_over)
         return (follower.stop_reason or "all of its processes have ended") if follower.is_over else ""
 
     def _look(self) -> bool:

@@ -119,20 +119,25 @@ class Progress:
         """Print the picture once, of any height, also where there is no terminal."""
         self._console.print(Frame(self._newest_view()))
 
-    def finish(self, snapshot: Snapshot) -> None:
-        """Leave the last state on the console."""
+    def finish(self, snapshot: Snapshot, *, is_over: bool = True) -> None:
+        """Leave the last state on the console.
+
+        Args:
+            snapshot: the state.
+            is_over: whether the run has ended; else only this view does.
+        """
         elapsed_s = self._elapsed_s
         is_live = self._live is not None
         self.__exit__(None, None, None)
         if self._is_quiet:
             return
         if is_live:
-            self._phase, self.footer = "", ""
-            self._view = replace(self._view_of(snapshot), is_over=True)
+            self._phase, self.footer = "" if is_over else self._phase, ""
+            self._view = replace(self._view_of(snapshot), is_over=is_over)
             self.print_frame()
             return
         table = Table(title=self._view.title, title_justify="left", show_header=False, box=None)
-        for name, value in describe_numbers(snapshot, elapsed_s, is_over=True):
+        for name, value in describe_numbers(snapshot, elapsed_s, is_over=is_over):
             table.add_row(name, value)
         self._console.print(table)
 

@@ -49,7 +49,8 @@ class _ReflowedRender(LiveRender):
         self._lengths: list[int] = []
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        segments = list(super().__rich_console__(console, options))
+        drawn = super().__rich_console__(console, options)
+        segments = [segment for segment in drawn if isinstance(segment, Segment)]
         self._lengths = [Segment.get_line_length(line) for line in Segment.split_lines(segments)]
         yield from segments
 

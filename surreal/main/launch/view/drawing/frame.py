@@ -22,7 +22,7 @@ from surreal.main.launch.view.estimate import Bound
 from surreal.main.launch.view.snapshot import Snapshot
 
 _LABEL = 15
-_MIN_BAR, _MAX_BAR, _MAX_CURVE = 8, 60, 90
+_MIN_BAR, _MAX_BAR, _MAX_CURVE = 8, 60, 80
 _WIDE = 100
 #: Lines for processes, their titles included, where nobody says how many there may be.
 _PROCESS_ROWS = 24
@@ -131,7 +131,9 @@ def _title(view: View, width: int, glyphs: Glyphs) -> Text:
 
 
 def _progress(bound: Bound, width: int, glyphs: Glyphs, *, is_over: bool) -> Text:
-    show = {"time": duration, "eval return": number}.get(bound.name, lambda value: f"{value:,.0f}")
+    def show(value: float) -> str:
+        return {"time": duration, "eval return": number}.get(bound.name, "{:,.0f}".format)(value)
+
     facts = [f"{show(bound.done)} of {show(bound.total)}"]
     if bound.left_s is not None and not is_over:
         about = "about " if bound.name == "eval return" else ""

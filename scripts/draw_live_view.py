@@ -92,7 +92,7 @@ def draw(view, width, title):
     console.print(Frame(view, rows=20))
     svg = console.export_svg(title=title, unique_id="live-view")
     # The viewer's own fonts: a page of documentation fetches none from elsewhere.
-    return re.sub(r"\n *@font-face \{.*?\}\n", "\n", svg, flags=re.DOTALL)
+    return re.sub(r" *@font-face \{.*?\}\n", "", svg, flags=re.DOTALL)
 
 
 def main():

@@ -101,7 +101,7 @@ def main():
     keys = "q leaves this view, s asks the run to stop"
     pictures = {
         "live-view-80.svg": draw(view_of(small_run(), ""), 80, "surreal run cartpole-dqn"),
-        "live-view-160.svg": draw(view_of(large_run(), keys), 160, "surreal top demo --redis replay-host:6379"),
+        "live-view-160.svg": draw(view_of(large_run(), keys), 160, "surreal top --redis replay-host:6379"),
     }
     for name, svg in pictures.items():
         (folder / name).write_text(svg, encoding="utf-8")

@@ -38,7 +38,8 @@ def top(
 
     console = stdout_console(on_failure, no_color=no_color)
     with find_run(run_name, address=redis, run_dir=run_dir) as client:
-        view = Top(client, console, sys.stdin, stop)
+        # In a pipe they are another program's, such as those of `less`.
+        view = Top(client, console, sys.stdin if console.is_interactive else None, stop)
         if once:
             view.print_once()
             return

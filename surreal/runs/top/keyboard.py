@@ -16,14 +16,16 @@ class Keyboard:
     """A terminal's keys, in a `with`, after which the terminal is as it was.
 
     Args:
-        stream: to read from; what is no terminal has no keys.
+        stream: to read from; None, and what is no terminal, has no keys.
 
     Attributes:
+        is_there: whether there are keys.
         is_gone: whether the terminal was closed.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._file = stream.fileno() if stream.isatty() else None
+    def __init__(self, stream: TextIO | None) -> None:
+        self._file = stream.fileno() if stream is not None and stream.isatty() else None
+        self.is_there = self._file is not None
         self._before: list[Any] | None = None
         self.is_gone = False
 

@@ -32,7 +32,7 @@ class Top:
     Args:
         client: of the run.
         console: where to; lines every few seconds if that is no terminal.
-        keys: where keys are pressed.
+        keys: where keys are pressed; None: nowhere.
         stop: ends the view when it is set.
         clock: seconds, monotonic.
     """
@@ -41,7 +41,7 @@ class Top:
         self,
         client: RedisClient,
         console: Console,
-        keys: TextIO,
+        keys: TextIO | None,
         stop: threading.Event,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -74,7 +74,7 @@ class Top:
         """
         progress, follower = self._progress, self._follower
         with Keyboard(self._keys) as keyboard, progress:
-            progress.footer = _KEYS
+            progress.footer = _KEYS if keyboard.is_there else ""
             look_s = self._clock()
             while not (self._stop.is_set() or follower.is_over or keyboard.is_gone):
                 if self._clock() >= look_s:

@@ -1,7 +1,7 @@
 """When a run will end: how far it is to each of its limits, and to its goal where that can be said.
 
 A limit is reached at the pace of the last half minute. A curve of returns follows no law: the time to the goal is given
-only where the last rounds rise beyond doubt, and only if it is no longer than what those rounds look back on.
+only where the last rounds rise beyond doubt, and only if it is no longer than half of what those rounds look back on.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import NamedTuple, Self
 from surreal.config import Config
 from surreal.main.launch.view.history import History, Round
 from surreal.main.launch.view.snapshot import Snapshot
+from surreal.values import LARGEST
 
 _MIN_ROUNDS = 5
 #: How many of its standard errors a slope must be above zero.
 _SURE = 3.0
+#: How far ahead a trend is trusted, as a share of what it looks back on.
+_FAR = 0.5
 
 
 class RunLimits(NamedTuple):
@@ -84,7 +87,7 @@ def seconds_to_goal(rounds: Sequence[Round], goal: float) -> float | None:
 
     The trend is a line through them by least squares.
     """
-    known = [(each.time_s, each.mean_return) for each in rounds if math.isfinite(each.mean_return)]
+    known = [(each.time_s, each.mean_return) for each in rounds if abs(each.mean_return) <= LARGEST]
     count = len(known)
     if count < _MIN_ROUNDS:
         return None
@@ -99,7 +102,7 @@ def seconds_to_goal(rounds: Sequence[Round], goal: float) -> float | None:
     if slope <= _SURE * standard_error:
         return None
     left_s = (goal - mean_return) / slope - (now_s - mean_time)
-    return left_s if 0 < left_s <= span_s else None
+    return left_s if 0 < left_s <= _FAR * span_s else None
 
 
 def _paced(name: str, done: float, total: float, per_s: float) -> Bound:

@@ -124,4 +124,5 @@ class History:
 def mean(values: Iterable[float]) -> float:
     """Mean of those that are finite; NaN if none is."""
     finite = [value for value in values if math.isfinite(value)]
-    return math.fsum(finite) / len(finite) if finite else math.nan
+    # Divided first: the sum of the largest numbers is none.
+    return math.fsum(value / len(finite) for value in finite) if finite else math.nan

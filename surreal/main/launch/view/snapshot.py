@@ -133,21 +133,27 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         episode_return=sum(returns) / len(returns) if returns else None,
         eval_return=evaluation.get("eval/episode_return"),
         best_return=evaluation.get("eval/episode_return_best"),
-        updates=int(learner.get("learner/updates_total", 0)),
+        updates=whole(learner, "learner/updates_total"),
         updates_per_s=learner.get("learner/updates_per_s", 0.0),
         replay_fill=learner.get("replay/fill_ratio"),
         samples_per_insert=learner.get("replay/samples_per_insert"),
         policy_lag=learner.get("learner/policy_lag_versions"),
         version=max((beat.version for beat in newest.values()), default=0),
         eval_progress=(
-            int(evaluation.get("eval/played_episodes_count", 0)),
-            int(evaluation.get("eval/round_episodes_count", 0)),
+            whole(evaluation, "eval/played_episodes_count"),
+            whole(evaluation, "eval/round_episodes_count"),
         ),
-        eval_rounds=int(evaluation.get("eval/rounds_total", 0)),
+        eval_rounds=whole(evaluation, "eval/rounds_total"),
         limiter_position=learner.get("replay/limiter_position_ratio"),
         age_s=_age_s(alive),
         lives=frozenset(lives),
     )
+
+
+def whole(metrics: Mapping[str, float], name: str) -> int:
+    """A metric that counts; 0 if it is missing, or no number."""
+    value = metrics.get(name, 0.0)
+    return int(value) if math.isfinite(value) else 0
 
 
 def _reports_of(role: Role, alive: Sequence[Heartbeat]) -> list[Mapping[str, float]]:

@@ -79,8 +79,8 @@ def frame_lines(view: View, *, width: int, rows: int | None = None, glyphs: Glyp
     """
     head, tail = _head(view, width, glyphs), _tail(view, glyphs)
     if rows is not None:
-        kept = sorted([*head, *tail], key=lambda line: line.rank)[: max(rows, 1)]
-        head, tail = ([line for line in lines if line in kept] for lines in (head, tail))
+        kept = {id(line) for line in sorted([*head, *tail], key=lambda line: line.rank)[: max(rows, 1)]}
+        head, tail = ([line for line in lines if id(line) in kept] for lines in (head, tail))
     processes: list[Text] = []
     if view.snapshot is not None and not view.is_over:
         room = _PROCESS_ROWS if rows is None else rows - len(head) - len(tail)

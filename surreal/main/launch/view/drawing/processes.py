@@ -12,6 +12,7 @@ from rich.text import Text
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.main.launch.view.drawing.bars import Glyphs
 from surreal.main.launch.view.drawing.words import duration, fitted, plain, rate
+from surreal.main.launch.view.snapshot import whole
 from surreal.main.process.roles import AGENT, EVAL, LEARNER
 
 _ORDER = (LEARNER.counts_as, AGENT.counts_as, EVAL.counts_as)
@@ -121,7 +122,7 @@ def _severity(beat: Heartbeat, restarts: Mapping[str, int]) -> int:
 def _rate(beats: Sequence[Heartbeat]) -> str:
     role = beats[0].role
     if role == EVAL.counts_as:
-        rounds = sum(int(beat.metrics.get("eval/rounds_total", 0)) for beat in beats)
+        rounds = sum(whole(beat.metrics, "eval/rounds_total") for beat in beats)
         return f"{rounds:,} round{'s' * (rounds != 1)}"
     metric, unit = _RATES.get(role, ("", ""))
     found = [beat.metrics[metric] for beat in beats if beat.is_alive() and metric in beat.metrics]

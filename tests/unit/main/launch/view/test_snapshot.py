@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -63,6 +65,30 @@ def test_round_of_evaluation_that_is_under_way_shows_how_far_it_is() -> None:
     round_ = beat("eval", "eval", eval__played_episodes_count=3.0, eval__round_episodes_count=20.0)
     assert dict(describe_numbers(summarize_processes([round_]), 1.0))["eval return"] == "-, 3 of 20 episodes played"
     assert dict(describe_numbers(summarize_processes(BEATS), 1.0))["eval return"] == "111.0 (best 222.0)"
+
+
+def test_counts_that_are_no_numbers_are_none() -> None:
+    beats = [beat("eval", "eval", eval__rounds_total=math.nan), beat("learner", "x", learner__updates_total=math.inf)]
+    assert (summarize_processes(beats).eval_rounds, summarize_processes(beats).updates) == (0, 0)
+
+
+def test_the_last_warning_is_the_newest_of_all_processes() -> None:
+    beats = [
+        replace(beat("agent", "agent-0", age_s=60.0), warning="old", warned=-100.0),
+        replace(beat("agent", "agent-1"), warning="new", warned=-20.0),
+        replace(beat("agent", "agent-2"), warning="never", warned=math.nan),
+    ]
+    assert summarize_processes(beats).last_warning == ("agent-1", "new", 20.0)
+    assert summarize_processes(BEATS).last_warning is None
+
+
+def test_the_age_of_a_run_is_that_of_its_launcher_else_of_its_learner() -> None:
+    learner = replace(beat("learner", "learner", age_s=1.0), started=-30.0)
+    launcher = replace(beat("launcher", "launcher"), started=-50.0)
+    assert summarize_processes([learner, *BEATS[:2]]).age_s == 31.0
+    assert summarize_processes([learner, launcher]).age_s == 50.0
+    assert summarize_processes([learner, replace(launcher, age_s=99.0)]).age_s == 31.0
+    assert summarize_processes(BEATS[:2]).age_s is None
 
 
 def test_json_names_every_process() -> None:

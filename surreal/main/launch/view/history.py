@@ -89,8 +89,9 @@ class History:
             self.returns.add(snapshot.episode_return)
         if snapshot.eval_return is not None and snapshot.eval_rounds not in (0, self._number_of_rounds):
             self.add_round(snapshot.eval_return, snapshot.eval_rounds, now_s)
-        self._paces.append((now_s, snapshot.steps_per_s, snapshot.updates_per_s))
-        while now_s - self._paces[0][0] > _PACE_WINDOW_S:
+        if snapshot.updates:  # a start has another pace
+            self._paces.append((now_s, snapshot.steps_per_s, snapshot.updates_per_s))
+        while self._paces and now_s - self._paces[0][0] > _PACE_WINDOW_S:
             self._paces.popleft()
 
     def add_round(self, mean_return: float, number: int, time_s: float) -> None:
@@ -107,12 +108,12 @@ class History:
 
     @property
     def steps_per_s(self) -> float:
-        """Env steps per second, over the last half minute."""
+        """Env steps per second, over the last half minute; NaN before the first update."""
         return mean(steps for _, steps, _ in self._paces)
 
     @property
     def updates_per_s(self) -> float:
-        """Updates per second, over the last half minute."""
+        """Updates per second, over the last half minute; NaN before the first one."""
         return mean(updates for _, _, updates in self._paces)
 
     @property

@@ -55,8 +55,11 @@ def test_training_has_a_point_a_second() -> None:
 
 def test_the_pace_is_that_of_the_last_half_minute() -> None:
     history = History()
+    history.add(replace(NOTHING, steps_per_s=1e6), 59.0)
+    assert math.isnan(history.steps_per_s)  # it has not begun to learn
     for second in range(60):
-        history.add(replace(NOTHING, steps_per_s=1000.0 if second < 29 else 10.0, updates_per_s=2.0), float(second))
+        pace = 1000.0 if second < 29 else 10.0
+        history.add(replace(NOTHING, updates=1, steps_per_s=pace, updates_per_s=2.0), float(second))
     assert (history.steps_per_s, history.updates_per_s) == (10.0, 2.0)
 
 

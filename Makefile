@@ -8,6 +8,7 @@
 #   make bench-learning  against Stable-Baselines3 and Sample Factory: how soon tasks are solved, Pong's frames/s
 #   make kills           a run whose server, agents and Redis are killed 20 times, and which still solves CartPole
 #   make docs            write the pages that come from the code
+#   make images          draw the pictures of the documentation
 #   make clean           remove what the others made, but for runs/
 
 PYTHON ?= python3
@@ -23,7 +24,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs clean
+.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs images clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -90,6 +91,9 @@ docs: $(STAMP)
 	@{ sed '/^### The file itself/,$$d' docs/many-runs.md; \
 		$(BIN)/python -m surreal.runs.sweep.definition.reference; } > .cache/page.md
 	mv .cache/page.md docs/many-runs.md
+
+images: $(STAMP)
+	$(BIN)/python scripts/draw_live_view.py
 
 clean:
 	rm -rf .venv .cache build dist surreal_rl.egg-info

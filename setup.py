@@ -55,6 +55,8 @@ DEV = [
     "moto[s3]>=5.1",
     "flask>=3",
     "flask-cors>=5",
+    # A terminal, for tests of what is shown live.
+    "pyte>=0.8.2",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated, cast
 
 import typer
 from rich.console import Console
 
 from surreal.main.process.arguments import local_folder
+from surreal.main.process.ending.output import Output
 
 
 def _local_folder(text: str) -> Path:
@@ -28,6 +31,24 @@ RedisOption = Annotated[
 RunDir = Annotated[
     Path | None, typer.Option("--run-dir", metavar="DIR", parser=_local_folder, help="The run's folder.")
 ]
+
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; NO_COLOR in the environment does the same.")]
+
+
+def stdout_console(on_failure: Callable[[str], object], *, no_color: bool) -> Console:
+    """A console for what lasts: its output may be closed at any moment, and is live only on a real terminal.
+
+    Args:
+        on_failure: called once with the reason when nothing can be written any more.
+        no_color: whether it is to do without colours.
+    """
+    return Console(
+        file=cast(IO[str], Output(sys.stdout, on_failure)),
+        soft_wrap=True,
+        no_color=no_color or None,
+        # FORCE_COLOR, which CI systems set, makes rich take a pipe for a terminal.
+        force_interactive=None if sys.stdout.isatty() else False,
+    )
 
 
 def say(console: Console, text: str) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Annotated, cast
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from surreal.cli.options import Overrides, RedisOption, RunDir, say
+from surreal.cli.options import NoColor, Overrides, RedisOption, RunDir, say, stdout_console
 from surreal.errors import ConfigError, StoppedError, SurrealError
-from surreal.main.process.ending.output import Output
 from surreal.main.process.ending.reasons import Ending, ExitCode
 from surreal.main.process.reports import print_error
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
@@ -55,6 +52,7 @@ def run(
     verify_episodes: Annotated[int, typer.Option(min=1, metavar="N", help="How many --verify plays.")] = 100,
     progress: Annotated[bool, typer.Option(help="Show progress; without, only warnings and the end.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the end.")] = False,
+    no_color: NoColor = False,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
@@ -69,7 +67,7 @@ def run(
     extra = [f"{key}={value}" for key, value in given.items() if value is not None]
     asked = (source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline)
     interrupts = Interrupts()
-    console = Console(file=cast(IO[str], Output(sys.stdout, interrupts.end)), soft_wrap=True)
+    console = stdout_console(interrupts.end, no_color=no_color)
     if check:
         from surreal.main.commands.check import check as find_problems
         from surreal.main.launch.prepare import RunOptions

@@ -167,8 +167,8 @@ class EvaluationSession:
             "model": self.model.header(),
         }
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
-        if self.process.role is EVAL and not self.process.arguments.supervised:  # else this is the learner's folder
-            send_round(self.process.client, self.book, is_best=is_best)
+        is_elsewhere = self.process.role is EVAL and not self.process.arguments.supervised
+        send_round(self.process.client, self.book, is_best=is_best, is_elsewhere=is_elsewhere)
         self._latest = {
             "eval/episode_return": result.mean_return,
             "eval/episode_return_std": result.std_return,

@@ -42,6 +42,8 @@ class Heartbeat:
     metrics: dict[str, float] = field(default_factory=dict)
     waits_for: tuple[str, ...] = ()  #: what it has waited for, for two seconds or more
     hangs_in: str = ""  #: loop and call that its watchdog found hanging
+    warning: str = ""  #: the last that it warned of, waits excepted
+    warned: float = 0.0  #: when, in s, clock of the Redis server
     age_s: float = 0.0  #: filled in by the reader
 
     def encode(self) -> bytes:
@@ -79,6 +81,8 @@ class Heartbeat:
                 metrics={str(name): decode_number(value) for name, value in content["metrics"].items()},
                 waits_for=tuple(str(text)[:300] for text in list(content.get("waits_for", ()))[:10]),
                 hangs_in=str(content.get("hangs_in", ""))[:300],
+                warning=str(content.get("warning", ""))[:300],
+                warned=decode_number(content.get("warned", 0.0)),
                 age_s=now_s - decode_number(content["time"]),
             )
         except (CodecError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from surreal.distributed.telemetry.records import encode_log
 
 _FORMATTER = logging.Formatter()
+#: What a heartbeat says of a warning, at most.
+_MAX_WARNING_CHARS = 300
 
 
 class LineBuffer:
@@ -72,11 +74,16 @@ class ShippingHandler(logging.Handler):
     Args:
         buffer: where telemetry finds them.
         level: least severe level that is shipped.
+
+    Attributes:
+        last_warning: when the last record came that is a warning or worse, s since 1970, and its beginning. Waits are
+            left out: a heartbeat names them while they last.
     """
 
     def __init__(self, buffer: LineBuffer, level: int = logging.INFO) -> None:
         super().__init__(level)
         self._buffer = buffer
+        self.last_warning = 0.0, ""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Encode and append; never blocks, never raises."""
@@ -84,14 +91,17 @@ class ShippingHandler(logging.Handler):
             exception = record.exc_text or ""
             if not exception and record.exc_info and record.exc_info[1] is not None:
                 exception = record.exc_text = _FORMATTER.formatException(record.exc_info)
+            message = record.getMessage()
             line = encode_log(
                 time_s=record.created,
                 level=record.levelname,
                 logger=str(record.name),
-                message=record.getMessage(),
+                message=message,
                 exception=exception,
             )
         except Exception:  # a record that cannot be formatted must not fail its caller
             self.handleError(record)
             return
         self._buffer.add((line,))
+        if record.levelno >= logging.WARNING and not getattr(record, "is_wait", False):
+            self.last_warning = record.created, " ".join(message.split())[:_MAX_WARNING_CHARS]

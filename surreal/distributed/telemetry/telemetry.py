@@ -264,7 +264,7 @@ class Telemetry:
             return fallback
 
     def _heartbeat(self) -> Heartbeat:
-        offset_s = self._shipper.offset_s
+        offset_s, (warned_s, warning) = self._shipper.offset_s, self.handler.last_warning
         return Heartbeat(
             id=self.id,
             role=self.role,
@@ -278,4 +278,6 @@ class Telemetry:
             metrics=dict(list(self._latest.items())),
             waits_for=tuple(WAITS.texts()),
             hangs_in=self.hangs_in,
+            warning=warning,
+            warned=warned_s + offset_s if warning else 0.0,
         )

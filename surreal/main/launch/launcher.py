@@ -33,8 +33,10 @@ from surreal.main.launch.starting.starter import Starter
 from surreal.main.launch.supervise import Child, Supervision
 from surreal.main.launch.view.child_warnings import ChildWarnings
 from surreal.main.launch.view.describe import describe_drain
+from surreal.main.launch.view.estimate import RunLimits
 from surreal.main.launch.view.onlooker import Onlooker
 from surreal.main.launch.view.progress import Progress
+from surreal.main.launch.view.snapshot import take_snapshot
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
 from surreal.main.process.claims import Claim
@@ -87,18 +89,14 @@ class Launcher:
         with ExitStack() as stack:
             options = self._options
             is_silent = options.is_quiet or not options.shows_progress
-            progress = stack.enter_context(Progress(self.run, self._console, is_quiet=is_silent))
+            limits = RunLimits.of(self.config)
+            progress = stack.enter_context(Progress(self.run, self._console, limits, is_quiet=is_silent))
             self.folder.claim()
             stack.callback(self.folder.release)
             progress.phase("connecting to Redis" if options.redis or self.config.redis.address else "starting Redis")
             servers = RunServers(self.config, self.run, self.folder.path, options.redis, stack)
-            self._onlooker = Onlooker(
-                servers.client,
-                servers.replay,
-                servers.parameter_client,
-                policy=self.config.published_policy,
-                run_dir=self.folder.path,
-            )
+            take = partial(take_snapshot, servers.client, servers.replay, servers.parameter_client)
+            self._onlooker = Onlooker(partial(take, policy=self.config.published_policy), self.folder.path)
             progress.phase("checking what the configuration names")
             self._check()
             claim = Claim(servers.client, "launcher", fingerprint(self.config.shared()))

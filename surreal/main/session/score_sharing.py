@@ -1,4 +1,5 @@
-"""Scores and the best policy of an evaluation elsewhere, brought through Redis into the learner's run folder.
+"""Scores of a run in Redis, for whoever watches it; and those of an evaluation elsewhere, with its best policy, brought
+into the learner's run folder.
 
 An evaluation holds `eval/eval.lock` in the folder that it writes. Where that is the learner's folder as well, there is
 nothing to bring. Videos stay where they were made.
@@ -49,14 +50,22 @@ def claim_scores(folder: Path) -> FileLock:
     return lock
 
 
-def send_round(client: RedisClient, book: ScoreBook, *, is_best: bool) -> None:
-    """Send the book's newest round, and its policy if it is the best; what Redis does not take is only here."""
+def send_round(client: RedisClient, book: ScoreBook, *, is_best: bool, is_elsewhere: bool = True) -> None:
+    """Send the book's newest round; what Redis does not take is only here.
+
+    Args:
+        client: of the run.
+        book: of the evaluation.
+        is_best: whether the round is the best so far, and its policy goes with it.
+        is_elsewhere: whether the learner's folder is another one, which gets the episodes, and the policy.
+    """
     keys = client.run_keys
+    entry: Any = {"round": book.newest_lines.splitlines()[-1]}
+    if is_elsewhere and len(book.newest_lines) <= _MAX_ROUND_BYTES:
+        entry["lines"] = book.newest_lines
     try:
-        if len(book.newest_lines) <= _MAX_ROUND_BYTES:
-            entry: Any = {"lines": book.newest_lines}
-            client.redis.xadd(keys.scores, entry, maxlen=_MAX_ROUNDS, approximate=False)
-        if is_best and book.best_policy.stat().st_size <= _MAX_POLICY_BYTES:
+        client.redis.xadd(keys.scores, entry, maxlen=_MAX_ROUNDS, approximate=False)
+        if is_elsewhere and is_best and book.best_policy.stat().st_size <= _MAX_POLICY_BYTES:
             content: Any = {"score": json.dumps(book.best), "policy": book.best_policy.read_bytes()}
             client.redis.hset(keys.best, mapping=content)
     except (RedisError, OSError) as error:

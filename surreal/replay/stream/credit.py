@@ -47,6 +47,12 @@ class Credit:
             return True
         return self.limiter.may_sample(steps - self.base_steps, samples - self.base_samples, number)
 
+    def position(self, steps: int, samples: int) -> float | None:
+        """Where in the band sampling is, see `SamplesPerInsert`; None without a limiter."""
+        if self.limiter is None:
+            return None
+        return self.limiter.position(steps - self.base_steps, samples - self.base_samples)
+
     def total(self, samples: int) -> int | None:
         """Env steps that the shards of the replay may reach together; None: as many as agents like."""
         if self.limiter is None:

@@ -123,6 +123,11 @@ class SamplesPerInsert:
             return False
         return sampled + batch_size <= self.ratio * (inserted - self.start_size) + self.tolerance
 
+    def position(self, inserted: int, sampled: int) -> float:
+        """Where in the band sampling is: 0 at the edge where agents wait, 1 at the one where the learner waits."""
+        ahead = sampled - self.ratio * (inserted - self.start_size)
+        return min(max(0.5 + ahead / (2 * self.tolerance), 0.0), 1.0)
+
     def credit_steps(self, sampled: int) -> int:
         """Env steps that agents may reach in total."""
         return int(self.start_size + (sampled + self.tolerance) / self.ratio)

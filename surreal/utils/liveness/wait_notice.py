@@ -122,7 +122,7 @@ class WaitNotice:
         self._waits.note(self, message % args, began_s=self._began_s)
         if now >= self._quiet_until_s:
             self._quiet_until_s = now + _QUIET_S
-            self._logger.log(self._level, message, *args)
+            self._logger.log(self._level, message, *args, extra={"is_wait": True})
 
     def end(self) -> None:
         """The wait is over; cheap where there was none."""

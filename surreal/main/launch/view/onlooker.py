@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import redis
 
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import SurrealError
-from surreal.main.launch.view.snapshot import Snapshot, take_snapshot
+from surreal.main.launch.view.snapshot import Snapshot
 from surreal.main.process.run_folder import newest_checkpoint
 
 logger = logging.getLogger(__name__)
@@ -27,33 +26,27 @@ class Onlooker:
         snapshot: the newest one.
 
     Args:
-        client: of the run.
-        replay: where the experience is.
-        parameter_client: where the parameters are.
-        policy: whose version counts.
-        run_dir: the run's folder.
+        take: takes a snapshot.
+        run_dir: the run's folder; None if it is elsewhere.
     """
 
-    def __init__(
-        self, client: RedisClient, replay: ReplayShards, parameter_client: RedisClient, *, policy: str, run_dir: Path
-    ) -> None:
+    def __init__(self, take: Callable[[], Snapshot], run_dir: Path | None = None) -> None:
         self.snapshot = Snapshot(())
-        self._servers = client, replay, parameter_client
-        self._policy = policy
+        self._take = take
         self._run_dir = run_dir
 
     def look(self) -> bool:
         """Look at the run; returns whether Redis was there."""
         try:
-            found = take_snapshot(*self._servers, policy=self._policy)
+            found = self._take()
         except (SurrealError, redis.RedisError) as error:
             logger.debug("no snapshot: %s", error)
             return False
-        before = self.snapshot
+        before, written = self.snapshot, 0 if self._run_dir is None else newest_checkpoint(self._run_dir)
         self.snapshot = replace(
             found,
             env_steps=max(found.env_steps, before.env_steps),
-            updates=max(found.updates, before.updates, newest_checkpoint(self._run_dir)),
+            updates=max(found.updates, before.updates, written),
             version=max(found.version, before.version),
             **{name: getattr(before, name) for name in _LASTING if getattr(found, name) is None},
         )

@@ -1,18 +1,22 @@
-"""What `surreal run` shows while it runs: a live table on a terminal, else lines; from its start to its end."""
+"""What `surreal run` and `surreal top` show while a run goes on: a live picture on a terminal, else lines."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from surreal.main.launch.view.describe import describe_numbers, describe_troubles, starting_phase
+from surreal.main.launch.view.drawing.frame import Frame, View
+from surreal.main.launch.view.estimate import RunLimits, nearest_bound
+from surreal.main.launch.view.history import History
 from surreal.main.launch.view.snapshot import Snapshot
+from surreal.main.launch.view.steady_live import SteadyLive
 
 _LINE_INTERVAL_S = 5.0
 
@@ -26,32 +30,46 @@ class Progress:
             progress.phase("draining: the learner writes its checkpoint")
             progress.finish(snapshot)
 
-    A terminal gets a table that a thread of its own keeps fresh, whatever the caller waits for; else a phase is a line
-    when it begins, and a snapshot is one every few seconds.
+    A terminal gets a picture that a thread of its own keeps fresh, whatever the caller waits for; else a phase is a
+    line when it begins, and a snapshot is one every few seconds.
 
     Args:
         title: the run's id.
         console: where to.
+        limits: what ends the run.
+        history: what is known of it from before.
         is_quiet: show nothing.
         clock: seconds, monotonic.
+
+    Attributes:
+        footer: the picture's last line.
     """
 
     def __init__(
-        self, title: str, console: Console, *, is_quiet: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        title: str,
+        console: Console,
+        limits: RunLimits = RunLimits(),  # noqa: B008 - it is immutable
+        *,
+        history: History | None = None,
+        is_quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._title = title
+        self.footer = ""
         self._console = console
+        self._limits = limits
+        self._history = history or History()
         self._is_quiet = is_quiet
         self._clock = clock
         self._started_s = clock()
         self._line_s = self._started_s
         self._phase, self._phase_s = "", self._started_s
-        self._snapshot: Snapshot | None = None
-        self._live: Live | None = None
+        self._view = View(title, 0.0, goal=limits.stop_at_return)
+        self._live: SteadyLive | None = None
 
     def __enter__(self) -> Progress:
-        if self._console.is_terminal and not self._is_quiet:
-            self._live = Live(console=self._console, get_renderable=self._table, refresh_per_second=4, transient=True)
+        if self._console.is_interactive and not self._is_quiet:
+            self._live = SteadyLive(self._console, self._frame)
             self._live.start()
         return self
 
@@ -71,11 +89,20 @@ class Progress:
             if text:
                 self._line(f"time {self._elapsed_s:.0f} s  {text}")
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Show the newest state; as a line, only every few seconds."""
-        self._snapshot = snapshot
-        self.phase(starting_phase(snapshot))
+    def show(self, snapshot: Snapshot, *, phase: str = "", age_s: float | None = None) -> None:
+        """Show the newest state; as a line, only every few seconds.
+
+        Args:
+            snapshot: the state.
+            phase: what goes on; "" if the snapshot says it.
+            age_s: for how long the run goes on, if not since this view began.
+        """
         now = self._clock()
+        if age_s is not None:
+            self._started_s = now - age_s
+        self._history.add(snapshot, now)
+        self._view = self._view_of(snapshot)
+        self.phase(phase or starting_phase(snapshot))
         if now - self._line_s >= _LINE_INTERVAL_S:
             self._line_s = now
             facts = describe_numbers(snapshot, self._elapsed_s) + describe_troubles(snapshot)
@@ -83,15 +110,36 @@ class Progress:
             if len(known) > 1:  # more than the time
                 self._line("  ".join(known))
 
-    def finish(self, snapshot: Snapshot) -> None:
-        """Leave the last state on the console."""
+    def redraw(self) -> None:
+        """Show what has changed at once."""
+        if self._live is not None:
+            self._live.refresh()
+
+    def print_frame(self) -> None:
+        """Print the picture once, of any height, also where there is no terminal."""
+        self._console.print(Frame(self._newest_view()))
+
+    def finish(self, snapshot: Snapshot, *, is_over: bool = True) -> None:
+        """Leave the last state on the console.
+
+        Args:
+            snapshot: the state.
+            is_over: whether the run has ended; else only this view does.
+        """
         elapsed_s = self._elapsed_s
+        is_live = self._live is not None
         self.__exit__(None, None, None)
-        if not self._is_quiet:
-            table = _empty_table(self._title)
-            for name, value in describe_numbers(snapshot, elapsed_s, is_over=True):
-                table.add_row(name, value)
-            self._console.print(table)
+        if self._is_quiet:
+            return
+        if is_live:
+            self._phase, self.footer = "" if is_over else self._phase, ""
+            self._view = replace(self._view_of(snapshot), is_over=is_over)
+            self.print_frame()
+            return
+        table = Table(title=self._view.title, title_justify="left", show_header=False, box=None)
+        for name, value in describe_numbers(snapshot, elapsed_s, is_over=is_over):
+            table.add_row(name, value)
+        self._console.print(table)
 
     @property
     def _elapsed_s(self) -> float:
@@ -101,24 +149,30 @@ class Progress:
         if self._live is None and not self._is_quiet:
             self._console.print(text, soft_wrap=True, highlight=False, markup=False)
 
-    def _table(self) -> Table:
-        table = _empty_table(self._title)
-        snapshot = self._snapshot
-        if snapshot is None:
-            table.add_row("time", f"{self._elapsed_s:.0f} s")
-        else:
-            for name, value in describe_numbers(snapshot, self._elapsed_s):
-                table.add_row(name, value)
-            table.add_row("alive", ", ".join(beat.name for beat in snapshot.alive) or "-")
-        if self._phase:
-            table.add_row("now", f"{self._phase}, {self._clock() - self._phase_s:.0f} s")
-        for name, value in describe_troubles(snapshot, besides=self._phase) if snapshot is not None else ():
-            table.add_row(name, value)
-        return table
+    def _view_of(self, snapshot: Snapshot) -> View:
+        history = self._history
+        return replace(
+            self._view,
+            snapshot=snapshot,
+            bound=nearest_bound(self._limits, snapshot, history, self._elapsed_s),
+            returns=history.returns.points,
+            eval_returns=history.eval_returns.points,
+            restarts=history.restarts,
+        )
 
+    def _newest_view(self) -> View:
+        """What is to be seen now; the thread of the picture calls it, beside everything else here."""
+        now = self._clock()
+        return replace(
+            self._view,
+            elapsed_s=now - self._started_s,
+            phase=self._phase,
+            phase_s=now - self._phase_s,
+            footer=self.footer,
+        )
 
-def _empty_table(title: str) -> Table:
-    return Table(title=title, title_justify="left", show_header=False, box=None)
+    def _frame(self) -> Frame:
+        return Frame(self._newest_view(), max(self._console.height - 1, 1))
 
 
 def _kind(phase: str) -> str:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import Heartbeat, all_processes
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, Role
+
+
+class LastWarning(NamedTuple):
+    """What a process warned of."""
+
+    name: str  #: of the process
+    text: str
+    age_s: float
 
 
 @dataclass(frozen=True)
@@ -29,15 +38,28 @@ class Snapshot:
     policy_lag: float | None = None  #: versions between the learner's and the newest experience's
     version: int = 0
     eval_progress: tuple[int, int] = (0, 0)  #: episodes played of the round under way, and how many it has
+    eval_rounds: int = 0  #: rounds so far
+    limiter_position: float | None = None  #: 0..1 in the band of samples per insert; at 0 agents wait, at 1 the learner
+    age_s: float | None = None  #: since the launcher began, or the learner where there is none
+    lives: frozenset[tuple[str, str]] = frozenset()  #: name and id of each, of those too that were started again
 
     @property
     def alive(self) -> list[Heartbeat]:
         """The processes that are alive."""
         return [beat for beat in self.processes if beat.is_alive()]
 
+    @property
+    def last_warning(self) -> LastWarning | None:
+        """The newest of all processes; None if nobody has warned of anything."""
+        found = [beat for beat in self.processes if beat.warning and math.isfinite(beat.warned)]
+        newest = max(found, key=lambda beat: beat.warned, default=None)
+        if newest is None:
+            return None
+        return LastWarning(newest.name, newest.warning, max(0.0, newest.time + newest.age_s - newest.warned))
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, for `surreal status --json`."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "processes"}
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("processes", "lives")}
         plain["processes"] = [
             {
                 "name": beat.name,
@@ -50,6 +72,7 @@ class Snapshot:
                 "global_step": beat.global_step,
                 "waits_for": list(beat.waits_for),
                 "hangs_in": beat.hangs_in or None,
+                "warning": beat.warning or None,
                 "metrics": beat.metrics,
             }
             for beat in self.processes
@@ -93,7 +116,9 @@ def take_snapshot(
 def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
     """Put heartbeats together."""
     newest: dict[str, Heartbeat] = {}
+    lives = set()
     for beat in beats:
+        lives.add((beat.name, beat.id))
         known = newest.get(beat.name)
         if known is None or abs(beat.age_s) < abs(known.age_s):
             newest[beat.name] = beat
@@ -108,17 +133,27 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         episode_return=sum(returns) / len(returns) if returns else None,
         eval_return=evaluation.get("eval/episode_return"),
         best_return=evaluation.get("eval/episode_return_best"),
-        updates=int(learner.get("learner/updates_total", 0)),
+        updates=whole(learner, "learner/updates_total"),
         updates_per_s=learner.get("learner/updates_per_s", 0.0),
         replay_fill=learner.get("replay/fill_ratio"),
         samples_per_insert=learner.get("replay/samples_per_insert"),
         policy_lag=learner.get("learner/policy_lag_versions"),
         version=max((beat.version for beat in newest.values()), default=0),
         eval_progress=(
-            int(evaluation.get("eval/played_episodes_count", 0)),
-            int(evaluation.get("eval/round_episodes_count", 0)),
+            whole(evaluation, "eval/played_episodes_count"),
+            whole(evaluation, "eval/round_episodes_count"),
         ),
+        eval_rounds=whole(evaluation, "eval/rounds_total"),
+        limiter_position=learner.get("replay/limiter_position_ratio"),
+        age_s=_age_s(alive),
+        lives=frozenset(lives),
     )
+
+
+def whole(metrics: Mapping[str, float], name: str) -> int:
+    """A metric that counts; 0 if it is missing, or no number."""
+    value = metrics.get(name, 0.0)
+    return int(value) if math.isfinite(value) else 0
 
 
 def _reports_of(role: Role, alive: Sequence[Heartbeat]) -> list[Mapping[str, float]]:
@@ -129,6 +164,14 @@ def _reports_of(role: Role, alive: Sequence[Heartbeat]) -> list[Mapping[str, flo
     """
     found = [beat for beat in alive if any(name.startswith(f"{role.counts_as}/") for name in beat.metrics)]
     return [beat.metrics for beat in sorted(found, key=lambda beat: beat.role != role.counts_as)]
+
+
+def _age_s(alive: Iterable[Heartbeat]) -> float | None:
+    """How long ago whoever leads the run began."""
+    roles = ("launcher", LEARNER.counts_as)
+    leaders = [beat for beat in alive if beat.role in roles and math.isfinite(beat.started)]
+    leader = min(leaders, key=lambda beat: (roles.index(beat.role), beat.name), default=None)
+    return None if leader is None else leader.time + leader.age_s - leader.started
 
 
 def _to_int(value: bytes | None) -> int:

@@ -35,7 +35,7 @@ class Output:
         """Write, or drop."""
         if not self.is_closed:
             try:
-                return self._stream.write(text)
+                return self._write(text)
             except (OSError, ValueError) as error:
                 self._fail(error)
         return len(text)
@@ -53,6 +53,13 @@ class Output:
 
     def fileno(self) -> int:
         return self._stream.fileno()
+
+    def _write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except UnicodeEncodeError as error:  # the terminal lacks a character: no reason to end
+            self._stream.write(text.encode(error.encoding, "replace").decode(error.encoding))
+            return len(text)
 
     def _fail(self, error: Exception) -> None:
         if self.is_closed:

@@ -25,11 +25,14 @@ def beat(**changes: object) -> Heartbeat:
 
 
 def test_heartbeat_survives_the_round_trip_with_its_age() -> None:
-    original = beat(version=4, global_step=10**12, metrics={"a/b": 1.5, "a/inf": math.inf})
+    original = beat(
+        version=4, global_step=10**12, metrics={"a/b": 1.5, "a/inf": math.inf}, warning="full", warned=990.0
+    )
     decoded = Heartbeat.decode(original.encode(), now_s=1003.0)
     assert decoded.age_s == 3.0
     assert decoded.metrics == original.metrics
     assert (decoded.version, decoded.global_step, decoded.id) == (4, 10**12, "a")
+    assert (decoded.warning, decoded.warned) == ("full", 990.0)
 
 
 @pytest.mark.parametrize(("now_s", "is_alive"), [(1000.0, True), (1009.0, True), (1011.0, False), (900.0, False)])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from surreal.distributed.telemetry.log_shipping import LineBuffer, ShippingHandler
+from surreal.utils.liveness.wait_notice import WaitNotice
 
 
 def test_the_oldest_lines_go_when_the_buffer_is_full() -> None:
@@ -94,3 +95,17 @@ def test_a_record_that_cannot_be_formatted_does_not_fail_its_caller(capsys: pyte
     ShippingHandler(buffer).handle(logging.LogRecord("x", logging.INFO, "", 0, "%d", ("text",), None))
     assert len(buffer) == 0
     assert "Logging error" in capsys.readouterr().err
+
+
+def test_the_last_warning_is_kept_and_a_wait_is_none(shipped: tuple[logging.Logger, LineBuffer]) -> None:
+    logger, _ = shipped
+    handler = next(each for each in logger.handlers if isinstance(each, ShippingHandler))
+    assert handler.last_warning == (0.0, "")
+    logger.info("all is well")
+    assert handler.last_warning[1] == ""
+    logger.warning("the replay\nis %s", "full")
+    WaitNotice(logger, clock=iter([0.0, 5.0, 5.0]).__next__).tell("waiting for the learner")
+    time_s, text = handler.last_warning
+    assert (time_s > 1e9, text) == (True, "the replay is full")
+    logger.error("x" * 1000)
+    assert handler.last_warning[1] == "x" * 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -49,3 +50,14 @@ def test_a_full_disk_is_a_reason_of_its_own() -> None:
         output.write("text")
         output.flush()
     assert reasons == ["its output cannot be written: [Errno 28] No space left on device"]
+
+
+def test_a_character_that_the_terminal_does_not_have_is_no_reason_to_end() -> None:
+    reasons: list[str] = []
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    output = Output(stream, reasons.append)
+    assert output.write("größer\n") == 7
+    output.write("and on\n")
+    stream.seek(0)
+    assert stream.read() == "gr??er\nand on\n"
+    assert reasons == []

@@ -29,3 +29,10 @@ def test_what_a_shard_was_granted_counts_as_spent_until_it_is_heard_of_or_is_awa
     assert total == 110
     asked, other = make_owner(20, 40), make_owner(50, 80, is_away=is_away, age_s=60.0)
     assert credit.credit_of(asked, [asked, other], samples=10) == min(total - spent, 20 + 40 // (1 if is_away else 2))
+
+
+def test_where_in_the_band_sampling_is_counts_from_the_base() -> None:
+    credit = Credit(SamplesPerInsert(1.0, 50, 50.0), lease_s=LEASE_S)
+    credit.rebase(1000, 400)
+    assert credit.position(1150, 500) == 0.5
+    assert Credit(None, lease_s=LEASE_S).position(1150, 500) is None

@@ -12,6 +12,14 @@ from surreal.replay.stream.limiter import SamplesPerInsert
 from tests.examples import examples
 
 
+def test_at_the_edges_of_the_band_one_side_waits() -> None:
+    band = SamplesPerInsert(ratio=4.0, start_size=100, tolerance=200.0)
+    assert [band.position(300, sampled) for sampled in (600, 700, 800, 1000)] == [0.0, 0.25, 0.5, 1.0]
+    assert not band.may_sample(300, 1000, 1)
+    assert band.credit_steps(600) == 300
+    assert (band.position(0, 0), band.position(10_000, 0)) == (1.0, 0.0)
+
+
 def test_the_learner_waits_for_the_start_and_at_the_upper_edge() -> None:
     band = SamplesPerInsert(ratio=4.0, start_size=100, tolerance=50.0)
     assert not band.may_sample(inserted=99, sampled=0, batch_size=1)

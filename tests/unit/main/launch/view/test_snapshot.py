@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import re
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -64,6 +67,30 @@ def test_round_of_evaluation_that_is_under_way_shows_how_far_it_is() -> None:
     assert dict(describe_numbers(summarize_processes(BEATS), 1.0))["eval return"] == "111.0 (best 222.0)"
 
 
+def test_counts_that_are_no_numbers_are_none() -> None:
+    beats = [beat("eval", "eval", eval__rounds_total=math.nan), beat("learner", "x", learner__updates_total=math.inf)]
+    assert (summarize_processes(beats).eval_rounds, summarize_processes(beats).updates) == (0, 0)
+
+
+def test_the_last_warning_is_the_newest_of_all_processes() -> None:
+    beats = [
+        replace(beat("agent", "agent-0", age_s=60.0), warning="old", warned=-100.0),
+        replace(beat("agent", "agent-1"), warning="new", warned=-20.0),
+        replace(beat("agent", "agent-2"), warning="never", warned=math.nan),
+    ]
+    assert summarize_processes(beats).last_warning == ("agent-1", "new", 20.0)
+    assert summarize_processes(BEATS).last_warning is None
+
+
+def test_the_age_of_a_run_is_that_of_its_launcher_else_of_its_learner() -> None:
+    learner = replace(beat("learner", "learner", age_s=1.0), started=-30.0)
+    launcher = replace(beat("launcher", "launcher"), started=-50.0)
+    assert summarize_processes([learner, *BEATS[:2]]).age_s == 31.0
+    assert summarize_processes([learner, launcher]).age_s == 50.0
+    assert summarize_processes([learner, replace(launcher, age_s=99.0)]).age_s == 31.0
+    assert summarize_processes(BEATS[:2]).age_s is None
+
+
 def test_json_names_every_process() -> None:
     plain = json.loads(json.dumps(summarize_processes(BEATS).to_json()))
     assert plain["env_steps"] == 100
@@ -83,7 +110,7 @@ def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:
     assert "eval return 111.0 (best 222.0)" in lines[0]
 
 
-def test_quiet_shows_nothing_and_a_terminal_gets_a_table() -> None:
+def test_quiet_shows_nothing_and_a_terminal_gets_a_line_for_each_process() -> None:
     text = io.StringIO()
     with Progress("run", Console(file=text), is_quiet=True, clock=iter(range(100)).__next__) as progress:
         for _ in range(10):
@@ -92,4 +119,4 @@ def test_quiet_shows_nothing_and_a_terminal_gets_a_table() -> None:
     terminal = Console(file=text, force_terminal=True, width=100)
     with Progress("run", terminal) as progress:
         progress.show(summarize_processes(BEATS))
-    assert "agent-0, agent-1, eval, learner" in text.getvalue()
+    assert all(re.search(rf"^{name} ", text.getvalue(), re.MULTILINE) for name in ("agent-0", "agent-1", "eval"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import surreal
-from surreal.api import BEST_POLICY
+from surreal.main.build.saved_policy import BEST_POLICY
 from surreal.checkpoint import save_checkpoint
 from surreal.config import load_config
 from surreal.errors import CheckpointError, ConfigError

@@ -22,12 +22,13 @@ LAYERS: list[set[str]] = [
     {"learner", "evaluation"},
     {"main"},
     {"api"},
+    {"export"},
     {"cli"},
     {"__main__"},
 ]
 #: The rooms of a part, from the bottom to the top; "." are the files beside the rooms. A room imports those below it.
 ROOMS: dict[str, list[set[str]]] = {
-    "agent": [{"slots"}, {"exploring"}, {"."}],
+    "agent": [{"slots"}, {"exploring"}, {"."}, {"exported"}],
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
     "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],

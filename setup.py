@@ -46,7 +46,12 @@ S3 = ["s3fs>=2024.2"]
 DASHBOARD = ["tensorboard>=2.16"]
 # What gymnasium needs to show an environment in a window, and to write a video.
 VIDEO = ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"]
+# What writes policies as ONNX, and what runs them.
+ONNX = ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"]
 DEV = [
+    # The wheel, which tests build without a network.
+    "build>=1.2",
+    "setuptools>=77.0.3",
     "hypothesis>=6.100",
     "mypy>=1.13",
     # A server of S3 in a thread of the tests.
@@ -77,15 +82,12 @@ setup(
     python_requires=">=3.11",
     packages=[*find_packages(include=["surreal", "surreal.*"]), *DEMO],
     package_dir=dict(DEMO),
-    package_data={
-        **{package: ["*.mjs", "*.html", "example/*"] for package in DEMO},
-        "surreal": ["py.typed"],
-        "surreal.config": ["presets/*.yaml"],
-        "surreal.distributed.connection": ["lua/*.lua"],
-    },
+    # Whatever lies in the package's folders is a part of it: presets, Lua scripts, templates, ...
+    package_data={"surreal": ["**/*"], **{package: ["*.mjs", "*.html", "example/*"] for package in DEMO}},
+    exclude_package_data={"": ["*.pyc"]},
     install_requires=INSTALL_REQUIRES,
     extras_require={
-        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *VIDEO],
+        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *VIDEO, *ONNX],
         "atari": ATARI,
         "box2d": BOX2D,
         "mujoco": MUJOCO,
@@ -94,7 +96,8 @@ setup(
         "s3": S3,
         "dashboard": DASHBOARD,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3],
+        "onnx": ONNX,
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3, *ONNX],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

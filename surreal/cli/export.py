@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from surreal.cli.completion import policies
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
@@ -15,7 +17,10 @@ def add_to(app: typer.Typer) -> None:
 
 def export(
     checkpoint: Annotated[
-        str, typer.Argument(metavar="CHECKPOINT", help="eval/best.safetensors, a learner's, or a run's folder.")
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT", help="A policy, a learner's checkpoint, a run's folder.", autocompletion=policies
+        ),
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Ends in .pt or .onnx; default: beside it.")

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from surreal import __version__
-from surreal.cli import export, policies, replay, running, training
+from surreal.cli import completion, export, policies, replay, running, training
 from surreal.main.process.ending.output import flush_output
 from surreal.main.process.ending.reasons import ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
@@ -26,7 +26,6 @@ app = typer.Typer(
     name="surreal",
     help="Distributed reinforcement learning with Redis in the middle.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -48,7 +47,7 @@ def common(
 
 
 # In the order of `surreal --help`.
-for _group in (training, running, policies, export, replay):
+for _group in (training, running, policies, export, replay, completion):
     _group.add_to(app)
 
 

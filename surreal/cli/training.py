@@ -11,6 +11,7 @@ from typing import IO, Annotated, cast
 import typer
 from rich.console import Console
 
+from surreal.cli.completion import presets_and_files
 from surreal.cli.options import Overrides, RedisOption, RunDir, say
 from surreal.errors import ConfigError, StoppedError, SurrealError
 from surreal.main.process.ending.output import Output
@@ -31,7 +32,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run(
-    source: Annotated[str | None, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.")] = None,
+    source: Annotated[
+        str | None, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.", autocompletion=presets_and_files)
+    ] = None,
     overrides: Overrides = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=N.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; the same as --set device=...")] = None,

@@ -56,6 +56,15 @@ def render() -> str:
     return "\n".join(parts)
 
 
+def setting_names() -> list[tuple[str, str]]:
+    """List all settings of fixed names by their dotted path, with the first sentence of what they mean."""
+    found = _own_fields(Config)
+    for name, field in Config.model_fields.items():
+        for section in _sections(field.annotation):
+            found += [(f"{name}.{key}", inner) for key, inner in _own_fields(section)]
+    return [(name, cell(field.description).partition(". ")[0]) for name, field in found]
+
+
 def _own_fields(section: type[Section]) -> list[tuple[str, FieldInfo]]:
     """Settings of a section that are no sections themselves, by their names in YAML."""
     return [

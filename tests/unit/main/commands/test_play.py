@@ -14,6 +14,7 @@ from surreal.main.build.acting import build_model, restore_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.saved_policy import load_policy
 from surreal.main.commands.play import fresh_rng, play_policy
+from surreal.main.commands.viewing import View
 from surreal.main.process.registry import plain_config
 
 
@@ -70,7 +71,7 @@ def test_policy_is_played_twice_at_once_and_a_folder_of_videos_has_one_writer(
         others.append(play_policy(policy, 1, rng=fresh_rng(1)))
         others.append(main(["play", str(policy_file), "--episodes", "1", "--record", str(videos)]))
 
-    scores = play_policy(policy, 1, rng=fresh_rng(1), record=videos, on_episode=play_beside)
+    scores = play_policy(policy, 1, rng=fresh_rng(1), view=View(record=videos), on_episode=play_beside)
     assert others == [scores, 3]
     assert f"error: {videos} gets the videos of process " in capsys.readouterr().err
     (video,) = videos.iterdir()
@@ -91,7 +92,7 @@ def test_window_is_opened(
 
 def test_showing_and_recording_at_once_is_refused(policy_file: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="exclude each other"):
-        play_policy(load_policy(policy_file), 1, rng=fresh_rng(0), record=tmp_path / "v", show=True)
+        View(record=tmp_path / "v", show=True)
 
 
 @pytest.mark.parametrize("damage", ["cut off", "damaged", "neither a policy", "no configuration", "cannot read", "fit"])

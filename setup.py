@@ -66,8 +66,8 @@ DEV = [
     "types-PyYAML",
 ]
 
-# The JavaScript client and its example page, which an RLX server can serve: inside the package once it is installed.
-DEMO = {"surreal.rlx.demo": "clients/js"}
+# Clients for other languages, inside the package once it is installed; an RLX server can serve the page in the first.
+CLIENTS = {"surreal.rlx.demo": "clients/js", "surreal.rlx.cpp": "clients/cpp"}
 
 setup(
     # "surreal" is another project's on the package index; what is imported is surreal.
@@ -80,10 +80,14 @@ setup(
     license="MIT",
     license_files=["LICENSE"],
     python_requires=">=3.11",
-    packages=[*find_packages(include=["surreal", "surreal.*"]), *DEMO],
-    package_dir=dict(DEMO),
+    packages=[*find_packages(include=["surreal", "surreal.*"]), *CLIENTS],
+    package_dir=dict(CLIENTS),
     # Whatever lies in the package's folders is a part of it: presets, Lua scripts, templates, ...
-    package_data={"surreal": ["**/*"], **{package: ["*.mjs", "*.html", "example/*"] for package in DEMO}},
+    package_data={
+        "surreal": ["**/*"],
+        "surreal.rlx.demo": ["*.mjs", "*.html", "example/*"],
+        "surreal.rlx.cpp": ["*.hpp", "cartpole.cpp"],
+    },
     exclude_package_data={"": ["*.pyc"]},
     install_requires=INSTALL_REQUIRES,
     extras_require={

@@ -42,9 +42,8 @@ def preset_names(incomplete: str) -> list[tuple[str, str]]:
     """The presets, with their titles."""
     from surreal.config.loading import preset_files
 
-    return [
-        (name, preset_files.preset_title(name)) for name in preset_files.preset_names() if name.startswith(incomplete)
-    ]
+    names = [name for name in preset_files.preset_names() if name.startswith(incomplete)]
+    return [(name, preset_files.preset_title(name)) for name in names]
 
 
 def presets_and_files(incomplete: str) -> list[tuple[str, str]]:

@@ -18,9 +18,7 @@ def add_to(app: typer.Typer) -> None:
 def export(
     checkpoint: Annotated[
         str,
-        typer.Argument(
-            metavar="CHECKPOINT", help="A policy, a learner's checkpoint, a run's folder.", autocompletion=policies
-        ),
+        typer.Argument(metavar="CHECKPOINT", help="A policy, a learner's, a run's folder.", autocompletion=policies),
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Ends in .pt or .onnx; default: beside it.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -150,4 +151,18 @@ def _open_view(
     if not terminal:
         return View(record=record, show=show), typer.echo
     screen = stack.enter_context(open_screen())
+    handler = _Saying(screen.say)  # else warnings would be written into the picture
+    logging.getLogger().addHandler(handler)
+    stack.callback(logging.getLogger().removeHandler, handler)
     return View(screen=screen), screen.say
+
+
+class _Saying(logging.Handler):
+    """Says what is logged."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._say(record.getMessage())

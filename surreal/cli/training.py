@@ -33,7 +33,8 @@ def add_to(app: typer.Typer) -> None:
 
 def run(
     source: Annotated[
-        str | None, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.", autocompletion=presets_and_files)
+        str | None,
+        typer.Argument(metavar="PRESET_OR_FILE", help="What to train.", autocompletion=presets_and_files),
     ] = None,
     overrides: Overrides = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=N.")] = None,

@@ -10,6 +10,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from surreal.errors import ExportError
+
 _DTYPES: dict[np.dtype[Any], torch.dtype] = {
     np.dtype(getattr(np, name)): getattr(torch, name)
     for name in ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
@@ -21,14 +23,19 @@ class ActionMapping(nn.Module):
 
     Args:
         space: action space of the environment: Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of them.
+
+    Raises:
+        ExportError: a nested one holds choices beside numbers.
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         super().__init__()
         self.leaves = named_spaces(space, "action")
         self._is_nested = isinstance(space, spaces.Dict | spaces.Tuple)
-        #: Then discrete parts of a nested action are one score for each choice.
-        self._is_scored = self._is_nested and any(isinstance(leaf, spaces.Box) for leaf in self.leaves.values())
+        if len({isinstance(leaf, spaces.Box) for leaf in self.leaves.values()}) > 1:
+            raise ExportError(
+                f"actions are {space}, in part choices and in part numbers; such a policy is not exported"
+            )
         for number, leaf in enumerate(self.leaves.values()):
             if isinstance(leaf, spaces.Box):
                 self.register_buffer(f"low_{number}", torch.from_numpy(np.array(leaf.low)))
@@ -42,7 +49,7 @@ class ActionMapping(nn.Module):
         for number, (name, leaf) in enumerate(self.leaves.items()):
             values = actions
             if self._is_nested:
-                width = spaces.flatdim(leaf) if self._is_scored else int(np.prod(leaf.shape or (1,)))
+                width = int(np.prod(leaf.shape or ()))
                 values = actions[:, begin : begin + width]
                 begin += width
             found[name] = self._decode(number, leaf, values)
@@ -55,9 +62,6 @@ class ActionMapping(nn.Module):
             return values.reshape(-1, *leaf.shape).to(dtype).clamp(low, high)
         if isinstance(leaf, spaces.MultiBinary):
             return (values.reshape(-1, *leaf.shape) > 0.5).to(dtype)
-        if self._is_scored:
-            choices = [int(leaf.n)] if isinstance(leaf, spaces.Discrete) else leaf.nvec.ravel().tolist()
-            values = torch.stack([part.argmax(1) for part in values.split_with_sizes(choices, 1)], 1)
         return (values.reshape(-1, *leaf.shape) + self.get_buffer(f"start_{number}")).to(dtype)
 
 

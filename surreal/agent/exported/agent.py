@@ -40,8 +40,6 @@ class ExportedAgent(Agent):
             raise CheckpointError(f"{file.path} is for observations {wanted}, but here they are {given or 'raw'}")
         self._takes_mask = any(each["name"] == MASK for each in file.inputs)
         self._actions = [each for each in file.outputs if each["name"] != NEXT_STATE]
-        #: As in `surreal.envs.actions`: then discrete parts of a nested action are one score for each choice.
-        self._is_scored = len(self._actions) > 1 and any(each["kind"] == "box" for each in self._actions)
         state = next((each for each in file.inputs if each["name"] == STATE), None)
         self._states = None if state is None else SlotMemory(tuple(state["shape"]), torch.device("cpu"))
 
@@ -59,15 +57,10 @@ class ExportedAgent(Agent):
 
     def _flat(self, actions: list[NDArray[Any]]) -> NDArray[Any]:
         """Turn the environment's actions back into an agent's: counted from 0, and in one array."""
-        found = []
-        for each, action in zip(self._actions, actions, strict=True):
-            if "start" in each:
-                action = action - np.asarray(each["start"])
-            if len(self._actions) == 1:
-                return action
-            columns = action.reshape(len(action), -1)
-            if self._is_scored and "start" in each:
-                choices = np.ravel(each["nvec"] if "nvec" in each else each["n"])
-                columns = np.concatenate([np.eye(n)[columns[:, i]] for i, n in enumerate(choices)], axis=1)
-            found.append(columns)
-        return np.concatenate(found, axis=1)
+        found = [
+            action - np.asarray(each["start"]) if "start" in each else action
+            for each, action in zip(self._actions, actions, strict=True)
+        ]
+        if len(found) == 1:
+            return found[0]
+        return np.concatenate([action.reshape(len(action), -1) for action in found], axis=1)

@@ -144,6 +144,7 @@ def test_torchscript_acts_alone_as_the_policies_do(folder: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_onnx_acts_alone_as_the_policies_do(folder: Path, tmp_path: Path) -> None:
     run_alone(folder, ".onnx", tmp_path)
 

@@ -28,7 +28,7 @@ def completion(
     ],
 ) -> None:
     """Print what lets a shell complete presets, runs, policies and settings; --install-completion puts it in place."""
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     if shell not in _SHELLS:
         raise typer.BadParameter(f"{shell!r} is none of {', '.join(_SHELLS)}", param_hint="SHELL")

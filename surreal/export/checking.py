@@ -120,7 +120,8 @@ def _compare(file: ExportedFile, given: Arrays, wanted: Arrays, how: str) -> Non
         ExportError: too many differ.
     """
     for name, actions in wanted.items():
-        same = np.isclose(given[name], actions, rtol=_TOLERANCE, atol=_TOLERANCE).reshape(len(actions), -1).all(1)
+        close = np.isclose(given[name], actions, rtol=_TOLERANCE, atol=_TOLERANCE)
+        same = np.all(np.reshape(close, (len(actions), -1)), axis=1)
         if same.mean() < _LEAST_SHARE:
             step = int(np.argmin(same))
             raise ExportError(

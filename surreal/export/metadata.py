@@ -90,4 +90,4 @@ def _bound(values: Any) -> Any:
     """One number if all are the same, None for infinity, which JSON has no word for."""
     if values.size and (values == values.flat[0]).all():
         return values.flat[0].item() if np.isfinite(values.flat[0]) else None
-    return np.where(np.isfinite(values), values.astype(object), None).tolist()
+    return np.where(np.isfinite(values), values.astype(object), np.array(None)).tolist()

@@ -55,7 +55,7 @@ def to_torchscript(module: PolicyModule, example: dict[str, Tensor], about: str)
             wrapped = _WithoutMask(traced, MASK, module.mask_width, module.obs_names[0])
             traced = torch.jit.script(wrapped)
         buffer = io.BytesIO()
-        torch.jit.save(traced, buffer, _extra_files={f"{METADATA}.json": about})  # type: ignore[no-untyped-call]
+        torch.jit.save(traced, buffer, _extra_files={f"{METADATA}.json": about})
     return buffer.getvalue()
 
 

@@ -59,7 +59,8 @@ def nearest_of_256(pixels: Pixels) -> NDArray[np.int64]:
     gray = np.repeat((8 + 10 * shade)[..., None], 3, axis=-1)
     is_gray = np.square(gray - pixels).sum(-1) < np.square(cube - pixels.astype(int)).sum(-1)
     index = 16 + steps @ np.array([36, 6, 1])
-    return np.where(is_gray, 232 + shade, index).astype(np.int64)
+    found: NDArray[np.int64] = np.where(is_gray, 232 + shade, index).astype(np.int64)
+    return found
 
 
 def _line(upper: Pixels, lower: Pixels, colors: Colors) -> str:

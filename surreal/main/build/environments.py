@@ -64,10 +64,11 @@ def written_spaces(config: Config, *, training: bool = False) -> EnvSpaces | Non
     if given is None or given.observation is None:
         return given
     wrappers = remote_wrappers(config, given, training=training)
+    observation, action = given.observation, given.action
     if wrappers is not None:
-        given = EnvSpaces(wrappers.observation_space, wrappers.action_space)
+        observation, action = wrappers.observation_space, wrappers.action_space
     stack = config.env.frame_stack
-    return given if stack == 1 else given._replace(observation=batch_space(given.observation, stack))
+    return EnvSpaces(observation if stack == 1 else batch_space(observation, stack), action)
 
 
 def env_spaces(env: gymnasium.Env[Any, Any]) -> Spaces:

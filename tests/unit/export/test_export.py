@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -139,14 +140,28 @@ def run_alone(folder: Path, ending: str, tmp_path: Path) -> None:
     assert counts == [case.rows * case.steps for case in CASES.values()]
 
 
+def example_of_the_page(needed: str) -> str:
+    """The program in docs/deployment.md that has these words."""
+    page = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text()
+    (found,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if needed in block]
+    return str(found)
+
+
 def test_torchscript_acts_alone_as_the_policies_do(folder: Path, tmp_path: Path) -> None:
     run_alone(folder, ".pt", tmp_path)
+    (tmp_path / "policy.pt").write_bytes((folder / "dqn.pt").read_bytes())
+    program = example_of_the_page("torch.zeros") + "assert action in (0, 1)\n"
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_onnx_acts_alone_as_the_policies_do(folder: Path, tmp_path: Path) -> None:
     run_alone(folder, ".onnx", tmp_path)
+    (tmp_path / "policy.pt").write_bytes(export_policy(checkpoint(folder, "dqn")).path.read_bytes())
+    (tmp_path / "policy.onnx").write_bytes((folder / "dqn.onnx").read_bytes())
+    reading = "import torch\n" + example_of_the_page("json.loads") + "assert about['policy']['version'] == 7\n"
+    subprocess.run([sys.executable, "-c", example_of_the_page("gymnasium") + reading], cwd=tmp_path, check=True)
 
 
 @pytest.mark.parametrize("name", ["choices", "nested", "ppo with lstm"])

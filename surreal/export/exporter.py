@@ -64,7 +64,7 @@ def export_policy(
     target = path or _beside(policy.saved.path, chosen)
     module = policy_module(policy.agent, policy.obs_spec, policy.action_space)
     metadata = describe_export(policy, module, chosen)
-    data = _WRITERS[chosen](module, module.example(), json.dumps(metadata, allow_nan=False))
+    data = _WRITERS[chosen](module, module.example(), json.dumps(metadata))
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / f"policy{_ending_of(chosen)}"
         trial.write_bytes(data)

@@ -9,6 +9,7 @@
 #   make kills           a run whose server, agents and Redis are killed 20 times, and which still solves CartPole
 #   make docs            write the pages that come from the code
 #   make images          draw the pictures of the documentation
+#   make wheel           the distribution, in dist/: what `pip install` gets
 #   make clean           remove what the others made, but for runs/
 
 PYTHON ?= python3
@@ -24,7 +25,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs images clean
+.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs images wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -94,6 +95,11 @@ docs: $(STAMP)
 
 images: $(STAMP)
 	$(BIN)/python scripts/draw_live_view.py
+
+# build/ may hold files that are no longer in the tree, and they would go into the wheel.
+wheel: $(STAMP)
+	rm -rf build dist
+	$(BIN)/python -m build
 
 clean:
 	rm -rf .venv .cache build dist surreal_rl.egg-info

@@ -48,7 +48,12 @@ DASHBOARD = ["tensorboard>=2.16"]
 SWEEP = ["optuna>=4"]
 # What gymnasium needs to show an environment in a window, and to write a video.
 VIDEO = ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"]
+# What writes policies as ONNX, and what runs them.
+ONNX = ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"]
 DEV = [
+    # The wheel, which tests build without a network.
+    "build>=1.2",
+    "setuptools>=77.0.3",
     "hypothesis>=6.100",
     "mypy>=1.13",
     # A server of S3 in a thread of the tests.
@@ -65,8 +70,8 @@ DEV = [
     "types-PyYAML",
 ]
 
-# The JavaScript client and its example page, which an RLX server can serve: inside the package once it is installed.
-DEMO = {"surreal.rlx.demo": "clients/js"}
+# Clients for other languages, inside the package once it is installed; an RLX server can serve the page in the first.
+CLIENTS = {"surreal.rlx.demo": "clients/js", "surreal.rlx.cpp": "clients/cpp"}
 
 setup(
     # "surreal" is another project's on the package index; what is imported is surreal.
@@ -79,17 +84,18 @@ setup(
     license="MIT",
     license_files=["LICENSE"],
     python_requires=">=3.11",
-    packages=[*find_packages(include=["surreal", "surreal.*"]), *DEMO],
-    package_dir=dict(DEMO),
+    packages=[*find_packages(include=["surreal", "surreal.*"]), *CLIENTS],
+    package_dir=dict(CLIENTS),
+    # Whatever lies in the package's folders is a part of it: presets, Lua scripts, templates, ...
     package_data={
-        **{package: ["*.mjs", "*.html", "example/*"] for package in DEMO},
-        "surreal": ["py.typed"],
-        "surreal.config": ["presets/*.yaml"],
-        "surreal.distributed.connection": ["lua/*.lua"],
+        "surreal": ["**/*"],
+        "surreal.rlx.demo": ["*.mjs", "*.html", "example/*"],
+        "surreal.rlx.cpp": ["*.hpp", "cartpole.cpp"],
     },
+    exclude_package_data={"": ["*.pyc"]},
     install_requires=INSTALL_REQUIRES,
     extras_require={
-        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *SWEEP, *VIDEO],
+        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *SWEEP, *VIDEO, *ONNX],
         "atari": ATARI,
         "box2d": BOX2D,
         "mujoco": MUJOCO,
@@ -99,7 +105,8 @@ setup(
         "dashboard": DASHBOARD,
         "sweep": SWEEP,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3, *SWEEP],
+        "onnx": ONNX,
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3, *SWEEP, *ONNX],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

@@ -29,9 +29,10 @@ from rich.console import Console
 from surreal import tree
 from surreal.config import Config, add_python_path
 from surreal.envs.actions import ActionAdapter
-from surreal.errors import CheckpointError, SurrealError
+from surreal.envs.pools.base import describe_observations
+from surreal.errors import EnvError, SurrealError
 from surreal.evaluation import EvaluationRound, Evaluator
-from surreal.main.build.environments import build_env, env_spaces
+from surreal.main.build.environments import Spaces, build_env, env_spaces, written_spaces
 from surreal.main.build.saved_policy import load_policy
 from surreal.main.commands.play import fresh_rng, play_policy
 from surreal.main.launch.launcher import Launcher
@@ -41,10 +42,7 @@ from surreal.main.launch.starting.forking import ForkServer
 from surreal.main.process.ending.interrupts import Interrupts
 from surreal.main.process.ending.reasons import ExitCode
 from surreal.main.process.roles import AGENT, EVAL, LEARNER
-from surreal.main.process.run_folder import newest_checkpoint
 from surreal.main.session.acting import saved_agent
-
-BEST_POLICY = Path("eval") / "best.safetensors"
 
 
 @dataclass(frozen=True)
@@ -130,6 +128,7 @@ class Policy:
         config: of the run that it comes from.
         version: of its parameters.
         observation_space: of one observation.
+        obs_spec: its arrays.
         action_space: of the environment.
 
     Raises:
@@ -137,18 +136,15 @@ class Policy:
         EnvError: the environment, whose spaces it needs, cannot be made.
     """
 
-    def __init__(self, path: Path, *, seed: int | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, seed: int | None = None) -> None:
         self.saved = load_policy(path)
         self.config, self.version = self.saved.config, self.saved.version
         add_python_path(self.config.python_path)
-        env = build_env(self.config, training=False)
-        try:
-            self._spaces = env_spaces(env)
-            self.observation_space, self.action_space = env.observation_space, env.action_space
-        finally:
-            env.close()
+        self.observation_space, self.action_space = _spaces_of(self.config)
         self._adapter = ActionAdapter(self.action_space)
-        self.agent = saved_agent(self.saved, self.config, self._spaces, rng=fresh_rng(seed))
+        self.obs_spec = describe_observations(self.observation_space)
+        spaces = Spaces(self.obs_spec, self._adapter.space)
+        self.agent = saved_agent(self.saved, self.config, spaces, rng=fresh_rng(seed))
         self.agent.set_mode("eval")
         self._begins = True
 
@@ -172,10 +168,7 @@ class Policy:
         Raises:
             ValueError: the observation has another shape.
         """
-        spec = self._spaces.obs_spec
-        leaf, ndim = tree.first_leaf(obs), 0
-        if spec is not None:
-            ndim = len(spec.leaves[0].shape)
+        leaf, ndim = tree.first_leaf(obs), len(self.obs_spec.leaves[0].shape)
         is_single = np.ndim(leaf) == ndim
         if not is_single and np.ndim(leaf) != ndim + 1:
             raise ValueError(f"observation has shape {np.shape(leaf)}; the space is {self.observation_space}")
@@ -193,15 +186,28 @@ def load(source: str | os.PathLike[str] | Result, *, seed: int | None = None) ->
     """Load a policy.
 
     Args:
-        source: a file (`best.safetensors`, or a learner's checkpoint), a run's folder, of which the best policy is
-            taken, else the newest checkpoint, or what `train` gave.
+        source: a file (`best.safetensors`, a learner's checkpoint, or what `surreal export` wrote), a run's folder, of
+            which the best policy is taken, else the newest checkpoint, or what `train` gave.
         seed: see `Policy`.
 
     Raises:
         CheckpointError: there is none, or it is damaged.
     """
-    path = source.folder if isinstance(source, Result) else Path(source)
-    return Policy(_file_in(path) if path.is_dir() else path, seed=seed)
+    return Policy(source.folder if isinstance(source, Result) else source, seed=seed)
+
+
+def _spaces_of(config: Config) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+    """The spaces of observations and actions: as they are written down, else those of the environment."""
+    written = written_spaces(config)
+    if written is not None:
+        if written.observation is None:
+            raise EnvError("env.observation_space is raw: a policy for observations of any form acts in its run alone")
+        return written.observation, written.action
+    env = build_env(config, training=False)
+    try:
+        return env.observation_space, env.action_space
+    finally:
+        env.close()
 
 
 def evaluate(
@@ -232,15 +238,6 @@ def evaluate(
         scores = Evaluator(agent, [env], rng=rng, max_episode_steps=config.eval.max_episode_steps).play(episodes)
         agent.close()
     return EvaluationRound(0, saved.version, tuple(scores))
-
-
-def _file_in(folder: Path) -> Path:
-    """The policy that a run's folder has for others."""
-    if (best := folder / BEST_POLICY).exists():
-        return best
-    if updates := newest_checkpoint(folder):
-        return folder / "checkpoints" / f"{updates:010d}.safetensors"
-    raise CheckpointError(f"{folder} has neither {BEST_POLICY} nor a checkpoint")
 
 
 def _result_of(outcome: RunOutcome) -> Result:

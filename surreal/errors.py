@@ -17,6 +17,7 @@
     |-- RankError                a rank of a learner is gone, and the group of ranks ends with it
     |-- CheckpointError          a checkpoint is missing, cut off, or of another model
     |   `-- UnreadableError      its file system does not answer, or refuses: nobody knows what is there
+    |-- ExportError              a policy cannot become a file of another format
     |-- FolderError              a run's folder cannot be written: its disk is full
     |-- BusyError                a folder or a run belongs to another process, which is alive
     |-- ThreadFailedError        a supervised thread died: its exception is the cause
@@ -140,6 +141,10 @@ class CheckpointError(SurrealError):
 
 class UnreadableError(CheckpointError):
     """A checkpoint, or a place of them, cannot be read: not for what it holds, but for how it is reached."""
+
+
+class ExportError(SurrealError):
+    """A policy cannot become a file of another format, or that file would not act as the policy does."""
 
 
 class FolderError(SurrealError):

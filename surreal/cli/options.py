@@ -11,6 +11,7 @@ from typing import IO, Annotated, cast
 import typer
 from rich.console import Console
 
+from surreal.cli.completion import run_names, settings
 from surreal.main.process.arguments import local_folder
 from surreal.main.process.ending.output import Output
 
@@ -23,7 +24,11 @@ def _local_folder(text: str) -> Path:
 
 
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.")
+    list[str] | None,
+    typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.", autocompletion=settings),
+]
+RunName = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.", autocompletion=run_names)
 ]
 RedisOption = Annotated[
     str | None, typer.Option("--redis", metavar="URL", help="host:port, redis://, rediss://, unix://")

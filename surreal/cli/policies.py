@@ -1,54 +1,118 @@
-"""`surreal play`: a saved policy; `surreal presets`: what there is to train."""
+"""`surreal play` and `surreal watch`: a policy from a file, or of a running run, at play; `surreal presets`."""
 
 from __future__ import annotations
 
+import logging
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from surreal.cli.completion import policies, preset_names
+from surreal.cli.options import Overrides, RedisOption, RunDir, RunName
 from surreal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from surreal.main.commands.viewing import View
+
+_CHECKPOINT = "A policy, a learner's checkpoint, an exported policy, or a run's folder."
+Record = Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")]
+Show = Annotated[bool, typer.Option("--show", help="Open a window.")]
+Terminal = Annotated[bool, typer.Option("--terminal", help="Draw on this terminal.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Repeatable episodes; default: new ones each time.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
     app.command()(play)
+    app.command()(watch)
     app.command()(presets)
 
 
 def play(
-    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="eval/best.safetensors, or a learner's.")],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINT, autocompletion=policies),
+    ],
     episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 5,
-    record: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Open a window.")] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Repeatable episodes; default: new ones each time.")] = None,
+    record: Record = None,
+    show: Show = False,
+    terminal: Terminal = False,
+    seed: Seed = None,
 ) -> None:
     """Play a saved policy, without a run."""
-    if record is not None and show:
-        raise ConfigError("--record and --show exclude each other: an environment draws in one way at a time")
+    _require_one(record, show, terminal)
 
     from surreal.evaluation import EpisodeScore
-    from surreal.main.build.check import require_display
     from surreal.main.build.saved_policy import load_policy
     from surreal.main.commands.play import fresh_rng, play_policy
 
-    if show:
-        require_display("--show")
+    policy = load_policy(checkpoint)
+    with ExitStack() as stack:
+        view, say = _open_view(stack, record, show, terminal)
 
-    def on_episode(number: int, score: EpisodeScore) -> None:
-        typer.echo(f"episode {number}: return {score.episode_return:g}, {score.length} steps")
+        def on_episode(number: int, score: EpisodeScore) -> None:
+            say(f"episode {number}: return {score.episode_return:g}, {score.length} steps")
 
-    scores = play_policy(
-        load_policy(checkpoint), episodes, rng=fresh_rng(seed), record=record, show=show, on_episode=on_episode
-    )
-    mean = sum(score.episode_return for score in scores) / len(scores)
-    typer.echo(f"mean return {mean:g} over {len(scores)} episodes")
-    if record is not None:
-        typer.echo(f"videos in {record}")
+        scores = play_policy(policy, episodes, rng=fresh_rng(seed), view=view, on_episode=on_episode)
+        mean = sum(score.episode_return for score in scores) / len(scores)
+        say(f"mean return {mean:g} over {len(scores)} episodes")
+        if record is not None:
+            say(f"videos in {record}")
+
+
+def watch(
+    run_name: RunName = None,
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+    overrides: Overrides = None,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="How many; default: until the run ends, or Ctrl-C.")
+    ] = None,
+    record: Record = None,
+    show: Show = False,
+    terminal: Terminal = False,
+    seed: Seed = None,
+) -> None:
+    """Watch the newest parameters of a running run at play; by default in a window, else on the terminal."""
+    _require_one(record, show, terminal)
+
+    from surreal.main.build.check import has_display
+    from surreal.main.commands.play import fresh_rng
+    from surreal.main.commands.status import find_run
+    from surreal.main.commands.watch import Watcher
+    from surreal.main.process import registry
+
+    if record is None and not terminal and not show:
+        show = has_display()
+        terminal = not show and sys.stdout.isatty()
+    with find_run(run_name, address=redis, run_dir=run_dir) as client, ExitStack() as stack:
+        config = registry.stored_config(client, tuple(overrides or ()))
+        view, say = _open_view(stack, record, show, terminal)
+        say(f"watching run {client.run}")
+        watcher = Watcher(client, config, view, rng=fresh_rng(seed))
+        waiting = "waiting for the learner's first parameters"
+        for seen in watcher.episodes(episodes, on_wait=lambda: say(waiting), wait=time.sleep):
+            score = seen.score
+            say(
+                f"version {seen.version}, {seen.global_step:,} env steps: episode {seen.number}, "
+                f"return {score.episode_return:g}, {score.length} steps"
+            )
+        if watcher.ending:
+            say(f"no more episodes: {watcher.ending}")
+        if record is not None:
+            say(f"videos in {record}")
 
 
 def presets(
-    preset: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, to begin a file with.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Print this one, to begin a file with.", autocompletion=preset_names),
+    ] = None,
 ) -> None:
     """List the presets by task, with the extra that each needs, or print one."""
     from surreal.config.loading.preset_files import preset_path, preset_table
@@ -60,3 +124,45 @@ def presets(
         typer.echo(task)
         for name, title in names.items():
             typer.echo(f"  {name:27} {title}")
+
+
+def _require_one(record: Path | None, show: bool, terminal: bool) -> None:
+    """Check that at most one way to see an environment is asked for.
+
+    Raises:
+        ConfigError: there are two.
+    """
+    given = {"--record": record is not None, "--show": show, "--terminal": terminal}
+    asked = [name for name, is_given in given.items() if is_given]
+    if len(asked) > 1:
+        raise ConfigError(f"{' and '.join(asked)} exclude each other: an environment draws in one way at a time")
+
+
+def _open_view(
+    stack: ExitStack, record: Path | None, show: bool, terminal: bool
+) -> tuple[View, Callable[[str], object]]:
+    """Open what was asked for; returns it, and what says a line beside it."""
+    from surreal.envs.terminal import open_screen
+    from surreal.main.build.check import require_display
+    from surreal.main.commands.viewing import View
+
+    if show:
+        require_display("--show")
+    if not terminal:
+        return View(record=record, show=show), typer.echo
+    screen = stack.enter_context(open_screen())
+    handler = _Saying(screen.say)  # else warnings would be written into the picture
+    logging.getLogger().addHandler(handler)
+    stack.callback(logging.getLogger().removeHandler, handler)
+    return View(screen=screen), screen.say
+
+
+class _Saying(logging.Handler):
+    """Says what is logged."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._say(record.getMessage())

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from surreal import __version__
-from surreal.cli import policies, replay, running, runs, sweep, top, training
+from surreal.cli import completion, export, policies, replay, running, runs, sweep, top, training
 from surreal.main.process.ending.output import flush_output
 from surreal.main.process.ending.reasons import ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
@@ -26,7 +26,6 @@ app = typer.Typer(
     name="surreal",
     help="Distributed reinforcement learning with Redis in the middle.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -48,7 +47,7 @@ def common(
 
 
 # In the order of `surreal --help`.
-for _group in (training, sweep, running, top, runs, policies, replay):
+for _group in (training, sweep, running, top, runs, policies, export, replay, completion):
     _group.add_to(app)
 
 

@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from surreal.cli.options import RunDir
+from surreal.cli.completion import run_names
+from surreal.cli.options import RunDir, RunName
 from surreal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def add_to(app: typer.Typer) -> None:
 
 @replay_app.command()
 def info(
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.")] = None,
+    run: RunName = None,
     redis: RedisOption = None,
     run_dir: RunDir = None,
     shards: Shards = None,
@@ -74,7 +75,7 @@ def info(
 
 @replay_app.command(name="export")
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.", autocompletion=run_names)],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of the new archive; it must not exist.")],
     redis: RedisOption = None,
     run_dir: RunDir = None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from surreal.cli.options import RedisOption, RunDir, say
+from surreal.cli.options import RedisOption, RunDir, RunName, say
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,7 +42,7 @@ def redis(
 
 
 def status(
-    run_name: Annotated[str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.")] = None,
+    run_name: RunName = None,
     redis: RedisOption = None,
     run_dir: RunDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -59,7 +59,7 @@ def status(
 
 
 def stop(
-    run_name: Annotated[str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.")] = None,
+    run_name: RunName = None,
     redis: RedisOption = None,
     run_dir: RunDir = None,
     delete: Annotated[

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from surreal.cli.options import NoColor, Overrides, RedisOption, RunDir, say, stdout_console
+from surreal.cli.completion import presets_and_files
 from surreal.errors import ConfigError, StoppedError, SurrealError
 from surreal.main.process.ending.reasons import Ending, ExitCode
 from surreal.main.process.reports import print_error
@@ -28,7 +29,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run(
-    source: Annotated[str | None, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="PRESET_OR_FILE", help="What to train.", autocompletion=presets_and_files),
+    ] = None,
     overrides: Overrides = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=N.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; the same as --set device=...")] = None,

@@ -61,6 +61,15 @@ def tables_of(root: type[Section]) -> list[str]:
     return parts
 
 
+def setting_names() -> list[tuple[str, str]]:
+    """List all settings of fixed names by their dotted path, with the first sentence of what they mean."""
+    found = _own_fields(Config, Config)
+    for name, field in Config.model_fields.items():
+        for section in _sections(field.annotation):
+            found += [(f"{name}.{key}", inner) for key, inner in _own_fields(section, Config)]
+    return [(name, cell(field.description).partition(". ")[0]) for name, field in found]
+
+
 def _own_fields(section: type[Section], root: type[Section]) -> list[tuple[str, FieldInfo]]:
     """Settings of a section by their names in YAML; of the root, those that are no sections themselves."""
     return [

@@ -10,31 +10,14 @@ import numpy as np
 import pytest
 
 import surreal
-from surreal.api import BEST_POLICY
-from surreal.checkpoint import save_checkpoint
-from surreal.config import load_config
 from surreal.errors import CheckpointError, ConfigError
-from surreal.main.build.acting import build_model
-from surreal.main.build.environments import build_spaces
-from surreal.main.build.saved_policy import load_policy
+from surreal.main.build.saved_policy import BEST_POLICY, load_policy
 from surreal.main.commands.play import fresh_rng, play_policy
-from surreal.main.process.registry import plain_config
-
-
-def write(path: Path, preset: str, *overrides: str, kind: str = "policy") -> Path:
-    config = load_config(preset, [*overrides, "seed=3"])
-    model = build_model(config, build_spaces(config))
-    prefix = "model/" if kind == "learner" else ""
-    content = {"kind": kind, "version": 7, "config": plain_config(config), "model": model.header()}
-    content["state"] = {"model": model.header()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tensors = {f"{prefix}{name}": tensor for name, tensor in model.tensors().items()}
-    save_checkpoint(path, tensors, content, step=7)
-    return path
+from tests.policies import write_policy
 
 
 def test_one_observation_and_a_batch_get_the_same_actions(tmp_path: Path) -> None:
-    policy = surreal.load(write(tmp_path / "best.safetensors", "cartpole-dqn"))
+    policy = surreal.load(write_policy(tmp_path / "best.safetensors", "cartpole-dqn"))
     assert policy.version == 7
     assert policy.action_space == gymnasium.spaces.Discrete(2)
     batch = np.stack([policy.observation_space.sample() for _ in range(20)]).astype(np.float32)
@@ -50,14 +33,14 @@ def test_one_observation_and_a_batch_get_the_same_actions(tmp_path: Path) -> Non
 
 
 def test_continuous_actions_are_those_of_the_space(tmp_path: Path) -> None:
-    policy = surreal.load(write(tmp_path / "best.safetensors", "pendulum-sac"))
+    policy = surreal.load(write_policy(tmp_path / "best.safetensors", "pendulum-sac"))
     action = policy.act(np.array([1.0, 0.0, 0.5], np.float32))
     assert action.shape == (1,)
     assert policy.action_space.contains(action)
 
 
 def test_a_recurrent_policy_remembers_until_it_is_reset(tmp_path: Path) -> None:
-    path = write(tmp_path / "best.safetensors", "cartpole-novel-ppo-lstm")
+    path = write_policy(tmp_path / "best.safetensors", "cartpole-novel-ppo-lstm")
     policy = surreal.load(path)
     memory = policy.agent
     rng = np.random.default_rng(0)
@@ -79,7 +62,7 @@ def test_a_recurrent_policy_remembers_until_it_is_reset(tmp_path: Path) -> None:
 
 
 def test_episodes_are_those_that_are_played_by_the_command(tmp_path: Path) -> None:
-    path = write(tmp_path / "best.safetensors", "cartpole-dqn")
+    path = write_policy(tmp_path / "best.safetensors", "cartpole-dqn")
     policy = surreal.load(path)
     found = surreal.evaluate(policy, episodes=6, seed=5)
     assert list(found.scores) == play_policy(load_policy(path), 6, rng=fresh_rng(5))
@@ -97,12 +80,12 @@ def test_a_runs_folder_gives_its_best_policy_else_its_newest_checkpoint(tmp_path
     with pytest.raises(CheckpointError, match=r"neither eval/best\.safetensors nor a checkpoint"):
         surreal.load(tmp_path)
     for updates in (5, 40):
-        write(tmp_path / "checkpoints" / f"{updates:010d}.safetensors", "cartpole-dqn", kind="learner")
+        write_policy(tmp_path / "checkpoints" / f"{updates:010d}.safetensors", "cartpole-dqn", kind="learner")
     assert (
         surreal.load(tmp_path).saved.tensors.keys()
-        == surreal.load(write(tmp_path / "x", "cartpole-dqn")).saved.tensors.keys()
+        == surreal.load(write_policy(tmp_path / "x", "cartpole-dqn")).saved.tensors.keys()
     )
-    write(tmp_path / BEST_POLICY, "cartpole-dqn", "model.args.hidden_sizes=[8]")
+    write_policy(tmp_path / BEST_POLICY, "cartpole-dqn", "model.args.hidden_sizes=[8]")
     assert surreal.load(str(tmp_path)).config.model.args["hidden_sizes"] == [8]
 
 

@@ -28,10 +28,10 @@ LAYERS: list[set[str]] = [
 ]
 #: The rooms of a part, from the bottom to the top; "." are the files beside the rooms. A room imports those below it.
 ROOMS: dict[str, list[set[str]]] = {
-    "agent": [{"slots"}, {"exploring"}, {"."}],
+    "agent": [{"slots"}, {"exploring"}, {"."}, {"exported"}],
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
-    "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
+    "envs": [{"atari", "terminal"}, {"wrappers"}, {"."}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],

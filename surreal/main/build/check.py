@@ -60,6 +60,12 @@ _SHOWN: dict[str, Callable[[Config], bool]] = {
 }
 
 
+def has_display() -> bool:
+    """Whether a window can be opened here, as far as it can be known before."""
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    return sys.platform != "linux" or any(os.environ.get(name) for name in variables)
+
+
 def require_display(what: str) -> None:
     """Check that a window can be opened.
 
@@ -69,11 +75,10 @@ def require_display(what: str) -> None:
     Raises:
         ConfigError: there is no display.
     """
-    variables = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    if sys.platform == "linux" and not any(os.environ.get(name) for name in variables):
+    if not has_display():
         raise ConfigError(
-            f"{what} opens a window, but there is no display here: $DISPLAY and $WAYLAND_DISPLAY are not set; "
-            "videos need none: `surreal play --record DIR`, eval.record_video_every",
+            f"{what} opens a window, but there is no display here: $DISPLAY and $WAYLAND_DISPLAY are not set; videos "
+            "need none, nor does a terminal: `surreal play --record DIR` or `--terminal`, eval.record_video_every",
             key=what,
         )
 

@@ -13,7 +13,7 @@ from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, make_env, make_v
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import describe_observations
 from surreal.main.build.wrapping import remote_wrappers, wrapper_specs
-from surreal.main.build.written_spaces import explicit_spaces
+from surreal.main.build.written_spaces import EnvSpaces, explicit_spaces
 from surreal.specs import ObsSpec
 
 
@@ -47,23 +47,28 @@ def build_spaces(config: Config, *, training: bool = True) -> Spaces:
         config: of the run.
         training: whether wrappers for training only are to be checked as well.
     """
-    given = explicit_spaces(config.env)
+    given = written_spaces(config, training=training)
     if given is not None:
-        if given.observation is None:
-            return Spaces(None, ActionAdapter(given.action).space)
-        wrappers = remote_wrappers(config, given, training=training)
-        shown, action = given.observation, given.action
-        if wrappers is not None:
-            shown, action = wrappers.observation_space, wrappers.action_space
-        stack = config.env.frame_stack
-        return Spaces(
-            describe_observations(shown if stack == 1 else batch_space(shown, stack)), ActionAdapter(action).space
-        )
+        obs_spec = None if given.observation is None else describe_observations(given.observation)
+        return Spaces(obs_spec, ActionAdapter(given.action).space)
     env = build_env(config, training=True)
     try:
         return env_spaces(env)
     finally:
         env.close()
+
+
+def written_spaces(config: Config, *, training: bool = False) -> EnvSpaces | None:
+    """Give the spaces that are written down, behind the wrappers and the stacking of frames; None if there are none."""
+    given = explicit_spaces(config.env)
+    if given is None or given.observation is None:
+        return given
+    wrappers = remote_wrappers(config, given, training=training)
+    observation, action = given.observation, given.action
+    if wrappers is not None:
+        observation, action = wrappers.observation_space, wrappers.action_space
+    stack = config.env.frame_stack
+    return EnvSpaces(observation if stack == 1 else batch_space(observation, stack), action)
 
 
 def env_spaces(env: gymnasium.Env[Any, Any]) -> Spaces:

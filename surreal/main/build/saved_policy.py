@@ -1,10 +1,12 @@
-"""A saved policy: the evaluation's `best.safetensors`, or what a learner's whole checkpoint holds of it.
+"""A saved policy: the evaluation's `best.safetensors`, what a learner's whole checkpoint holds of it, or an export.
 
 Read by `surreal play`, by the check after a run, and by whoever starts from `checkpoint.restore`.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,15 @@ from typing import Any
 from pydantic import ValidationError
 from torch import Tensor
 
+from surreal.agent.exported import FORMATS, ExportedFile
 from surreal.checkpoint import Checkpoint, open_checkpoint
 from surreal.config import Config
 from surreal.config.checking.problems import explain
 from surreal.errors import CheckpointError
+from surreal.main.process.run_folder import newest_checkpoint
 
+#: Of a run's folder.
+BEST_POLICY = Path("eval") / "best.safetensors"
 _KINDS = ("policy", "learner")
 _MODEL_PREFIX = "model/"
 
@@ -29,25 +35,51 @@ class Policy:
     tensors: dict[str, Any]
     header: dict[str, Any]  #: of the model, see `surreal.utils.pytorch.Module`
     version: int
+    path: str = ""
+    exported: ExportedFile | None = None  #: then there are no tensors
 
 
-def load_policy(path: str | Path) -> Policy:
-    """Read a policy, or the policy in a learner's checkpoint.
+def load_policy(source: str | os.PathLike[str]) -> Policy:
+    """Read a policy.
+
+    Args:
+        source: path or URL of a policy or a learner's checkpoint, path of an exported policy, or a run's folder, of
+            which the best policy is taken, else the newest checkpoint.
 
     Raises:
-        CheckpointError: the file is missing, damaged, or neither of the two.
+        CheckpointError: it is missing, damaged, or none of them.
     """
+    path = os.fspath(source)
+    if os.path.isdir(path):
+        path = str(_file_in(Path(path)))
+    if Path(path).suffix in FORMATS:
+        file = ExportedFile(path)
+        version = int(file.metadata["policy"]["version"])
+        return Policy(_read_config(path, file.metadata), {}, {}, version, path, file)
     checkpoint = open_checkpoint(path)
     tensors = policy_tensors(checkpoint)
-    plain = checkpoint.metadata.get("config")
+    version = int(checkpoint.metadata.get("version", 0))
+    return Policy(_read_config(path, checkpoint.metadata), tensors, policy_header(checkpoint), version, path)
+
+
+def _file_in(folder: Path) -> Path:
+    """The policy that a run's folder has for others."""
+    if (best := folder / BEST_POLICY).exists():
+        return best
+    if updates := newest_checkpoint(folder):
+        return folder / "checkpoints" / f"{updates:010d}.safetensors"
+    raise CheckpointError(f"{folder} has neither {BEST_POLICY} nor a checkpoint")
+
+
+def _read_config(path: str, metadata: Mapping[str, Any]) -> Config:
+    plain = metadata.get("config")
     if not isinstance(plain, dict):
         raise CheckpointError(f"{path} has no configuration, so nobody knows what to play it with")
     try:
-        config = Config.model_validate(plain)
+        return Config.model_validate(plain)
     except ValidationError as error:
         problem = explain(Config, error, {}, "")
         raise CheckpointError(f"{path} has a configuration that this Surreal cannot read: {problem}") from error
-    return Policy(config, tensors, policy_header(checkpoint), int(checkpoint.metadata.get("version", 0)))
 
 
 def policy_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:

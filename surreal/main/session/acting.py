@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from surreal.agent import Agent, AgentLoop, Rounds
+from surreal.agent.exported import ExportedAgent
 from surreal.config import Config
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.envs import EnvPool
@@ -148,8 +149,13 @@ def saved_agent(policy: Policy, config: Config, spaces: Spaces, *, rng: np.rando
         rng: of the agent.
 
     Raises:
-        CheckpointError: the parameters do not fit the configuration's model.
+        CheckpointError: the parameters do not fit the configuration's model, or the exported policy the spaces.
     """
+    if policy.exported is not None:
+        agent = ExportedAgent(policy.exported, obs_spec=spaces.obs_spec)
+        agent.expect_actions(spaces.action_space)
+        agent.set_mode("eval")
+        return agent
     model = build_model(config, spaces)
     try:
         model.load_tensors(policy.tensors, header=policy.header)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import surreal
 from surreal.checkpoint import save_checkpoint
 from surreal.config import load_config
 from surreal.errors import ConfigError
+from surreal.export import export_policy
 from surreal.main import rlx_client
 from surreal.main.process.registry import plain_config
 from surreal.main.rlx_server import serve_policy
+from surreal.rlx.client.agent_proxy import AgentProxy
+from tests.policies import write_policy
 
 
 @pytest.mark.parametrize(
@@ -45,3 +51,31 @@ def test_wrong_settings_of_a_served_policy(tmp_path: Path, override: str, messag
     save_checkpoint(path, {}, content, step=1)
     with pytest.raises(ConfigError, match=message):
         serve_policy(path, [override], threading.Event())
+
+
+def test_an_exported_policy_is_served(tmp_path: Path, free_port: int) -> None:
+    # Actions begin at 1: the file gives the environment's, and the server's pool counts from 0 as agents do.
+    spaces = [
+        "env.observation_space={type: box, shape: [4]}",
+        "env.action_space={type: discrete, n: 2, start: 1}",
+        "agent.count=0",
+        "eval.enabled=false",
+        "run.stop_at_return=null",
+        "rlx.servers=1",
+    ]
+    source = write_policy(tmp_path / "best.safetensors", "cartpole-dqn", *spaces)
+    exported, policy = export_policy(source), surreal.load(source)
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve_policy, exported.path, [f"rlx.port={free_port}"], stop)
+        try:
+            with AgentProxy(f"localhost:{free_port}") as agent:
+                agent.connect()
+                agent.init(True)
+                states = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+                actions = [agent.update(0.0 if index else None, state) for index, state in enumerate(states)]
+        finally:
+            stop.set()
+        served.result()
+    assert actions == policy.act(states)
+    assert set(actions) == {1, 2}

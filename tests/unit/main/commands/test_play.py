@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from pathlib import Path
 
 import pygame
@@ -10,10 +12,12 @@ import pytest
 from surreal.checkpoint import save_checkpoint
 from surreal.cli import main
 from surreal.config import Config, load_config
+from surreal.envs.terminal import Colors, Screen
 from surreal.main.build.acting import build_model, restore_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.saved_policy import load_policy
 from surreal.main.commands.play import fresh_rng, play_policy
+from surreal.main.commands.viewing import View
 from surreal.main.process.registry import plain_config
 
 
@@ -70,7 +74,7 @@ def test_policy_is_played_twice_at_once_and_a_folder_of_videos_has_one_writer(
         others.append(play_policy(policy, 1, rng=fresh_rng(1)))
         others.append(main(["play", str(policy_file), "--episodes", "1", "--record", str(videos)]))
 
-    scores = play_policy(policy, 1, rng=fresh_rng(1), record=videos, on_episode=play_beside)
+    scores = play_policy(policy, 1, rng=fresh_rng(1), view=View(record=videos), on_episode=play_beside)
     assert others == [scores, 3]
     assert f"error: {videos} gets the videos of process " in capsys.readouterr().err
     (video,) = videos.iterdir()
@@ -91,7 +95,62 @@ def test_window_is_opened(
 
 def test_showing_and_recording_at_once_is_refused(policy_file: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="exclude each other"):
-        play_policy(load_policy(policy_file), 1, rng=fresh_rng(0), record=tmp_path / "v", show=True)
+        View(record=tmp_path / "v", show=True)
+
+
+class Terminal(io.StringIO):
+    """Notes what is drawn; on the picture number `interrupted`, Ctrl-C is pressed."""
+
+    interrupted = -1
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.getvalue().count(PICTURE) == self.interrupted:
+            self.interrupted = -1
+            raise KeyboardInterrupt
+        return written
+
+
+PICTURE, LEFT = "\x1b[H", "\x1b[?1049l"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    terminal = Terminal()
+    monkeypatch.setattr("surreal.envs.terminal.open_screen", lambda: Screen(terminal, Colors.MANY))
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    return terminal
+
+
+def test_terminal_shows_every_step_and_the_scores_afterwards(policy_file: Path, terminal: Terminal) -> None:
+    assert main(["play", str(policy_file), "--episodes", "1", "--terminal", "--seed", "1"]) == 0
+    drawn, _, said = terminal.getvalue().partition(LEFT)
+    length = int(re.search(r"episode 0: return \d+, (\d+) steps\nmean return", said)[1])  # type: ignore[index]
+    assert drawn.count(PICTURE) == length + 1
+    assert drawn.count("▀") > 20 * length
+    assert f"episode 0  step {length}  return {length}" in drawn
+
+
+def test_ctrl_c_gives_the_terminal_back(policy_file: Path, terminal: Terminal) -> None:
+    terminal.interrupted = 3
+    assert main(["play", str(policy_file), "--episodes", "1", "--terminal"]) == 130
+    assert terminal.getvalue().endswith(LEFT)
+
+
+def test_what_is_no_terminal_is_not_drawn_on(policy_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["play", str(policy_file), "--terminal"]) == 1
+    assert "--terminal draws on a terminal, but" in capsys.readouterr().err
+    assert main(["play", str(policy_file), "--terminal", "--show"]) == 2
+    assert "--show and --terminal exclude each other" in capsys.readouterr().err
+
+
+def test_a_runs_folder_is_played_by_its_best_policy(
+    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "eval").mkdir()
+    write(tmp_path / "eval" / "best.safetensors", config)
+    assert main(["play", str(tmp_path), "--episodes", "1"]) == 0
+    assert "mean return" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("damage", ["cut off", "damaged", "neither a policy", "no configuration", "cannot read", "fit"])

@@ -1,0 +1,126 @@
+"""`ExportedFile`: a policy that `surreal export` wrote, opened by the runtime that it was written for.
+
+    file = ExportedFile("best.onnx")
+    outputs = file.run({"obs": obs})              # arrays by name, all with a batch axis
+    outputs["action"]
+
+Whoever has no Surreal calls the runtime itself, with the same names; docs/deployment.md shows how.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from surreal.errors import CheckpointError
+
+#: Formats by the ending of their files' names.
+FORMATS: Mapping[str, str] = {".pt": "torchscript", ".onnx": "onnx"}
+#: Inputs beside the observation, and the output beside the action.
+MASK, STATE, NEXT_STATE = "action_mask", "state", "next_state"
+#: Under this name the file says what it is, as JSON; see `surreal.export.metadata`.
+METADATA = "surreal"
+#: Of that JSON; a file of another one is not read.
+FORMAT_VERSION = 1
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class ExportedFile:
+    """An exported policy, and what it says of itself.
+
+    Args:
+        path: of a file that ends in `.pt` or `.onnx`.
+
+    Attributes:
+        path: the same.
+        metadata: see `surreal.export.metadata`.
+
+    Raises:
+        CheckpointError: it is missing, damaged, or was not written by `surreal export`; or onnxruntime is missing.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise CheckpointError(f"policy {self.path} does not exist")
+        opened = _open_torchscript if FORMATS[self.path.suffix] == "torchscript" else _open_onnx
+        self._run, text = opened(self.path)
+        try:
+            self.metadata: dict[str, Any] = json.loads(text)
+            is_known = self.metadata["format_version"] == FORMAT_VERSION
+        except (ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(
+                f"{self.path} was not written by `surreal export`: it does not say what it is"
+            ) from error
+        if not is_known:
+            found = self.metadata["format_version"]
+            raise CheckpointError(f"{self.path} is of format version {found}; this Surreal reads {FORMAT_VERSION}")
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """Name, shape without the batch axis and dtype of each input."""
+        return list(self.metadata["inputs"])
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        """The same of each output, and the space of actions."""
+        return list(self.metadata["outputs"])
+
+    def run(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
+        """Compute all outputs for a batch.
+
+        Args:
+            inputs: [B, *shape] by name; `action_mask` may be left out.
+        """
+        return self._run(inputs)
+
+
+def _open_torchscript(path: Path) -> tuple[Callable[[Arrays], dict[str, NDArray[Any]]], str]:
+    extra = {f"{METADATA}.json": ""}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # torch would rather have torch.export
+            module: Any = torch.jit.load(path, map_location="cpu", _extra_files=extra)  # type: ignore[no-untyped-call]
+    except (RuntimeError, ValueError) as error:
+        raise _damaged(path, error) from error
+    text: str | bytes = extra[f"{METADATA}.json"]
+
+    def run(inputs: Arrays) -> dict[str, NDArray[Any]]:
+        with torch.inference_mode():
+            outputs = module({name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in inputs.items()})
+        return {name: tensor.numpy() for name, tensor in outputs.items()}
+
+    return run, text if isinstance(text, str) else text.decode(errors="replace")
+
+
+def _open_onnx(path: Path) -> tuple[Callable[[Arrays], dict[str, NDArray[Any]]], str]:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise CheckpointError(f"{path} needs onnxruntime; run: pip install 'surreal-rl[onnx]'") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3  # errors come as exceptions
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # of classes that its binary library makes
+        raise _damaged(path, error) from error
+    names = [output.name for output in session.get_outputs()]
+
+    def run(inputs: Arrays) -> dict[str, NDArray[Any]]:
+        return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+    return run, session.get_modelmeta().custom_metadata_map.get(METADATA, "")
+
+
+def _damaged(path: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"policy {path} is damaged: {str(error).strip().splitlines()[0][:200]}")

@@ -1,0 +1,84 @@
+"""The wheel: everything of the package's folders is in it, and it runs by itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import surreal
+
+ROOT = Path(__file__).parents[2]
+#: What a source distribution has.
+SOURCES = ("surreal", "clients", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+CLIENTS = {"surreal/rlx/demo": "clients/js", "surreal/rlx/cpp": "clients/cpp"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built of a copy: a build leaves folders behind, and takes what an earlier one has left."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / "source" / name)
+    # A template is a file that no module is, and may be called like one.
+    template = folder / "source" / "surreal" / "cli" / "templates" / "new" / "environment.py"
+    template.parent.mkdir(parents=True)
+    template.write_text("# to begin with\n")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder / "dist"]
+    done = subprocess.run([*build, folder / "source"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = (folder / "dist").iterdir()
+    return found
+
+
+def test_everything_in_the_packages_folders_is_in_the_wheel(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    inside = {name for name in names if name.startswith("surreal/")}
+    tree = {str(path.relative_to(ROOT)) for path in (ROOT / "surreal").rglob("*") if path.is_file()}
+    tree = {name for name in tree if "__pycache__" not in name}
+    clients = {name for name in inside if name.startswith(tuple(CLIENTS))}
+    assert inside - clients == tree | {"surreal/cli/templates/new/environment.py"}
+    for folder, source in CLIENTS.items():
+        found = [name.removeprefix(f"{folder}/") for name in clients if name.startswith(folder)]
+        assert found and all((ROOT / source / name).is_file() for name in found)
+    assert {"surreal/rlx/demo/surreal-rlx.mjs", "surreal/rlx/demo/example/index.html"} < inside
+    assert {"surreal/rlx/cpp/surreal_rlx.hpp", "surreal/distributed/connection/lua/append.lua"} < inside
+    assert not [name for name in names if name.startswith(("tests", "benchmarks", "build"))]
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_trains_and_plays(wheel: Path, tmp_path: Path) -> None:
+    home = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    python = home / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "--quiet", wheel]
+    subprocess.run(install, check=True)
+    # The dependencies are those of the tests; a line in a .pth file does not bring their editable Surreal along.
+    packages = Path(sysconfig.get_paths()["purelib"])
+    libraries = next((home / "lib").glob("python*/site-packages"))
+    (libraries / "dependencies.pth").write_text(f"{packages}\n")
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+    def run(*command: str | Path) -> str:
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert str(home) in run(python, "-c", "import surreal; print(surreal.__file__)")
+    command = home / "bin" / "surreal"
+    assert run(command, "--version") == f"surreal {surreal.__version__}\n"
+    assert "cartpole-dqn" in run(command, "presets")
+    limits = ["--set", "run.max_env_steps=1500", "--set", "eval.episodes=2", "--set", "run.stop_at_return=null"]
+    output = run(command, "run", "cartpole-dqn", "--deterministic", "--run-dir", "demo", "--no-progress", *limits)
+    assert "results in" in output
+    assert "best.pt: torchscript" in run(command, "export", "demo")
+    assert "mean return" in run(python, "-m", "surreal", "play", "demo/eval/best.pt", "--episodes", "1")

@@ -1,0 +1,51 @@
+"""Torch on this machine: its threads, and the GPUs that it can use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import torch
+
+from surreal.doctor.frame.finding import Finding, ok
+from surreal.doctor.machine.faults import NO_CUDA, THREADS
+
+_GPU_FILES = Path("/dev")
+
+
+def cuda(
+    *,
+    devices: Callable[[], list[str]] = lambda: [
+        torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())
+    ],
+    gpu_files: Path = _GPU_FILES,
+) -> Iterator[Finding]:
+    """See whether torch can use the GPUs that are there.
+
+    Args:
+        devices: names of those that torch can use.
+        gpu_files: folder in which each GPU has a file, `nvidia0`.
+    """
+    found, there = devices(), sorted(path.name for path in gpu_files.glob("nvidia[0-9]*"))
+    if there and not found:
+        yield NO_CUDA.found(f"{len(there)} GPU(s) are here, but torch {torch.__version__} can use none")
+    else:
+        yield ok(f"torch {torch.__version__}, {', '.join(found) or 'without a GPU'}")
+
+
+def threads(
+    *, cores: int, variables: Mapping[str, str] = os.environ, number: Callable[[], int] = torch.get_num_threads
+) -> Iterator[Finding]:
+    """See how many threads torch would start in a process of its own.
+
+    Args:
+        cores: of this machine.
+        variables: of the environment.
+        number: of threads that torch uses.
+    """
+    count = number()
+    if cores > 1 and count > 1 and "OMP_NUM_THREADS" not in variables:
+        yield THREADS.found(f"torch takes {count} threads in each process, and $OMP_NUM_THREADS is not set")
+    else:
+        yield ok(f"torch takes {count} thread(s) of {cores} core(s)")

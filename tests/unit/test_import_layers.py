@@ -22,6 +22,7 @@ LAYERS: list[set[str]] = [
     {"learner", "evaluation"},
     {"main"},
     {"api"},
+    {"apps", "runs", "doctor", "export"},
     {"cli"},
     {"__main__"},
 ]
@@ -30,6 +31,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "agent": [{"slots"}, {"exploring"}, {"."}],
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
+    "doctor": [{"frame"}, {"machine", "server", "environment", "model", "run"}, {"."}],
     "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],

@@ -20,7 +20,7 @@ class Check(NamedTuple):
 
     title: str  #: what is looked at, for messages: "<title> did not end"
     find: Callable[[], Iterable[Finding]]
-    timeout_s: float = 10.0
+    timeout_s: float = 20.0
 
 
 def run_check(check: Check) -> Iterator[Finding]:

@@ -30,9 +30,9 @@ NO_CUDA = Fault(
 )
 THREADS = Fault(
     "torch-threads",
-    _HINT,
-    "Processes that are started by hand would each use all cores, and wait for each other.",
-    "export OMP_NUM_THREADS=1 before `surreal learner` and `surreal agent`; `surreal run` does it itself",
+    _WARNING,
+    "Each process of a run would compute with more threads than there are cores, and all of them wait for each other.",
+    "unset OMP_NUM_THREADS, or set it to 1: `surreal run` then gives each process one thread",
 )
 NO_SERVER = Fault(
     "no-redis-server",

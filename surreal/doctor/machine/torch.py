@@ -37,15 +37,15 @@ def cuda(
 def threads(
     *, cores: int, variables: Mapping[str, str] = os.environ, number: Callable[[], int] = torch.get_num_threads
 ) -> Iterator[Finding]:
-    """See how many threads torch would start in a process of its own.
+    """See how many threads torch would take in each process of a run.
 
     Args:
-        cores: of this machine.
+        cores: that this process may use.
         variables: of the environment.
-        number: of threads that torch uses.
+        number: of threads that torch uses in this process.
     """
-    count = number()
-    if cores > 1 and count > 1 and "OMP_NUM_THREADS" not in variables:
-        yield THREADS.found(f"torch takes {count} threads in each process, and $OMP_NUM_THREADS is not set")
+    asked, count = variables.get("OMP_NUM_THREADS", ""), number()
+    if count > cores:
+        yield THREADS.found(f"torch takes {count} threads, but there are {cores} cores; $OMP_NUM_THREADS is {asked!r}")
     else:
-        yield ok(f"torch takes {count} thread(s) of {cores} core(s)")
+        yield ok(f"{cores} core(s); $OMP_NUM_THREADS is {asked or 'not set, so a run gives each process one thread'}")

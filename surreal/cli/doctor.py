@@ -32,7 +32,7 @@ def doctor(
     run_dir: RunDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check installation, Redis, environment, model and a run that goes on; say what helps. Exit 1 if there are errors."""
+    """Check this machine, Redis, environment, model and a run that goes on, and say what helps; exit 1 on errors."""
     from surreal.doctor.examination import Examination
     from surreal.doctor.frame.finding import Severity, worst
     from surreal.doctor.report import print_finding, print_section, summary

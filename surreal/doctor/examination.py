@@ -1,7 +1,7 @@
 """`Examination`: all sections, in order, each with its checks.
 
-    for finding in Examination(subject).run():
-        ...
+for finding in Examination(subject).run():
+    ...
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ class Examination:
         self._found: set[str] = set()  # faults
         self.sections = _chosen(subject, only)
 
-    def run(self, on_section: Callable[[str], object] = lambda name: None) -> Iterator[Finding]:
+    def run(self, on_section: Callable[[str], object] | None = None) -> Iterator[Finding]:
         """Ask all checks; yields what they find, as soon as it is found.
 
         Args:
             on_section: called with the name of each section before its first check.
         """
         for name in self.sections:
-            on_section(name)
+            if on_section is not None:
+                on_section(name)
             for finding in self._section(name):
                 self._found.add(finding.fault)
                 yield finding.in_section(name)

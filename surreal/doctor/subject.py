@@ -86,10 +86,10 @@ def find_subject(
     """
     address = redis or os.environ.get(REDIS_VARIABLE)
     if target is not None and Path(target).is_dir():
-        target, run_dir = None, Path(target)
-    if target is not None and (Path(target).is_file() or target in preset_names() or target.endswith(".yaml")):
+        run_dir, target = Path(target), None
+    if target is not None and _is_configuration(target):
         return _configured(target, overrides, address, run_dir)
-    if run_dir is not None and RunFolder(run_dir).read_address() is None and address is None:
+    if run_dir is not None and address is None and RunFolder(run_dir).read_address() is None:  # it is over
         return _configured(str(RunFolder(run_dir).config_path), overrides, address, run_dir)
     if target is not None or run_dir is not None or (address is None and newest_running() is not None):
         return _running(target, overrides, address, run_dir)
@@ -98,6 +98,10 @@ def find_subject(
     if overrides:
         raise ConfigError("--set changes a configuration; name a preset or a file", key="--set")
     return Subject("this machine" if address is None else "this machine, and a Redis", address=address)
+
+
+def _is_configuration(target: str) -> bool:
+    return Path(target).is_file() or target in preset_names() or target.endswith((".yaml", ".yml"))
 
 
 def _configured(source: str, overrides: Sequence[str], address: str | None, run_dir: Path | None) -> Subject:

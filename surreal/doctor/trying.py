@@ -1,6 +1,6 @@
 """Environment and model of a configuration, tried in a process of their own, whose checks `frame.apart` follows.
 
-    python -m surreal.doctor.trying PIPE environment|model [--quick] [--maxmemory BYTES] SOURCE [OVERRIDE...]
+python -m surreal.doctor.trying PIPE environment|model [--quick] [--maxmemory BYTES] SOURCE [OVERRIDE...]
 """
 
 from __future__ import annotations

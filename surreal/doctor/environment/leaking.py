@@ -55,9 +55,9 @@ def leaking(
     per_million = growth / max(played, 1) * 1e6
     is_steady = all(after > before for before, after in zip(sizes[_WARM:], sizes[_WARM + 1 :], strict=False))
     if is_steady and growth > _LEAST_BYTES and per_million > _PER_MILLION_STEPS:
-        each = f"{growth / ended / 1024:,.0f} KiB with each episode" if ended else f"{growth / played:,.0f} bytes a step"
+        each = f", {growth / ended / 1024:,.0f} KiB with each episode" if ended else ""
         yield LEAK.found(
-            f"memory grows by {each}: {growth / 2**20:.0f} MiB in {played:,} steps, "
+            f"memory grows by {growth / 2**20:.0f} MiB in {played:,} steps{each}, "
             f"{per_million / 2**30:.1f} GiB in a million"
         )
     else:

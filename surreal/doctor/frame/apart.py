@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from traceback import FrameSummary
 from typing import IO, Any
@@ -62,10 +63,8 @@ def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float =
         try:
             yield from _follow(process, pipe, console, start_timeout_s)
         finally:
-            try:  # the workers of an environment as well
+            with suppress(ProcessLookupError):  # the workers of an environment as well
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
 
 
@@ -95,35 +94,49 @@ def _follow(
     process: subprocess.Popen[bytes], pipe: IO[bytes], console: Path, start_timeout_s: float
 ) -> Iterator[Finding]:
     check = Check("the start of its process", tuple, start_timeout_s)
-    is_done = False
-    deadline_s = time.monotonic() + start_timeout_s
-    for line in _lines(pipe, lambda: deadline_s - time.monotonic()):
-        content = json.loads(line)
+    reader = _Reader(pipe, time.monotonic() + start_timeout_s)
+    for content in reader.contents():
+        if "is_done" in content:
+            return
         if "finding" in content:
             yield Finding.from_json(content["finding"])
-        elif "begins" in content:
+        else:
             check = Check(content["begins"], tuple, content["timeout_s"])
-            deadline_s = time.monotonic() + check.timeout_s + _GRACE_S
-        is_done = is_done or "is_done" in content
-    if is_done:
-        return
+            reader.deadline_s = time.monotonic() + check.timeout_s + _GRACE_S
     text = console.read_text(errors="replace")
-    if _DUMP in text or process.poll() is None and time.monotonic() >= deadline_s:
+    if reader.is_late or _DUMP in text:
         yield hang(check, _place_in(text))
     else:
         yield DIED.found(f"{check.title}: {_end_of(process.wait(), text)}")
     yield NOT_DONE.found("what comes after it was not looked at")
 
 
-def _lines(pipe: IO[bytes], left_s: Any) -> Iterator[bytes]:
-    """Lines until the other end is closed, or no time is left."""
-    rest = b""
-    while select.select([pipe], [], [], max(0.0, left_s()))[0]:
-        data = os.read(pipe.fileno(), 1 << 16)
-        if not data:
-            return
-        *lines, rest = (rest + data).split(b"\n")
-        yield from lines
+class _Reader:
+    """Reads what a child reports, until it closes the pipe, or is late.
+
+    Args:
+        pipe: this end.
+        deadline_s: until when to wait, by the monotonic clock; set anew with each check.
+
+    Attributes:
+        is_late: whether the deadline has passed.
+    """
+
+    def __init__(self, pipe: IO[bytes], deadline_s: float) -> None:
+        self._pipe = pipe
+        self.deadline_s = deadline_s
+        self.is_late = False
+
+    def contents(self) -> Iterator[dict[str, Any]]:
+        """Yield line by line."""
+        rest = b""
+        while select.select([self._pipe], [], [], max(0.0, self.deadline_s - time.monotonic()))[0]:
+            data = os.read(self._pipe.fileno(), 1 << 16)
+            if not data:
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            yield from map(json.loads, lines)
+        self.is_late = True
 
 
 def _place_in(console: str) -> str:

@@ -15,7 +15,7 @@ from surreal.utils.liveness.pulse import innermost_call, stack_of
 class Check(NamedTuple):
     """A question, such as whether Redis answers.
 
-        Check("latency", partial(latency, client))
+    Check("latency", partial(latency, client))
     """
 
     title: str  #: what is looked at, for messages: "<title> did not end"

@@ -79,7 +79,7 @@ FILES = Fault(
 SHARED_MEMORY = Fault(
     "shared-memory-low",
     _WARNING,
-    "/dev/shm has too little room for environments in worker processes, or for torch.",
+    "Shared memory (/dev/shm) has too little room for environments in worker processes, or for torch.",
     "in a container: docker run --shm-size 1g",
 )
 CORES = Fault(

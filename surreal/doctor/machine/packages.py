@@ -28,6 +28,7 @@ MODULES = {
     "video": "moviepy",
 }
 
+
 def packages(
     *,
     requirements: Callable[[str], list[str] | None] = importlib.metadata.requires,

@@ -27,9 +27,12 @@ def redis_program(*, find: Callable[[], Path] = find_redis_server) -> Iterator[F
         yield NO_SERVER.found(str(error).partition(";")[0])
         return
     try:
-        with EmbeddedRedis(
-            maxmemory_bytes=MIN_MAXMEMORY_BYTES, program=program, start_timeout_s=_START_TIMEOUT_S
-        ) as server, RedisClient(server.address) as client:
+        with (
+            EmbeddedRedis(
+                maxmemory_bytes=MIN_MAXMEMORY_BYTES, program=program, start_timeout_s=_START_TIMEOUT_S
+            ) as server,
+            RedisClient(server.address) as client,
+        ):
             version = ".".join(map(str, client.check_server(timeout_s=_START_TIMEOUT_S)))
     except (RedisUnavailableError, OSError) as error:
         yield SERVER_FAILS.found(" ".join(str(error).split()))

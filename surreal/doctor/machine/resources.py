@@ -25,6 +25,7 @@ from surreal.doctor.machine.faults import (
     SHARED_MEMORY,
 )
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER
+from surreal.utils.files import is_disk_full
 
 _FULL_BYTES, _LOW_BYTES = 64 << 20, 1 << 30
 _LEAST_SHARED_BYTES = 32 << 20
@@ -32,7 +33,7 @@ _LEAST_SHARED_BYTES = 32 << 20
 _FILES = 200
 #: Processes for each core that are worth a word.
 _CROWD = 4
-_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP, _SHARED = Path("/sys/fs/cgroup"), Path("/dev/shm")  # noqa: S108 - looked at, not used
 
 
 def folders(config: Config | None, runs: Path) -> list[Path]:
@@ -41,7 +42,12 @@ def folders(config: Config | None, runs: Path) -> list[Path]:
     return [runs, *(Path(store) for store in stores if store != RUN_STORE and "://" not in store)]
 
 
-def disk(folder: Path, *, free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free) -> Iterator[Finding]:
+def free_bytes_at(path: Path) -> int:
+    """Room on the disk that a path is on."""
+    return shutil.disk_usage(path).free
+
+
+def disk(folder: Path, *, free_bytes: Callable[[Path], int] = free_bytes_at) -> Iterator[Finding]:
     """See whether a folder, or the nearest above that is there, can be written, and how much room is left.
 
     Args:
@@ -54,10 +60,8 @@ def disk(folder: Path, *, free_bytes: Callable[[Path], int] = lambda path: shuti
             file.write(b"surreal")
             file.flush()
     except OSError as error:
-        if free_bytes(there) < _FULL_BYTES:
-            yield DISK_FULL.found(f"{there}: {(error.strerror or str(error)).lower()}")
-        else:
-            yield NOT_WRITABLE.found(f"{there} cannot be written: {(error.strerror or str(error)).lower()}")
+        fault = DISK_FULL if is_disk_full(error) else NOT_WRITABLE
+        yield fault.found(f"{there} cannot be written: {(error.strerror or str(error)).lower()}")
         return
     free = free_bytes(there)
     said = f"{free / 2**30:,.1f} GiB are free for {folder}"
@@ -121,11 +125,16 @@ def soft_limit() -> int:
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
-def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[Finding]:  # noqa: S108 - it is looked at, not used
-    """See how much room there is for memory that processes share."""
+def shared_memory(folder: Path = _SHARED, *, free_bytes: Callable[[Path], int] = free_bytes_at) -> Iterator[Finding]:
+    """See how much room there is for memory that processes share.
+
+    Args:
+        folder: that has it.
+        free_bytes: of what a path is on.
+    """
     if not folder.exists():  # not on macOS
         return
-    free = shutil.disk_usage(folder).free
+    free = free_bytes(folder)
     said = f"{free / 2**20:,.0f} MiB are free in {folder}"
     yield SHARED_MEMORY.found(said) if free < _LEAST_SHARED_BYTES else ok(said)
 

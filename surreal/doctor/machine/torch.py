@@ -14,13 +14,12 @@ from surreal.doctor.machine.faults import NO_CUDA, THREADS
 _GPU_FILES = Path("/dev")
 
 
-def cuda(
-    *,
-    devices: Callable[[], list[str]] = lambda: [
-        torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())
-    ],
-    gpu_files: Path = _GPU_FILES,
-) -> Iterator[Finding]:
+def gpu_names() -> list[str]:
+    """Names of the GPUs that torch can use."""
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
+def cuda(*, devices: Callable[[], list[str]] = gpu_names, gpu_files: Path = _GPU_FILES) -> Iterator[Finding]:
     """See whether torch can use the GPUs that are there.
 
     Args:

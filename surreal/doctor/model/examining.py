@@ -31,7 +31,6 @@ from surreal.errors import SurrealError
 from surreal.main.build.check import check_run
 from surreal.main.process.reports import error_line
 
-
 #: Updates of the rehearsal: learners that move some parameters only now and then do so within these. Of updates that
 #: take long, fewer will do.
 _MOST_UPDATES, _LEAST_UPDATES, _LEARN_S = 8, 3, 4.0
@@ -92,9 +91,7 @@ class Trial:
         batch: the next one; None if acting has made none.
     """
 
-    def __init__(
-        self, rehearsal: Rehearsal, act_s: float, *, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, rehearsal: Rehearsal, act_s: float, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._rehearsal = rehearsal
         self._act_s = act_s
         self._clock = clock

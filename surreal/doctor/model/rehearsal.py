@@ -113,9 +113,7 @@ def small_config(config: Config) -> Config:
         start = min(config.replay.start_size or 1000, max(2 * config.learner.batch_size, 64))
         capacity = min(config.replay.capacity or 100_000, max(8 * start, 20_000))
         ratio = float(config.learner.batch_size)  # an update for each env step
-        config = _changed(
-            config, {"replay": {"start_size": start, "capacity": capacity, "samples_per_insert": ratio}}
-        )
+        config = _changed(config, {"replay": {"start_size": start, "capacity": capacity, "samples_per_insert": ratio}})
     return gradients_config(config)
 
 

@@ -72,9 +72,8 @@ def memory(client: RedisClient, replay_bytes: int | None) -> Iterator[Finding]:
     else:
         yield ok(f"{said}, {policy}" if policy else said)
     if replay_bytes is not None and (room := largest_replay_bytes(limit)) < replay_bytes:
-        yield TOO_SMALL.found(
-            f"maxmemory is {_mb(limit)}, which leaves {_mb(room)} to experience; replay.max_bytes is {_mb(replay_bytes)}"
-        )
+        said = f"maxmemory is {_mb(limit)}, which leaves {_mb(room)} to experience"
+        yield TOO_SMALL.found(f"{said}; replay.max_bytes is {_mb(replay_bytes)}")
 
 
 def persistence(client: RedisClient) -> Iterator[Finding]:

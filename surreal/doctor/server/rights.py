@@ -92,7 +92,7 @@ def _commands(run: str) -> list[_Command]:
 
 def _may_subscribe(client: RedisClient) -> bool:
     channel = RedisClient(run="doctor").policy_keys().notice
-    with client.redis.pubsub() as pubsub:
+    with client.redis.pubsub() as pubsub:  # type: ignore[no-untyped-call]
         try:
             pubsub.subscribe(channel)
             pubsub.get_message(timeout=1.0)

@@ -121,7 +121,9 @@ class _LeafWatcher:
             yield UNSOUND.found(self._unsound)
         if self._outside:
             fault = OUTSIDE if self._outside >= _OFTEN * count else SELDOM_OUTSIDE
-            yield fault.found(f"{name} leaves its space in {self._outside:,} of {count:,} steps: {self._outside_text}")
+            yield fault.found(
+                f"{name} leaves its space in {self._outside:,} of {count:,} observations: {self._outside_text}"
+            )
         others = [found for found in self._dtypes if found != dtype]
         if len(self._dtypes) > 1:
             yield CHANGING_DTYPE.found(f"{name} is now {' and now '.join(map(str, self._dtypes))}, of space {dtype}")

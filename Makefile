@@ -87,6 +87,8 @@ docs: $(STAMP)
 	@{ sed '/^`R` is/,$$d' docs/redis-keys.md; $(BIN)/python -c \
 		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
 	mv .cache/redis-keys.md docs/redis-keys.md
+	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.doctor.reference; } > .cache/doctor.md
+	mv .cache/doctor.md docs/doctor.md
 
 clean:
 	rm -rf .venv .cache build dist surreal_rl.egg-info

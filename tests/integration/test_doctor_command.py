@@ -71,7 +71,9 @@ def test_a_model_is_not_tried_without_its_environment(capsys: pytest.CaptureFixt
 def test_warnings_end_with_exit_code_1_only_if_they_are_to(
     capsys: pytest.CaptureFixture[str], start_redis: Start
 ) -> None:
-    server = start_redis(maxmemory="64mb", options=("--client-output-buffer-limit", "normal 1mb 1mb 10"))
+    server = start_redis(maxmemory="64mb")
+    with server.client() as client:
+        client.config_set("client-output-buffer-limit", "normal 1mb 1mb 10")
     arguments = ["doctor", "--redis", server.address, "--only", "redis", "--quick"]
     assert main(arguments) == 0
     shown = capsys.readouterr().out

@@ -89,14 +89,16 @@ def test_a_replica_is_found(start_redis: Start) -> None:
 
 
 def test_snapshots_and_a_disk_at_each_write_are_found(start_redis: Start) -> None:
-    server = start_redis(appendonly=True, options=("--save", "3600 1"))
+    server = start_redis(appendonly=True)
     with RedisClient(server.address) as client:
+        client.execute("CONFIG", "SET", "save", "3600 1")
         assert found(persistence(client)) == ["redis-snapshots", "redis-fsync-always"]
 
 
 def test_a_snapshot_that_failed_and_stops_all_writes_is_found(start_redis: Start) -> None:
-    server = start_redis(options=("--save", "3600 1"))
+    server = start_redis()
     with RedisClient(server.address) as client:
+        client.execute("CONFIG", "SET", "save", "3600 1")
         (server.socket_path.parent / "dump.rdb").mkdir()  # in the place of the file
         client.execute("BGSAVE")
         deadline_s = time.monotonic() + 20.0

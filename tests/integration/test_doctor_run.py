@@ -141,6 +141,8 @@ def test_a_dead_learner_is_found_and_a_dead_agent(fake: FakeRun) -> None:
     findings = list(alive(fake.look()))
     assert found(findings) == ["process-dead", "learner-dead"]
     assert "learner on host, pid 100, gave its last sign of life 42 s ago" in findings[1].text
+    assert f"--run {fake.client.run} --resume" in findings[1].remedy
+    assert found(waiting(fake.look())) == ["waits-for-others"]  # no setting is to blame
 
 
 def test_a_process_that_was_started_again_and_lives_is_not_dead_but_many_lives_are_found(fake: FakeRun) -> None:
@@ -238,6 +240,11 @@ def test_what_is_dropped_refused_or_skipped_is_found(fake: FakeRun, metric: str,
     fake.process("learner", ({**LEARNER[0], metric: 1.0}, {**LEARNER[1], metric: 13.0}))
     (finding,) = counts(fake.look())
     assert finding.fault == fault and "13" in finding.text and "learner" in finding.text
+
+
+def test_what_rlx_servers_drop_so_that_clients_need_not_wait_is_a_hint(fake: FakeRun) -> None:
+    fake.process("rlx-server", ({"sender/dropped_steps_total": 1.0}, {"sender/dropped_steps_total": 9.0}))
+    assert found(counts(fake.look())) == ["rlx-steps-dropped"]
 
 
 def test_what_happened_long_ago_is_not_held_against_a_run(fake: FakeRun) -> None:

@@ -93,7 +93,7 @@ def report(descriptor: int, checks: Iterator[Check]) -> None:
 def _follow(
     process: subprocess.Popen[bytes], pipe: IO[bytes], console: Path, start_timeout_s: float
 ) -> Iterator[Finding]:
-    check = Check("the start of its process", tuple, start_timeout_s)
+    title, timeout_s = "the start of its process", start_timeout_s
     reader = _Reader(pipe, time.monotonic() + start_timeout_s)
     for content in reader.contents():
         if "is_done" in content:
@@ -101,13 +101,13 @@ def _follow(
         if "finding" in content:
             yield Finding.from_json(content["finding"])
         else:
-            check = Check(content["begins"], tuple, content["timeout_s"])
-            reader.deadline_s = time.monotonic() + check.timeout_s + _GRACE_S
+            title, timeout_s = content["begins"], content["timeout_s"]
+            reader.deadline_s = time.monotonic() + timeout_s + _GRACE_S
     text = console.read_text(errors="replace")
     if reader.is_late or _DUMP in text:
-        yield hang(check, _place_in(text))
+        yield hang(title, timeout_s, _place_in(text))
     else:
-        yield DIED.found(f"{check.title}: {_end_of(process.wait(), text)}")
+        yield DIED.found(f"{title}: {_end_of(process.wait(), text)}")
     yield NOT_DONE.found("what comes after it was not looked at")
 
 

@@ -31,7 +31,7 @@ def run_check(check: Check) -> Iterator[Finding]:
     thread.join(check.timeout_s)
     yield from tuple(findings)
     if thread.is_alive():
-        yield hang(check, innermost_call(stack_of(thread.ident or 0)))
+        yield hang(check.title, check.timeout_s, innermost_call(stack_of(thread.ident or 0)))
 
 
 def ask(check: Check) -> Iterator[Finding]:
@@ -42,11 +42,12 @@ def ask(check: Check) -> Iterator[Finding]:
         yield FAILED.found(f"{check.title}: {error_line(error)}")
 
 
-def hang(check: Check, place: str) -> Finding:
+def hang(title: str, timeout_s: float, place: str) -> Finding:
     """The finding of a check that did not end.
 
     Args:
-        check: which.
+        title: of the check.
+        timeout_s: that it had.
         place: the call it is in.
     """
-    return HANGS.found(f"{check.title} did not end within {check.timeout_s:.0f} s: it hangs in {place}")
+    return HANGS.found(f"{title} did not end within {timeout_s:.0f} s: it hangs in {place}")

@@ -84,6 +84,12 @@ def ok(text: str) -> Finding:
     return Finding(Severity.OK, text)
 
 
+def milliseconds(duration_s: float) -> str:
+    """Write a duration as a person reads it: "0.094 ms", "1,240 ms"."""
+    value = 1000 * duration_s
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
+
+
 def worst(findings: Iterable[Finding]) -> Severity:
     """The severest of them; OK if there are none."""
     return max((finding.severity for finding in findings), default=Severity.OK)

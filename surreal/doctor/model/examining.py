@@ -12,7 +12,7 @@ from torch import Tensor
 
 from surreal.config import Config
 from surreal.doctor.frame.check import Check
-from surreal.doctor.frame.finding import Finding, ok
+from surreal.doctor.frame.finding import Finding, milliseconds, ok
 from surreal.doctor.model.faults import (
     ACTING_FAILS,
     CANNOT_RUN,
@@ -31,8 +31,8 @@ from surreal.errors import SurrealError
 from surreal.main.build.check import check_run
 from surreal.main.process.reports import error_line
 
-#: Updates of the rehearsal: learners that move some parameters only now and then do so within these. Of updates that
-#: take long, fewer will do.
+#: Updates of the rehearsal: learners that move some parameters only now and then do so within these. Updates that take
+#: long, s, have many steps each, and fewer will do.
 _MOST_UPDATES, _LEAST_UPDATES, _LEARN_S = 8, 3, 4.0
 _SHOWN = 4
 
@@ -41,7 +41,7 @@ class Times(NamedTuple):
     """How long the rehearsal may act for its first batch, s, and what else may take as long as it takes."""
 
     act_s: float
-    patience_s: float = 60.0
+    patience_s: float = 90.0
 
 
 LONG = Times(20.0)
@@ -74,7 +74,7 @@ def examine_model(config: Config, times: Times, maxmemory_bytes: int | None) -> 
             trial = Trial(made[0], times.act_s)
             yield Check("acting", trial.act, times.act_s + times.patience_s)
             if trial.batch is not None:
-                yield Check("learning", trial.learn, times.act_s + times.patience_s)
+                yield Check("learning", trial.learn, times.act_s + 2 * times.patience_s)
             if made[0].model.is_materialized:
                 yield Check("parameters", lambda: parameters_fit(made[0].model.tensors(), config, maxmemory_bytes))
 
@@ -154,7 +154,7 @@ class Trial:
             yield IGNORES_OBS.found("the model gives one and the same output for all observations")
         elif not still:
             steady = sorted(durations)[len(durations) // 2]
-            yield ok(f"{len(durations)} updates move all of {moved} tensors; one takes {1000 * steady:,.3g} ms")
+            yield ok(f"{len(durations)} updates move all of {moved} tensors; one takes {milliseconds(steady)}")
 
     def _collect(self) -> None:
         deadline_s = self._clock() + self._act_s
@@ -188,7 +188,8 @@ def parameters_fit(tensors: dict[str, Tensor], config: Config, maxmemory_bytes: 
 
 
 def _is_enough(durations: list[float]) -> bool:
-    return len(durations) >= _MOST_UPDATES or (len(durations) >= _LEAST_UPDATES and sum(durations) > _LEARN_S)
+    spent_s, count = sum(durations), len(durations)
+    return count >= _MOST_UPDATES or (count >= _LEAST_UPDATES and spent_s > _LEARN_S) or spent_s > 2 * _LEARN_S
 
 
 def _named(groups: Any) -> dict[str, Tensor]:

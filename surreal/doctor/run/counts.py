@@ -9,6 +9,7 @@ from surreal.doctor.frame.finding import Fault, Finding, ok
 from surreal.doctor.run.faults import (
     DIVERGED,
     DROPPED,
+    DROPPED_BY_RLX,
     LOST_EPISODES,
     NOT_LOADED,
     REFUSED,
@@ -20,6 +21,7 @@ from surreal.doctor.run.faults import (
     WORKERS,
 )
 from surreal.doctor.run.look import Look
+from surreal.main.process.roles import RLX_SERVER
 
 
 class _Counter(NamedTuple):
@@ -67,6 +69,8 @@ def counts(look: Look) -> Iterator[Finding]:
         if recent > 0 or (now and counter.fault in (SKIPPED, DIVERGED, REFUSED)):
             is_clean = False
             lately = "" if counter.is_now else f", {recent:,.0f} of them in the last minute"
-            yield counter.fault.found(f"{now:,.0f} {counter.unit}{lately} ({', '.join(names[:3])})")
+            is_wanted = counter.fault is DROPPED and all(name.startswith(RLX_SERVER.name) for name in names)
+            fault = DROPPED_BY_RLX if is_wanted and look.config.rlx.on_full == "drop" else counter.fault
+            yield fault.found(f"{now:,.0f} {counter.unit}{lately} ({', '.join(names[:3])})")
     if is_clean and records:
         yield ok("nothing was dropped, refused or skipped in the last minute")

@@ -137,6 +137,12 @@ DROPPED = Fault(
     "Agents drop experience that the replay does not take.",
     "sender.on_full: wait (rlx.on_full for RLX servers), fewer agents, or a larger replay.max_bytes",
 )
+DROPPED_BY_RLX = Fault(
+    "rlx-steps-dropped",
+    _HINT,
+    "RLX servers drop experience that the replay does not take, as rlx.on_full says, so that no client has to wait.",
+    "rlx.on_full: wait holds clients up instead; a lower replay.samples_per_insert lets more in",
+)
 REFUSED = Fault(
     "chunks-refused",
     _WARNING,

@@ -65,6 +65,7 @@ class Record:
 class Look:
     """What is known of a run now."""
 
+    run: str
     config: Config
     snapshot: Snapshot
     beats: tuple[Heartbeat, ...]  #: all that are kept: several of a name that was restarted
@@ -97,6 +98,7 @@ def look_at(client: RedisClient, config: Config, *, window_s: float = WINDOW_S) 
         window_s: how far back.
     """
     return Look(
+        client.run,
         config,
         take_snapshot(client, policy=config.published_policy),
         tuple(all_processes(client)),

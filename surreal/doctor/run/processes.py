@@ -25,8 +25,9 @@ def alive(look: Look) -> Iterator[Finding]:
         return
     dead = [beat for beat in beats if not beat.is_alive()]
     for beat in dead if not look.stop_reason else ():
-        fault = NO_LEARNER if beat.role == LEARNER.counts_as else DEAD
-        yield fault.found(f"{beat.name} on {beat.host}, pid {beat.pid}, gave its last sign of life {_ago(beat.age_s)}")
+        said = f"{beat.name} on {beat.host}, pid {beat.pid}, gave its last sign of life {_ago(beat.age_s)}"
+        is_learner = beat.role == LEARNER.counts_as
+        yield NO_LEARNER.found(said, NO_LEARNER.remedy.replace("NAME", look.run)) if is_learner else DEAD.found(said)
     for beat in living:
         if beat.hangs_in:
             yield HANGS.found(f"{beat.name}: {beat.hangs_in}")

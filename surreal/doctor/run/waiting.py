@@ -36,6 +36,9 @@ def waiting(look: Look) -> Iterator[Finding]:
             yield SERVERS_WAITED_FOR.found(f"agents wait {share:.0%} of the time")
         yield from _named_waits(look)
         return
+    if look.learner is None:  # whom the agents wait for, whatever the settings
+        yield from _named_waits(look)
+        return
     agents_wait = _mean_rate(look, "sender/wait_s_total")
     busy = busy_share(look.learner)
     idle = _IDLE if look.config.agent.round_steps is None else _IDLE_IN_TURNS

@@ -9,7 +9,7 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.doctor.frame.finding import Finding, ok
+from surreal.doctor.frame.finding import Finding, milliseconds, ok
 from surreal.doctor.server.faults import LATENCY, SOME_LATENCY
 
 _SLOW_S, _SOMEWHAT_SLOW_S = 0.020, 0.003
@@ -35,7 +35,7 @@ def latency(
     measure("PING")  # connects
     trips = sorted(measure("PING") for _ in range(tries))
     middle, slow = trips[tries // 2], trips[-1 - tries // 20]
-    said = f"a round trip takes {1000 * middle:.3g} ms, the slowest {1000 * slow:.3g} ms"
+    said = f"a round trip takes {milliseconds(middle)}, the slowest {milliseconds(slow)}"
     with suppress(RedisError):  # a limit of the server, which `health.limits` tells of
         there_and_back_s = min(measure("ECHO", _PAYLOAD) for _ in range(3))
         said += f"; {2 * len(_PAYLOAD) / max(there_and_back_s, 1e-9) / 2**20:,.0f} MiB/s go through"

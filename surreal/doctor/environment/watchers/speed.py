@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from surreal.doctor.environment.faults import SLOW_RESET, SLOW_STEP
 from surreal.doctor.environment.play import Shown
-from surreal.doctor.frame.finding import Finding, ok
+from surreal.doctor.frame.finding import Finding, milliseconds, ok
 
 _SLOW_PER_S = 50.0
 #: A reset is slow if it takes as long as the rest of an episode, and a person would notice it, s.
@@ -36,7 +36,7 @@ class SpeedWatcher:
         resets_s = self._resets_s if self._resets else self._first_reset_s
         reset_s, share = resets_s / max(self._resets, 1), resets_s / max(resets_s + self._steps_s, 1e-9)
         rate = self._steps / max(self._steps_s, 1e-9)
-        said = f"{rate:,.0f} steps/s, a reset takes {1000 * reset_s:,.3g} ms, {share:.0%} of the time"
+        said = f"{rate:,.0f} steps/s, a reset takes {milliseconds(reset_s)}, {share:.0%} of the time"
         is_slow = False
         if self._resets and share > _SLOW_SHARE and reset_s > _SLOW_RESET_S:
             is_slow = True

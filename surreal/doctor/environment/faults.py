@@ -80,7 +80,7 @@ LARGE_REWARD = Fault(
     "reward-large",
     _HINT,
     "Rewards are larger than 1,000 in size; losses of values grow with their square.",
-    "scale them: env.wrappers: [{name: reward_scale, args: {factor: 0.001}}], or reward_clip",
+    "scale them: env.wrappers: [{name: reward_scale, args: {scale: 0.001}}], or reward_clip",
 )
 NO_REWARD = Fault(
     "reward-always-zero",

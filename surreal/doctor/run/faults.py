@@ -159,7 +159,7 @@ WORKERS = Fault(
     "workers-restarted",
     _WARNING,
     "Worker processes of environments end and are started again.",
-    "env.worker_timeout_s if they are only slow; else see the agent's log for what ends them",
+    "the agent's log has their exit codes; surreal doctor --only environment, with the run's configuration",
 )
 SKIPPED = Fault(
     "updates-skipped",

@@ -6,7 +6,12 @@ import ast
 import re
 from pathlib import Path
 
+import yaml
+
+from surreal.config import Config
 from surreal.doctor.reference import all_faults, render
+from surreal.envs import make_env
+from surreal.envs.wrappers.named import WrapperSpec, apply_wrappers
 
 ROOT = Path(__file__).parents[3]
 DOCTOR = ROOT / "surreal" / "doctor"
@@ -23,6 +28,25 @@ def test_every_fault_has_a_name_of_its_own_a_cause_and_a_remedy() -> None:
     assert len(names) == len(set(names)) >= 80
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
     assert all(fault.cause.endswith(".") and fault.remedy for fault in FAULTS)
+
+
+def test_settings_that_remedies_name_exist() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    texts = [page, *(f"{fault.cause} {fault.remedy}" for fault in FAULTS)]
+    named = {match for text in texts for match in re.findall(r"\b([a-z_]+)\.([a-z_]+)", text)}
+    sections = {name: field.annotation for name, field in Config.model_fields.items()}
+    known = {(name, key) for name, key in named if hasattr(sections.get(name), "model_fields")}
+    others = {"class", "conf", "log", "md"}  # another name, and files
+    wrong = {(name, key) for name, key in known if key not in {*sections[name].model_fields, *others}}
+    assert len(known) > 25 and not wrong
+
+
+def test_wrappers_that_remedies_name_exist_with_these_arguments() -> None:
+    env = make_env("CartPole-v1")
+    for fault in FAULTS:
+        for text in re.findall(r"env\.wrappers: (\[.*?\])(?=[;,]|$)", fault.remedy):
+            for entry in yaml.safe_load(text):
+                apply_wrappers(env, [WrapperSpec(entry["name"], entry["args"])], training=True)
 
 
 def test_every_fault_is_used_by_a_check_and_planted_in_a_test() -> None:

@@ -1,7 +1,9 @@
 """`Examination`: all sections, in order, each with its checks.
 
-for finding in Examination(subject).run():
-    ...
+    for finding in Examination(subject).run():
+        ...
+
+The command line prints what it yields.
 """
 
 from __future__ import annotations

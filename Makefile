@@ -92,6 +92,8 @@ docs: $(STAMP)
 	@{ sed '/^### The file itself/,$$d' docs/many-runs.md; \
 		$(BIN)/python -m surreal.runs.sweep.definition.reference; } > .cache/page.md
 	mv .cache/page.md docs/many-runs.md
+	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.doctor.reference; } > .cache/page.md
+	mv .cache/page.md docs/doctor.md
 
 images: $(STAMP)
 	$(BIN)/python scripts/draw_live_view.py

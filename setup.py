@@ -26,6 +26,7 @@ INSTALL_REQUIRES = [
     "tensorboardX>=2.6.2",
     "pyyaml>=6",
     "psutil>=5.9",
+    "packaging>=22",
     "pillow>=10",
     "pydantic>=2.7,<3",
     "typer>=0.12",

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from surreal.cli.options import NoColor, Overrides, RedisOption, RunDir, say, stdout_console
 from surreal.cli.completion import presets_and_files
+from surreal.cli.options import NoColor, Overrides, RedisOption, RunDir, say, stdout_console
 from surreal.errors import ConfigError, StoppedError, SurrealError
 from surreal.main.process.ending.reasons import Ending, ExitCode
 from surreal.main.process.reports import print_error

@@ -1,0 +1,1 @@
+"""What every section of the doctor is made of: findings, faults, checks, and who carries them out."""

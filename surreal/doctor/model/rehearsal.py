@@ -1,0 +1,122 @@
+"""`Rehearsal`: what agents, replay and learner of a run would do, in turn, in this process, on one small scale.
+
+The classes are those that the configuration names, made by `surreal.main.build`; the experience lies in this process's
+memory, as that of an agent that computes gradients.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from surreal.agent import AgentLoop
+from surreal.config import Config
+from surreal.distributed.experience.local import LocalShards
+from surreal.main.build.acting import build_agent, build_model, build_sender
+from surreal.main.build.environments import Spaces, build_pool
+from surreal.main.build.learning import build_learner, build_replay, check_replay
+from surreal.main.build.lockstep import gradients_config
+from surreal.main.lockstep.turn import next_batch, take_in
+
+#: Environments of the rehearsal, at most: enough for trajectories of several lanes.
+_MOST_ENVS = 8
+#: Steps of each environment from one look for a batch to the next.
+_TURN_ROWS = 16
+
+
+class Rehearsal:
+    """Acts, and learns from it.
+
+    Args:
+        config: of the run.
+        stack: closes what is opened here.
+
+    Attributes:
+        model: acts and learns.
+        learner: reads its metrics at each update.
+
+    Raises:
+        SurrealError: something cannot be made.
+    """
+
+    def __init__(self, config: Config, stack: ExitStack) -> None:
+        config = small_config(config)
+        self._pool = pool = build_pool(config, index=0)
+        stack.callback(pool.close)
+        spaces = Spaces(pool.obs_spec, pool.action_space)
+        self.model = build_model(config, spaces)
+        agent = build_agent(config, self.model, spaces, index=0, rng=np.random.default_rng(config.seed))
+        stack.callback(agent.close)
+        shards = LocalShards("doctor")
+        stack.callback(shards.close)
+        self._sender = build_sender(config, shards, pool, threading.Event(), is_limited=False)
+        stack.callback(self._sender.discard)
+        self._replay = build_replay(config, shards, seed=config.seed)
+        stack.callback(self._replay.join)
+        stack.callback(self._replay.stop)
+        self.learner = build_learner(config, self.model, self._replay)
+        self.learner.metrics_interval = 1
+        self._loop = AgentLoop(pool, agent, self._sender)
+        self._acted_s = 0.0
+        self._rows = 0
+        self._batches = 0
+
+    @property
+    def env_steps(self) -> int:
+        """Actions taken."""
+        return self._loop.env_steps
+
+    @property
+    def env_steps_per_s(self) -> float:
+        """How quick acting is, environments included."""
+        return self.env_steps / max(self._acted_s, 1e-9)
+
+    def act(self) -> None:
+        """Act for some steps of each environment, and send them."""
+        began_s = time.perf_counter()
+        for _ in range(_TURN_ROWS):
+            self._loop.step()
+        self._sender.flush()
+        self._acted_s += time.perf_counter() - began_s
+
+    def next_batch(self) -> Any:
+        """Give a batch of what was sent; None if it is not enough for one."""
+        take_in(self._replay)
+        return next_batch(self._replay)
+
+    def learn(self, batch: Any) -> float:
+        """Do an update; returns how long it took, s."""
+        began_s = time.perf_counter()
+        self.learner.optimize(self._batches, batch)
+        self._batches += 1
+        self._replay.commit(self.learner.version)
+        return time.perf_counter() - began_s
+
+
+def small_config(config: Config) -> Config:
+    """Give the settings of a rehearsal: one process, few environments, batches as soon as there is anything."""
+    changes: dict[str, dict[str, Any]] = {
+        "env": {"num_envs": min(config.env.num_envs, _MOST_ENVS), "num_workers": None},
+        "agent": {"show_ui": False, "round_steps": None},
+        "learner": {"ranks": 1, "args": {key: value for key, value in config.learner.args.items() if key != "compile"}},
+        "redis": {"replay_address": None},
+        "replay": {"follow": False, "shards": None, "samples_per_insert_tolerance": None, "pin_memory": False},
+    }
+    if config.env.pool == "subproc":
+        changes["env"]["pool"] = "local"
+    config = _changed(config, changes)
+    if check_replay(config).hands_out in ("transitions", "sequences"):
+        start = min(config.replay.start_size or 1000, max(2 * config.learner.batch_size, 64))
+        capacity = min(config.replay.capacity or 100_000, max(8 * start, 20_000))
+        ratio = float(config.learner.batch_size)  # an update for each env step
+        config = _changed(config, {"replay": {"start_size": start, "capacity": capacity, "samples_per_insert": ratio}})
+    return gradients_config(config)
+
+
+def _changed(config: Config, changes: dict[str, dict[str, Any]]) -> Config:
+    sections = {name: getattr(config, name).model_copy(update=section) for name, section in changes.items()}
+    return config.model_copy(update=sections)

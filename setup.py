@@ -44,6 +44,8 @@ VIZDOOM = ["vizdoom>=1.2.4"]
 WS = ["websockets>=13"]
 S3 = ["s3fs>=2024.2"]
 DASHBOARD = ["tensorboard>=2.16"]
+WANDB = ["wandb>=0.18"]
+MLFLOW = ["mlflow-skinny>=2.16"]
 # What gymnasium needs to show an environment in a window, and to write a video.
 VIDEO = ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"]
 DEV = [
@@ -85,7 +87,7 @@ setup(
     },
     install_requires=INSTALL_REQUIRES,
     extras_require={
-        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *VIDEO],
+        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *VIDEO, *WANDB, *MLFLOW],
         "atari": ATARI,
         "box2d": BOX2D,
         "mujoco": MUJOCO,
@@ -94,7 +96,9 @@ setup(
         "s3": S3,
         "dashboard": DASHBOARD,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3],
+        "wandb": WANDB,
+        "mlflow": MLFLOW,
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3, *WANDB, *MLFLOW],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

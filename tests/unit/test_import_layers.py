@@ -20,6 +20,7 @@ LAYERS: list[set[str]] = [
     {"model", "envs", "distributed"},
     {"agent", "replay", "rlx"},
     {"learner", "evaluation"},
+    {"observers"},
     {"main"},
     {"api"},
     {"cli"},
@@ -34,6 +35,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],
+    "observers": [{"sinks"}, {"."}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }

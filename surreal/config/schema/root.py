@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 
 from surreal.config.schema.checkpoint import CheckpointConfig
 from surreal.config.schema.env import EnvConfig
-from surreal.config.schema.fields import Section, to_lower
+from surreal.config.schema.fields import ClassSection, Section, to_lower
 from surreal.config.schema.learning import LearnerConfig, ParameterServerConfig
 from surreal.config.schema.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
 from surreal.config.schema.sections import (
@@ -73,6 +73,13 @@ class Config(Section):
     eval: EvalConfig = EvalConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     run: RunConfig = RunConfig()
+    callbacks: list[ClassSection] = []
+    """Told what happens: classes that extend `surreal.observers.Callback`, each with its `args`."""
+
+    sinks: list[ClassSection] = []
+    """Where metrics go beside the run's folder: classes that extend `surreal.observers.MetricSink`, such as
+    `surreal.observers.CsvSink`, each with its `args`."""
+
     environment: TrainingConfig = TrainingConfig()
     relaax_rlx_server: TrainingServerConfig = TrainingServerConfig()
 

@@ -31,6 +31,7 @@ from surreal.main.build.learning import (
 from surreal.main.build.lockstep import gradients_config, lockstep_config
 from surreal.main.build.wrapping import check_wrappers
 from surreal.main.process.run_folder import CONFIG_NAME
+from surreal.observers.making import check_observers
 from surreal.replay import Replay
 
 
@@ -110,6 +111,7 @@ def check_names(config: Config) -> None:
             check_env_id(env_id)
     if config.rlx.servers:
         check_wrappers(config)
+    check_observers(config)
     check(config, MODEL)
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
     learner, _ = check(config, LEARNER)

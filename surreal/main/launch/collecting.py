@@ -20,8 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import yaml
+
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
+from surreal.errors import SurrealError
 from surreal.main.launch.starting.starter import Process, Starter
 from surreal.main.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
 from surreal.main.process.ending.interrupts import set_at_signals
@@ -104,7 +107,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             collector.step(_STEP_S)
         is_whole = collector.drain(_DRAIN_TIMEOUT_S)
         collector.close()
+    _feed_sinks(arguments.run, arguments.run_dir)
     return 0 if is_whole else 1
+
+
+def _feed_sinks(run: str, run_dir: Path) -> None:
+    """Hand the last lines to the run's sinks, if it has any."""
+    from surreal.main.process.run_folder import CONFIG_NAME
+
+    try:
+        if not yaml.safe_load((run_dir / CONFIG_NAME).read_text(encoding="utf-8")).get("sinks"):
+            return
+        from surreal.config import add_python_path, load_config
+        from surreal.observers.making import make_feeder
+
+        config = load_config(run_dir / CONFIG_NAME)
+        add_python_path(config.python_path)
+        make_feeder(config, run_dir, run=run, process="collector").close()
+    except (OSError, ValueError, AttributeError, SurrealError) as error:
+        logger.warning("sinks have missed the run's last metrics: %s", error)
 
 
 if __name__ == "__main__":

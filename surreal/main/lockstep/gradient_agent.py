@@ -221,6 +221,7 @@ class GradientSession:
     def _add_episode(self, episode_return: float, length: int) -> None:
         with self._episode_lock:
             self._process.telemetry.episode(episode_return, length)
+            self._process.callbacks.on_episode(episode_return, length)
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.env_steps

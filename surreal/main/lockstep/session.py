@@ -89,7 +89,7 @@ class LockstepSession:
         self.counts()
         self._stretch = None
         self._stack.close()
-        self._stretch = Stretch(self.process, self._store, self._stack, self._episodes.add, is_resumed=is_resumed)
+        self._stretch = Stretch(self.process, self._store, self._stack, self._add_episode, is_resumed=is_resumed)
         return self._stretch
 
     def _go_through(self) -> bool:
@@ -115,6 +115,10 @@ class LockstepSession:
 
     def _request_stop(self, reason: str) -> None:
         self.process.request_stop(reason)
+
+    def _add_episode(self, episode_return: float, length: int) -> None:
+        self._episodes.add(episode_return, length)
+        self.process.callbacks.on_episode(episode_return, length)
 
     def _metrics(self) -> dict[str, float]:
         """Of what acts and learns now, with rates over all stretches; on the telemetry's thread."""

@@ -69,6 +69,8 @@ class Stretch:
         shared = (self.learner, self.replay, self.broadcaster)
         self._publishing = Publishing(config, process.parameter_client, model, *shared)
         self._checkpoints = Checkpointing(process.config, *shared, self._store)
+        self._publishing.on_publish = process.callbacks.on_broadcast
+        self._checkpoints.on_save = process.callbacks.on_checkpoint
         self._checkpoints.restore(is_resumed=is_resumed)
         if begun and self.learner.updates != begun:
             raise CheckpointError(
@@ -141,6 +143,7 @@ class Stretch:
             self._check_stop()
             self.learner.optimize(self._batches, batch)
             self._batches += 1
+            self._process.callbacks.on_update(self.learner)
             self._publishing.after_update()
             self.broadcaster.maintain()
 

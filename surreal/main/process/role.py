@@ -41,6 +41,7 @@ from surreal.main.process.hanging import make_watchdog
 from surreal.main.process.reports import error_line, is_expected, print_error
 from surreal.main.process.roles import LEARNER, RandomStream, Role, refusal_of
 from surreal.main.process.takeover import take_over
+from surreal.observers.making import make_callbacks
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.liveness.pulse import Pulse
 from surreal.utils.logs import setup_logging
@@ -52,6 +53,7 @@ class RoleProcess:
     """What a role's body gets: its configuration, its clients, its telemetry, and when to stop.
 
     Attributes:
+        callbacks: the user's, to be told what happens.
         client: the run's Redis: configuration, heartbeats, log.
         replay: the "replay server", or servers; the same as `client` unless others are named.
         parameter_client: the "parameter server"; the same as `client` unless another is named.
@@ -93,6 +95,8 @@ class RoleProcess:
         self._failure: SurrealError | None = None
         self._stop_reason: str | None = None  # of this process's own, which its telemetry may not have heard yet
         self._endings: list[Callable[[], object]] = []
+        named = {"run": self.client.run, "process": self.name, "run_dir": self.run_dir, "seed": self.config.seed}
+        self.callbacks = make_callbacks(self.config, **named)
 
     @property
     def index(self) -> int:
@@ -170,6 +174,7 @@ class RoleProcess:
 
     def close(self) -> None:
         """Send what telemetry still holds, and close the connections."""
+        self.callbacks.close()
         self.telemetry.stop()
         for ending in self._endings:
             ending()

@@ -95,7 +95,7 @@ class ActingSession:
             pool,
             agent,
             self.sender,
-            on_episode=lambda score, length, _: telemetry.episode(score, length),
+            on_episode=self._on_episode,
             rounds=rounds,
         )
         self._rate = RateMeter("agent/env_steps_per_s")
@@ -133,6 +133,10 @@ class ActingSession:
             sender.discard()
         else:
             sender.close()
+
+    def _on_episode(self, episode_return: float, length: int, _: int) -> None:
+        self._process.telemetry.episode(episode_return, length)
+        self._process.callbacks.on_episode(episode_return, length)
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.loop.env_steps

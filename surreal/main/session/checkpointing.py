@@ -30,6 +30,9 @@ class Checkpointing:
         broadcaster: knows the version.
         store: of this run.
         clock: seconds, monotonic.
+
+    Attributes:
+        on_save: called with path and updates when a checkpoint is written.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Checkpointing:
         self._broadcaster = broadcaster
         self._store = store
         self._clock = clock
+        self.on_save: Callable[[str, int], object] = lambda _, __: None
         self._last_s = clock()
         self._last_updates = 0
 
@@ -109,6 +113,7 @@ class Checkpointing:
         self._last_s = self._clock()
         self._last_updates = self._learner.updates
         logger.info("checkpoint %s at update %d", path, self._learner.updates)
+        self.on_save(str(path), self._learner.updates)
 
     def after_update(self) -> None:
         """Save if the updates since the last checkpoint are enough."""

@@ -68,6 +68,7 @@ class Publishing:
 
     Attributes:
         applied: gives what `write_progress` tells of gradients.
+        on_publish: called with version and updates when parameters have gone out.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Publishing:
         self._broadcaster = broadcaster
         self._clock = clock
         self.applied: Callable[[], Mapping[str, int] | None] = lambda: None
+        self.on_publish: Callable[[int, int], object] = lambda _, __: None
         self._last_s = -float("inf")
         self._last_updates = 0
 
@@ -124,6 +126,7 @@ class Publishing:
         self._last_s = self._clock()
         self._last_updates = self._learner.updates
         self._replay.commit(self._broadcaster.version)
+        self.on_publish(self._broadcaster.version, self._learner.updates)
 
     def after_update(self) -> None:
         """Publish if it is time."""

@@ -19,6 +19,8 @@ from surreal.main.session.leading.offline import fill_replay
 from surreal.main.session.leading.own_folder import OwnFolder
 from surreal.main.session.leading.torch_cache import keep_torch_out_of_tmp
 from surreal.main.session.score_sharing import ScoreCollector
+from surreal.observers.making import make_feeder
+from surreal.observers.sinks.feeding import SinkFeeder
 from surreal.utils.threads import Supervisor
 
 logger = logging.getLogger("surreal.main.learner")
@@ -26,6 +28,7 @@ logger = logging.getLogger("surreal.main.learner")
 _CHECK_INTERVAL_S = 0.1
 _COLLECT_S = 0.1  #: of one wait for logs and metrics, and so of the end
 _SCORES_INTERVAL_S = 1.0
+_SINKS_INTERVAL_S = 1.0
 #: How long evaluations elsewhere may take for their last round, s.
 _EVALUATION_S = 15.0
 
@@ -62,8 +65,11 @@ def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], Session]) 
             stack.callback(folder.release)
         keep_torch_out_of_tmp(process.run_dir, stack)
         collector, scores = Collector(process.client, process.run_dir), None
+        feeder = None
+        if process.config.sinks:
+            feeder = make_feeder(process.config, process.run_dir, run=process.client.run, process=process.name)
         collecting = Supervisor("learner")
-        process.at_end(lambda: _finish_collecting(process, collecting, collector))
+        process.at_end(lambda: _finish_collecting(process, collecting, collector, feeder))
         session = make(stack, collector)
         if process.arguments.offline is not None:
             fill_replay(process, process.arguments.offline)
@@ -73,6 +79,8 @@ def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], Session]) 
         if folder is not None:
             folder.begin()
         collecting.spawn("collector", lambda: collector.step(_COLLECT_S))
+        if feeder is not None:
+            collecting.spawn("sinks", lambda: _feed(feeder, collecting))
         # A learner that follows has its run from another one; one in lockstep evaluates by itself.
         if not (process.config.replay.follow or process.config.run.deterministic):
             scores = ScoreCollector(process.client, process.run_dir / "eval")
@@ -126,9 +134,18 @@ def _wait_for_evaluation(process: RoleProcess, scores: ScoreCollector) -> None:
     scores.step()
 
 
-def _finish_collecting(process: RoleProcess, supervisor: Supervisor, collector: Collector) -> None:
+def _feed(feeder: SinkFeeder, collecting: Supervisor) -> None:
+    if not feeder.step():
+        collecting.stop_event.wait(_SINKS_INTERVAL_S)
+
+
+def _finish_collecting(
+    process: RoleProcess, supervisor: Supervisor, collector: Collector, feeder: SinkFeeder | None
+) -> None:
     supervisor.stop()
     supervisor.join(5.0)
     if not process.arguments.supervised:  # else the launcher does it, when all have ended
         collector.drain(2.0)
     collector.close()
+    if feeder is not None:
+        feeder.close()

@@ -23,6 +23,7 @@ from surreal.config.schema.sections import (
     RunConfig,
     SenderConfig,
 )
+from surreal.config.schema.self_play import SelfPlayConfig
 from surreal.utils.memory import memory_for_replay
 
 _SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "action_space")
@@ -71,6 +72,7 @@ class Config(Section):
     rlx: RlxConfig = RlxConfig()
     redis: RedisConfig = RedisConfig()
     eval: EvalConfig = EvalConfig()
+    self_play: SelfPlayConfig = SelfPlayConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     run: RunConfig = RunConfig()
     environment: TrainingConfig = TrainingConfig()
@@ -146,7 +148,7 @@ class Config(Section):
         env = {key: plain["env"][key] for key in _SHARED_ENV}
         return {
             "version": plain["version"],
-            "env": {key: value for key, value in env.items() if value is not None},
+            "env": {key: value for key, value in env.items() if value is not None} | self._shared_game(),
             "model": plain["model"],
             # Agents compute what servers apply, so both need the same learner.
             **({key: plain[key] for key in ("learner", "parameter_server")} if self.has_parameter_servers else {}),
@@ -154,6 +156,11 @@ class Config(Section):
             "sender": {"lookahead": self.lookahead, "compression": self.sender.compression},
             "rlx": {"reward_weights": self.rlx.reward_weights},
         }
+
+    def _shared_game(self) -> dict[str, Any]:
+        """What players see, and against whom they play: nothing that runs without games would have to say."""
+        said = {"player_id": self.env.player_id, "self_play": self.self_play.enabled}
+        return {key: value for key, value in said.items() if value}
 
     def source_of(self, key: str) -> str:
         """Say where a setting came from: "app.yaml line 12", "--set", or "" for a default.

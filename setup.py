@@ -41,6 +41,8 @@ ATARI = ["ale-py>=0.12"]
 BOX2D = ["gymnasium[box2d]>=1.1,<2"]
 MUJOCO = ["gymnasium[mujoco]>=1.1,<2"]
 VIZDOOM = ["vizdoom>=1.2.4"]
+# With the particle environments, which are a package of their own; those of other families need more.
+PETTINGZOO = ["pettingzoo>=1.25", "mpe2>=1.0"]
 WS = ["websockets>=13"]
 S3 = ["s3fs>=2024.2"]
 DASHBOARD = ["tensorboard>=2.16"]
@@ -85,16 +87,17 @@ setup(
     },
     install_requires=INSTALL_REQUIRES,
     extras_require={
-        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *VIDEO],
+        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *PETTINGZOO, *WS, *S3, *DASHBOARD, *VIDEO],
         "atari": ATARI,
         "box2d": BOX2D,
         "mujoco": MUJOCO,
         "vizdoom": VIZDOOM,
+        "pettingzoo": PETTINGZOO,
         "ws": WS,
         "s3": S3,
         "dashboard": DASHBOARD,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3],
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *PETTINGZOO, *WS, *S3],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

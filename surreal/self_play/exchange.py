@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from redis.exceptions import RedisError
-
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.distributed.parameters.published import Published, PublishedReader
@@ -115,14 +113,6 @@ class LeagueExchange:
 
     def _name(self, version: int) -> str:
         return f"{self._policy}.past.{version}"
-
-
-def read_league(client: RedisClient, policy: str) -> Any:
-    """The table of a run's league, for people; None if it has none, or Redis does not answer."""
-    try:
-        return LeagueExchange(client, policy).read_table()
-    except RedisError:
-        return None
 
 
 def _read_report(text: bytes) -> list[Games]:

@@ -154,7 +154,9 @@ class LeagueKeeper:
             copied.load_tensors(model.tensors(), version)
         place = {"version": version, "env_steps": env_steps, "updates": updates, "model": copied.header()}
         try:
-            save_checkpoint(self._file(version), copied.tensors(), {**self._metadata, "kind": "policy", **place}, step=version)
+            save_checkpoint(
+                self._file(version), copied.tensors(), {**self._metadata, "kind": "policy", **place}, step=version
+            )
         except CheckpointError as error:
             logger.warning("version %d does not become an opponent: %s", version, error)
             return

@@ -53,7 +53,7 @@ class League:
         rating_step: see `ratings.rate`.
     """
 
-    def __init__(self, *, size: int = 10, rating_step: float = 16.0) -> None:
+    def __init__(self, *, size: int = 10, rating_step: float = 4.0) -> None:
         if size < 2 or rating_step <= 0:
             raise ValueError(f"size is {size} and rating_step {rating_step:g}; they must be >= 2 and > 0")
         self.size = size

@@ -27,6 +27,8 @@ from surreal.types import Obs
 logger = logging.getLogger(__name__)
 
 _INTERVAL_S = 1.0
+#: Games after which a version that plays gives its place to another one.
+_GAMES_IN_A_ROW = 16
 
 
 class Drawing(NamedTuple):
@@ -37,6 +39,7 @@ class Drawing(NamedTuple):
     sampling: Sampling = "pfsp"  #: of past versions, see `League.weights`
     exponent: float = 2.0  #: of "pfsp"
     explores: bool = True  #: whether past versions act as they did while they learned
+    at_once: int = 4  #: versions that play at the same time, at most
 
 
 class _Game(NamedTuple):
@@ -73,6 +76,8 @@ class PastSelves:
         self._agents: dict[int, Agent] = {}  # by version
         self._missing: set[int] = set()  # what could not be loaded, until the next look at the league
         self._games: dict[int, _Game] = {}
+        self._bench: list[PastVersion | None] = [None] * drawing.at_once  # who plays at this time
+        self._played = [0] * drawing.at_once  # games of each
         self._results: dict[int, Games] = {}
         self._looked_s = -float("inf")
         self._past = self._own = 0
@@ -139,7 +144,9 @@ class PastSelves:
         except CodecError as error:
             logger.error("the league of policy is of no use: %s", error)
         self._missing.clear()
-        needed = {each.version for each in self.league.versions} | {each.version for each in self._games.values()}
+        known = {each.version for each in self.league.versions}
+        self._bench = [each if each is not None and each.version in known else None for each in self._bench]
+        needed = known | {each.version for each in self._games.values()}
         for version in self._agents.keys() - needed:
             self._agents.pop(version).close()
 
@@ -168,13 +175,24 @@ class PastSelves:
             self._results = {}
 
     def _draw(self) -> PastVersion | None:
-        """Draw a past version that can play; None if there is none."""
-        versions = self.league.versions
-        if not versions:
+        """Draw a past version that can play; None if there is none.
+
+        Each one drawn plays some games: forward passes of a few versions with many rows each take less time than those
+        of many with one. All play equally many, so each has its share of the games all the same.
+        """
+        versions, place = self.league.versions, int(self._rng.integers(len(self._bench)))
+        drawn = self._bench[place]
+        if drawn is None or self._played[place] >= _GAMES_IN_A_ROW:
+            if not versions:
+                return None
+            weights = self.league.weights(self._drawing.sampling, exponent=self._drawing.exponent)
+            drawn = versions[int(self._rng.choice(len(versions), p=weights))]
+            self._bench[place], self._played[place] = drawn, 0
+        self._played[place] += 1
+        if not self._is_loaded(drawn):
+            self._bench[place] = None
             return None
-        weights = self.league.weights(self._drawing.sampling, exponent=self._drawing.exponent)
-        drawn = versions[int(self._rng.choice(len(versions), p=weights))]
-        return drawn if self._is_loaded(drawn) else None
+        return drawn
 
     def _is_loaded(self, wanted: PastVersion) -> bool:
         """Whether a version can play; loads it, if need be and possible."""

@@ -42,7 +42,7 @@ def test_the_page_of_options_is_what_the_constructors_say() -> None:
 
 
 def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> None:
-    groups = "agent|env|sender|gradients|listener|broadcast|learner|replay|eval|rlx|telemetry|collector"
+    groups = "agent|env|sender|gradients|listener|broadcast|learner|replay|eval|rlx|self_play|telemetry|collector"
     listed = set(re.findall(rf"`((?:{groups})/[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
     source = "\n".join(path.read_text() for path in (ROOT / "surreal").rglob("*.py"))
     made = {key or rate for key, rate in re.findall(rf'"((?:{groups})/[a-z_]+)":|RateMeter\("([a-z_/]+)"', source)}
@@ -63,7 +63,7 @@ def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
         shard.seq("SENDER"),
     ]
     made += [policy.params, policy.lease, policy.contract, policy.notice, policy.part("ID", 1)]
-    made += [policy.calls, policy.asked("ID"), policy.answer("ID")]
+    made += [policy.calls, policy.asked("ID"), policy.answer("ID"), policy.league, policy.games]
     gradients = shard.gradients("P")
     made += [gradients.state, gradients.offers, gradients.queue(1), gradients.block("ID", 1, 2)]
     made += [gradients.staged("ID", 1, 2), gradients.last("SENDER"), gradients.gather("F", 1)]

@@ -149,12 +149,8 @@ def _game_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     """Yield what does not go with a game of several players, or with self-play."""
     if config.env.is_game:
         yield from _of_games(config)
-    elif config.env.player_id:
-        yield "env.player_id", f"is true, but env.id, {config.env.id}, is no game of several players; leave it out"
     if config.self_play.enabled:
-        yield from _of_self_play(config)
-    else:
-        yield from _without_self_play(config)
+        yield from _self_play_conflicts(config)
 
 
 def _of_games(config: Config) -> Iterator[tuple[str, str]]:
@@ -162,7 +158,10 @@ def _of_games(config: Config) -> Iterator[tuple[str, str]]:
     if env.pool != "local":
         yield "env.pool", f"is {env.pool}, but {rule}, which are played in the agent's process; set it to local"
     if env.wrappers:
-        yield "env.wrappers", f"has wrappers, but {rule}; wrap the game in a module of your own, and name that in env.id"
+        yield (
+            "env.wrappers",
+            f"has wrappers, but {rule}; wrap the game in a module of your own, and name that in env.id",
+        )
     if env.frame_stack > 1:
         yield "env.frame_stack", f"is {env.frame_stack}, but {rule}, whose frames are not stacked; set it to 1"
     if env.action_space is not None:
@@ -171,29 +170,20 @@ def _of_games(config: Config) -> Iterator[tuple[str, str]]:
         yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, and clients bring environments of one; set it to 0"
 
 
-def _of_self_play(config: Config) -> Iterator[tuple[str, str]]:
+def _self_play_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     learner = config.learner
     if not config.env.is_game:
         yield "self_play.enabled", f"is true, but env.id, {config.env.id}, is no game; name one, such as game:tictactoe"
     if config.run.deterministic:
         yield (
             "self_play.enabled",
-            "is true, but with run.deterministic one process acts and learns, by counts alone, and when results of games "
-            "arrive is up to the clock; set one of them to false",
+            "is true, but with run.deterministic one process acts and learns, by counts alone, and when the results of "
+            "games arrive is up to the clock; set one of them to false",
         )
     if config.has_parameter_servers:
         yield "self_play.enabled", f"is true, but learner.gradients is {learner.gradients}; set that to learner"
     if config.replay.follow:
-        yield "self_play.enabled", "is true, but replay.follow too: the run's first learner keeps its versions; set it to false"
-    if config.self_play.sampling != "pfsp" and config.self_play.pfsp_exponent != 2.0:
         yield (
-            "self_play.pfsp_exponent",
-            f"is {config.self_play.pfsp_exponent:g}, but self_play.sampling is {config.self_play.sampling}; leave it out",
+            "self_play.enabled",
+            "is true, and so is replay.follow; the run's first learner keeps the versions, set it to false",
         )
-
-
-def _without_self_play(config: Config) -> Iterator[tuple[str, str]]:
-    settings = config.self_play
-    for name, field in type(settings).model_fields.items():
-        if getattr(settings, name) != field.default:
-            yield f"self_play.{name}", f"is {getattr(settings, name)}, but self_play.enabled is false; set it to true"

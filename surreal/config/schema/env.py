@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from surreal.config.schema.fields import Section
 from surreal.config.schema.spaces import Space
 
-
 #: What the ids of games begin with, see `surreal.envs.players.make`.
 GAME_PREFIXES = ("game:", "pettingzoo:", "pettingzoo.")
 

@@ -34,9 +34,13 @@ class SelfPlayConfig(Section):
     """Whether past versions act as they did while they learned: they sample, or explore at the rate of their time.
     Otherwise they take the best action known, and play the same game again and again."""
 
+    opponents_at_once: int = Field(4, ge=1, le=64)
+    """Past versions that an agent has at the board at the same time; each plays some games before another is drawn.
+    Raising it mixes opponents more finely, and takes a forward pass more for each."""
+
     versions: int = Field(10, ge=2, le=200)
-    """Past versions that are kept. Raising it is a longer memory, and takes memory in Redis and in agents. The oldest and
-    the newest stay, those between are thinned out evenly."""
+    """Past versions that are kept. Raising it is a longer memory, and takes memory in Redis and in agents. The oldest
+    and the newest stay, those between are thinned out evenly."""
 
     every_env_steps: int = Field(50_000, ge=1)
     """Env steps of the run after which the policy is kept as another version."""
@@ -44,9 +48,11 @@ class SelfPlayConfig(Section):
     every_updates: int | None = Field(None, ge=1)
     """Updates after which it is, if that is earlier. Unset: by env steps only."""
 
-    rating_step: float = Field(16.0, gt=0, le=200)
-    """Elo's K: points that a game moves ratings by, at most. Raising it follows changes sooner, with more noise."""
+    rating_step: float = Field(4.0, gt=0, le=200)
+    """Elo's K: points that a game moves ratings by, at most. Raising it follows changes sooner, with more noise. Lower
+    than among people, for games are many."""
 
     reference: str = Field("random", min_length=1)
-    """Who plays the other side in evaluation: `random`, or the import path of a function of observation, action mask and
-    random generator that gives an action. It never changes, so that scores, and `run.stop_at_return`, have a meaning."""
+    """Who plays the other side in evaluation: `random`, or the import path of a function of observation, action mask
+    and random generator that gives an action. It never changes, so that scores, and `run.stop_at_return`, have a
+    meaning."""

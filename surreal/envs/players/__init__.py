@@ -1,4 +1,4 @@
-"""Games of several players: their interface, PettingZoo's behind it, and views of one player. `make.py` finds one by id.
+"""Games of several players: their interface, PettingZoo's behind it, and views of one player.
 
-Pools and the configuration know it; it knows nothing of `surreal.envs` but how actions are masked.
+`make.py` finds one by its id. It knows nothing of `surreal.envs` but how actions are masked; pools know it.
 """

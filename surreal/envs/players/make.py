@@ -1,9 +1,11 @@
 """Finds games by their ids, with one clear sentence when that is not possible.
 
     game:tictactoe                         one of ours, see `GAMES`
-    game:my_games.Tag                      a class or function of a module: a `Game`, or anything with PettingZoo's interface
-    pettingzoo:mpe2.simple_spread_v3       a module with `parallel_env`, else `env`; pettingzoo.classic.rps_v2 is short
+    game:my_games.Tag                      a class or function of a module: of a `Game`, or with PettingZoo's interface
+    pettingzoo:mpe2.simple_spread_v3       a module with `parallel_env`, else `env`
     pettingzoo:classic/rps_v2              an id in PettingZoo's own registry
+
+A module of PettingZoo itself needs no prefix: pettingzoo.classic.rps_v2.
 """
 
 from __future__ import annotations
@@ -137,6 +139,8 @@ def _explain(env_id: str, path: str, error: ImportError) -> EnvError:
         return EnvError(f"{env_id} needs {missing}, which is not installed; run: pip install 'surreal-rl[pettingzoo]'")
     if env_id.startswith("game:") and "." not in path:
         near = difflib.get_close_matches(path, GAMES, n=1)
-        hint = f"did you mean game:{near[0]}?" if near else f"there are {', '.join(GAMES)}, or name a class, MODULE.CLASS"
+        hint = (
+            f"did you mean game:{near[0]}?" if near else f"there are {', '.join(GAMES)}, or name a class, MODULE.CLASS"
+        )
         return EnvError(f"game {env_id!r} does not exist; {hint}")
     return EnvError(f"game {env_id} cannot be imported: {error}")

@@ -65,7 +65,7 @@ class TicTacToe(Game):
 
     def _view(self, player: int, reward: float = 0.0) -> View:
         obs = np.stack((self.marks[player], self.marks[1 - player])).reshape(2, 3, 3).astype(np.int8)
-        legal = np.ones(9, np.bool_) if self.is_over else ~self.marks.any(axis=0)
+        legal: NDArray[np.bool_] = np.ones(9, np.bool_) if self.is_over else ~(self.marks[0] | self.marks[1])
         return View(obs, reward, terminated=self.is_over, action_mask=legal)
 
 
@@ -74,7 +74,7 @@ def has_line(marks: NDArray[np.bool_]) -> bool:
     return bool(marks[LINES].all(axis=1).any())
 
 
-def careful(obs: NDArray[Any], legal: NDArray[np.bool_] | None, rng: np.random.Generator) -> int:
+def careful(obs: NDArray[Any], _: NDArray[np.bool_] | None, rng: np.random.Generator) -> int:
     """A player that wins if it can, else keeps the other from winning, else sets anywhere; a reference to beat."""
     own, other = obs.reshape(2, 9).astype(np.bool_)
     free = np.flatnonzero(~(own | other))

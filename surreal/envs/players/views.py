@@ -51,8 +51,8 @@ class _GameView(gymnasium.Env[Any, Any]):
 class EveryPlayer(_GameView):
     """All players by one policy: it is asked for each player that is to act, one after the other.
 
-    `info["player_number"]` says for whom. A step's reward is what all players got, divided by their number: so the return of
-    an episode is the mean over the players, and its length counts the actions of all.
+    `info["player_number"]` says for whom. A step's reward is what all players got, divided by their number: so the
+    return of an episode is the mean over the players, and its length counts the actions of all.
 
     Args:
         game: what is played.
@@ -155,7 +155,7 @@ def find_player(name: str, action_space: gymnasium.Space[Any]) -> Player:
 
 
 def _random_player(space: gymnasium.Space[Any]) -> Player:
-    def act(obs: Obs, legal: NDArray[np.bool_] | None, rng: np.random.Generator) -> Any:
+    def act(_: Obs, legal: NDArray[np.bool_] | None, rng: np.random.Generator) -> Any:
         if legal is not None and isinstance(space, gymnasium.spaces.Discrete):
             return rng.choice(np.flatnonzero(legal)) + space.start
         space.seed(int(rng.integers(2**31)))

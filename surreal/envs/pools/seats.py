@@ -1,4 +1,4 @@
-"""`Seats`: what each player of a pool's games was shown last, and its episode so far, in columns. Used by `GamePool`."""
+"""`Seats`: what each player of a pool's games was shown last, and its episode so far; the columns of `GamePool`."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Spaces(NamedTuple):
 def build_env(config: Config, *, training: bool, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Make one environment; evaluation's has other arguments and none of the wrappers that are for training only.
 
-    A game of several players becomes the environment of one: who plays for all, or, in self-play, against the reference.
+    A game of several players becomes the environment of one: who plays for all, or in self-play against the reference.
     """
     env_id, kwargs = config.env.id, dict(config.env.kwargs)
     if not training:

@@ -52,5 +52,6 @@ def build_opponents(config: Config, client: RedisClient, *, index: int, rng: np.
         settings.sampling,
         settings.pfsp_exponent,
         settings.opponents_explore,
+        settings.opponents_at_once,
     )
     return PastSelves(LeagueExchange(client, config.broadcast.policy), make_agent, drawing, rng=rng)

@@ -86,7 +86,7 @@ def clock() -> list[float]:
 @pytest.fixture
 def make(clock: list[float]) -> Callable[..., PastSelves]:
     def build(exchange: Exchange, **drawing: Any) -> PastSelves:
-        drawing = {"newest_share": 0.0, "sampling": "uniform", **drawing}
+        drawing = {"newest_share": 0.0, "sampling": "uniform", "at_once": 6, **drawing}
         rng = np.random.default_rng(0)
         return PastSelves(exchange, lambda: Saying(Number()), Drawing(**drawing), rng=rng, clock=lambda: clock[0])  # type: ignore[arg-type]
 
@@ -141,23 +141,36 @@ def test_each_version_acts_with_its_own_parameters_in_the_games_it_was_drawn_for
     assert exploring.act(np.array([0]), obs[:1], first[:1], None)[0] > 100
 
 
+def test_few_versions_play_at_a_time_and_each_has_its_share_of_the_games(make: Callable[..., PastSelves]) -> None:
+    opponents = make(Exchange(*range(1, 21)), at_once=2)
+    opponents.maintain()
+    for game in range(8):
+        opponents.begin(game)
+    assert len(opponents._agents) <= 2
+    counts = dict.fromkeys(range(1, 21), 0)
+    for _ in range(16 * 400):
+        opponents.begin(0)
+        counts[opponents._games[0].version] += 1
+    # Each is drawn for 16 games in a row: 20 of 400 draws, whose deviation is 4.4.
+    assert all(4 <= count / 16 <= 40 for count in counts.values())
+
+
 def test_results_are_counted_from_the_agents_side_and_told_once_a_second(
     make: Callable[..., PastSelves], clock: list[float]
 ) -> None:
     exchange = Exchange(4)
     opponents = make(exchange)
     opponents.maintain()
-    for result, wanted in ((ONE, 1.0), (TWO, 0.0), (np.zeros(2), 0.5)):
+    for result in (ONE, ONE, TWO, np.zeros(2)):  # won twice, lost, and a draw
         seating = opponents.begin(0)
         opponents.end(0, result if seating.is_agent[0] else result[::-1])
-        assert opponents._results[4].score == pytest.approx(wanted + sum(g.score for g in opponents._results.values()) - wanted)
     opponents.begin(0)
     opponents.begin(0)  # the game before was lost, and has no result
     opponents.maintain()
     assert exchange.reports == []
     clock[0] = 1.5
     opponents.maintain()
-    assert exchange.reports == [[Games(4, 1.5, 3)]]
+    assert exchange.reports == [[Games(4, 2.5, 4)]]
     clock[0] = 3.0
     opponents.maintain()
     assert len(exchange.reports) == 1

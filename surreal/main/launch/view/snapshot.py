@@ -29,6 +29,9 @@ class Snapshot:
     policy_lag: float | None = None  #: versions between the learner's and the newest experience's
     version: int = 0
     eval_progress: tuple[int, int] = (0, 0)  #: episodes played of the round under way, and how many it has
+    rating: float | None = None  #: Elo of the learner, in self-play
+    past_versions: int = 0  #: that it plays against
+    rated_games: int = 0  #: against them
 
     @property
     def alive(self) -> list[Heartbeat]:
@@ -118,6 +121,9 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
             int(evaluation.get("eval/played_episodes_count", 0)),
             int(evaluation.get("eval/round_episodes_count", 0)),
         ),
+        rating=learner.get("self_play/rating"),
+        past_versions=int(learner.get("self_play/versions_count", 0)),
+        rated_games=int(learner.get("self_play/games_total", 0)),
     )
 
 

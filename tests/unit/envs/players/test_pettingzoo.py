@@ -63,7 +63,7 @@ def test_a_game_in_turn_that_says_it_can_is_played_at_the_same_time() -> None:
 
 def test_vectors_and_actions_of_different_sizes_are_evened_out() -> None:
     game = make_game("game:toy_games.Unlike", player_id=True)
-    assert game.observation_space["obs"].shape == (4,)  # type: ignore[index]
+    assert game.observation_space["obs"].shape == (4,)
     views = game.reset(0)
     np.testing.assert_array_equal(views[0].obs["obs"], [1, 1, 0, 0])
     np.testing.assert_array_equal(views[1].obs["player"], [0, 1])
@@ -103,13 +103,13 @@ def test_what_no_policy_can_share_or_is_no_game_is_refused() -> None:
         make_game("game:toy_games.Apart")
     with pytest.raises(EnvError, match="nor has PettingZoo's interface"):
         make_game("game:surreal.envs.examples.Bandit")
-    with pytest.raises(EnvError, match="cannot be made with {'sides': 4}"):
+    with pytest.raises(EnvError, match=r"cannot be made with \{'sides': 4\}"):
         make_game("game:tictactoe", kwargs={"sides": 4})
 
 
 def test_every_player_counts_the_mean_over_the_players() -> None:
     env = EveryPlayer(make_game("game:toy_games.Chase", kwargs={"lives": (1, 3)}))
-    obs, info = env.reset(seed=0)
+    _, info = env.reset(seed=0)
     seen, total, done = [info["player_number"]], 0.0, False
     while not done:
         _, reward, terminated, truncated, info = env.step(0)

@@ -14,7 +14,8 @@ import typer
 from surreal.cli import app
 from surreal.config import add_python_path, load_config, reference
 from surreal.distributed.connection import keys
-from surreal.main.build.check import check_names
+from surreal.main.build.check import check_names, check_run
+from surreal.main.build.environments import build_env
 from surreal.main.commands import option_docs
 from surreal.main.process.arguments import parse
 from surreal.main.process.roles import AGENT, EVAL, LEARNER
@@ -93,6 +94,21 @@ def test_the_classes_of_the_readme_fit_its_configuration(tmp_path: Path, monkeyp
     add_python_path(config.python_path)
     check_names(config)
     assert config.agent.class_path == "my_classes.ShyAgent"
+
+
+def test_the_game_of_the_self_play_page_fits_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    page = ROOT / "docs" / "self-play.md"
+    code, settings = (blocks(page, language) for language in ("python", "yaml"))
+    (tmp_path / "my_games.py").write_text(next(block for block in code if "class Matching" in block))
+    (tmp_path / "matching.yaml").write_text(next(block for block in settings if "name: matching" in block))
+    config = load_config(tmp_path / "matching.yaml")
+    add_python_path(config.python_path)
+    check_run(config)
+    env = build_env(config, training=False)
+    env.reset(seed=0)
+    results = [env.step(0) for _ in range(10)]
+    assert results[-1][2] and sum(result[1] for result in results) in range(-10, 11)
 
 
 def printed_commands() -> list[str]:

@@ -145,10 +145,12 @@ class Config(Section):
         sizes, addresses), is not in it.
         """
         plain = self.model_dump(mode="json", by_alias=True)
-        env = {key: plain["env"][key] for key in _SHARED_ENV}
+        env = {key: plain["env"][key] for key in _SHARED_ENV} | {"player_id": self.env.player_id or None}
         return {
             "version": plain["version"],
-            "env": {key: value for key, value in env.items() if value is not None} | self._shared_game(),
+            "env": {key: value for key, value in env.items() if value is not None},
+            # Nothing that runs without games would have to say.
+            **({"self_play": {"enabled": True}} if self.self_play.enabled else {}),
             "model": plain["model"],
             # Agents compute what servers apply, so both need the same learner.
             **({key: plain[key] for key in ("learner", "parameter_server")} if self.has_parameter_servers else {}),
@@ -156,11 +158,6 @@ class Config(Section):
             "sender": {"lookahead": self.lookahead, "compression": self.sender.compression},
             "rlx": {"reward_weights": self.rlx.reward_weights},
         }
-
-    def _shared_game(self) -> dict[str, Any]:
-        """What players see, and against whom they play: nothing that runs without games would have to say."""
-        said = {"player_id": self.env.player_id, "self_play": self.self_play.enabled}
-        return {key: value for key, value in said.items() if value}
 
     def source_of(self, key: str) -> str:
         """Say where a setting came from: "app.yaml line 12", "--set", or "" for a default.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,3 +86,24 @@ def careful(obs: NDArray[Any], _: NDArray[np.bool_] | None, rng: np.random.Gener
             if has_line(tried):
                 return int(square)
     return int(rng.choice(free))
+
+
+def perfect(obs: NDArray[Any], _: NDArray[np.bool_] | None, rng: np.random.Generator) -> int:
+    """A player that never loses, by looking at all that can follow; among equals it draws by lot."""
+    own, other = (int(marks @ _BITS) for marks in obs.reshape(2, 9))
+    squares = [square for square in range(9) if not (own | other) >> square & 1]
+    values = [-_value(other, own | 1 << square) for square in squares]
+    return int(rng.choice([square for square, value in zip(squares, values, strict=True) if value == max(values)]))
+
+
+_BITS = 1 << np.arange(9)
+_WON = [sum(1 << int(square) for square in line) for line in LINES]
+
+
+@cache
+def _value(own: int, other: int) -> int:
+    """What a game is worth to the player whose turn it is; marks are bits."""
+    if any(line & other == line for line in _WON):
+        return -1
+    squares = [square for square in range(9) if not (own | other) >> square & 1]
+    return max((-_value(other, own | 1 << square) for square in squares), default=0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from surreal.envs.players.tictactoe import LINES, TicTacToe, careful
+from surreal.envs.players.tictactoe import LINES, TicTacToe, careful, perfect
+from surreal.envs.players.uniform import UniformGame
+from surreal.envs.players.views import OnePlayer
 
 
 def play(squares: list[int]) -> dict[int, float]:
@@ -51,3 +53,14 @@ def test_the_careful_player_wins_if_it_can_and_defends_if_it_must() -> None:
     assert careful(obs[::-1].reshape(2, 3, 3), None, rng) == 5
     obs[0, own] = [1, 0]
     assert careful(obs.reshape(2, 3, 3), None, rng) == 5
+
+
+def test_the_perfect_player_loses_to_nobody_and_wins_where_it_can() -> None:
+    env, rng, results = OnePlayer(UniformGame(TicTacToe(), "tictactoe"), careful), np.random.default_rng(0), []
+    for seed in range(60):
+        obs, info = env.reset(seed=seed)
+        done = False
+        while not done:
+            obs, reward, done, _, info = env.step(perfect(obs, info["action_mask"], rng))
+        results.append(reward)
+    assert min(results) == 0.0 and 15 <= sum(results) <= 45

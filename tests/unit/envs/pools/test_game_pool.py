@@ -89,6 +89,25 @@ def test_every_player_is_a_slot_with_episodes_of_its_own() -> None:
     assert pool.metrics()["env/games_total"] == 2
 
 
+def test_actions_reach_the_player_they_are_meant_for_and_its_reward_comes_back() -> None:
+    class Echo(toy_games.Chase):
+        def step(self, actions: dict[str, Any]) -> tuple[Any, ...]:
+            obs, _, *rest = super().step(actions)
+            return (
+                obs,
+                {player: 10.0 * self.possible_agents.index(player) + actions[player] for player in actions},
+                *rest,
+            )
+
+    pool = pool_of(*[lambda: Echo((9, 9))] * 2)
+    first = pool.recv()
+    pool.send(np.array([2, 0, 1, 2]), np.array([3, 0, 2, 1]))  # in any order
+    batch = pool.recv()
+    assert batch.env_ids.tolist() == first.env_ids.tolist() == [0, 1, 2, 3]
+    assert batch.reward.tolist() == [0.0, 12.0, 1.0, 12.0]
+    assert np.asarray(batch.obs)[:, 0].tolist() == [0, 1, 0, 1]
+
+
 def test_nothing_of_an_opponent_is_in_the_rows_but_what_came_of_its_moves() -> None:
     opponents = Scripted((True, False))
     rewards = [(1, 0), (10, 0), (100, 0), (1000, 5)]

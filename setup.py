@@ -42,7 +42,8 @@ EXTRAS = {
     "atari": ["ale-py>=0.12"],
     "box2d": ["gymnasium[box2d]>=1.1,<2"],
     "mujoco": ["gymnasium[mujoco]>=1.1,<2"],
-    "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.1"],
+    # With the particle environments, which are a package of their own; those of other families need more.
+    "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.0"],
     "vizdoom": ["vizdoom>=1.2.4"],
     "ws": ["websockets>=13"],
     "s3": ["s3fs>=2024.2"],

@@ -149,8 +149,9 @@ class Evaluator:
         action = self._agent.act_batch(
             self._spec.unflatten(columns),
             np.zeros(len(seats), dtype=np.bool_),
-            np.array([seat.index for seat in seats], dtype=np.int64),
-            np.array([seat.length == 0 for seat in seats], dtype=np.bool_),
+            # Each player of a game has a slot of its own, for what a recurrent policy remembers.
+            np.array([seat.index + seat.player * len(self._envs) for seat in seats], dtype=np.int64),
+            np.array([seat.is_first for seat in seats], dtype=np.bool_),
             np.stack([seat.mask for seat in seats]) if has_mask else None,
         )
         for seat, choice in zip(seats, self._adapter.rows(action.actions), strict=True):

@@ -39,6 +39,8 @@ class Seat:
         mask: [mask_width] actions that are legal.
         has_mask: whether the environment says what is legal.
         length: env steps of the running episode.
+        player: of a game of several, who is to act; else 0.
+        is_first: whether that one has not acted yet in this episode.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class Seat:
         self.mask = np.ones(mask_width, np.bool_)
         self.has_mask = False
         self.length = 0
+        self.player = 0
+        self._acted: set[int] = set()  # players that acted in this episode
         self._env = env
         self._spec = spec
         self._max_steps = max_steps
@@ -71,6 +75,10 @@ class Seat:
         """Whether all of its episodes were played."""
         return len(self.scores) == len(self.seeds)
 
+    @property
+    def is_first(self) -> bool:
+        return self.player not in self._acted
+
     def next_episode(self) -> None:
         """Begin the next episode.
 
@@ -79,6 +87,7 @@ class Seat:
         """
         while True:
             self.length = 0
+            self._acted.clear()
             self._return = 0.0
             obs, info = self._env.reset(seed=self.seeds[len(self.scores)])
             if self._see(obs, _NO_REWARD, info):
@@ -86,6 +95,7 @@ class Seat:
 
     def step(self, action: Any) -> None:
         """Take a step, and begin the next episode if this one is over; raises as `next_episode`."""
+        self._acted.add(self.player)
         obs, reward, terminated, truncated, info = self._env.step(action)
         if not self._see(obs, np.asarray(reward), info):
             self.next_episode()
@@ -107,6 +117,7 @@ class Seat:
             self.leaves = [np.array(leaf) for leaf in self._spec.flatten(obs)]
         except ValueError as error:
             raise EnvError(f"{self._env} gave an observation that its space does not describe: {error}") from error
+        self.player = info.get("player_number", 0)
         if len(self.mask) and (self.has_mask or "action_mask" in info):
             mask = info.get("action_mask")
             self.has_mask = True

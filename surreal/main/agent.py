@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from surreal.errors import StoppedError
 from surreal.main.build.acting import build_rounds
 from surreal.main.build.environments import Spaces, build_pool
+from surreal.main.build.self_play import build_opponents
 from surreal.main.lockstep.gradient_agent import GradientSession
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import AGENT
@@ -34,7 +35,11 @@ def body(process: RoleProcess) -> None:
                 computing.run()
             logger.info("acted for %d env steps and %d episodes", computing.env_steps, computing.episodes)
             return
-        pool = build_pool(process.config, index=process.index)
+        rng = process.rng(1)
+        opponents = build_opponents(process.config, process.parameter_client, index=process.index, rng=rng)
+        if opponents is not None:
+            stack.callback(opponents.close)
+        pool = build_pool(process.config, index=process.index, opponents=opponents)
         stack.callback(pool.close)
         spaces = Spaces(pool.obs_spec, pool.action_space)
         session = ActingSession(process, stack, pool, spaces, rounds=build_rounds(process.config, process.should_stop))

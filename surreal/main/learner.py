@@ -24,6 +24,7 @@ from surreal.learner import Learner
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
+from surreal.main.build.self_play import build_keeper
 from surreal.main.eval import EvaluationSession
 from surreal.main.lockstep.session import LockstepSession
 from surreal.main.process.arguments import parse
@@ -100,6 +101,7 @@ class LearnerSession:
         stack.callback(self.checkpoints.close)
         self.publishing.on_publish = process.callbacks.on_broadcast
         self.checkpoints.on_save = process.callbacks.on_checkpoint
+        self.league = build_keeper(config, process.parameter_client, process.run_dir, process.stop)
         self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
         self.priorities = PrioritiesSaver(self.replay, process.run_dir)
         self.calls = CallServer(process.parameter_client, self.learner, policy=config.broadcast.policy)
@@ -148,6 +150,9 @@ class LearnerSession:
         telemetry.add_histograms(self.learner.histograms.take)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.replay.global_step)
         self.publishing.begin(live_processes(self.process.client))
+        if self.league is not None:
+            self.league.begin()
+            telemetry.add_source(self.league.metrics)
 
     def settle(self, *, has_checkpoint: bool) -> None:
         """Decide which parameters to go on from."""
@@ -179,6 +184,8 @@ class LearnerSession:
             self.go_back(error)
         self.priorities.save()
         self.publishing.finish(is_connected=self.process.telemetry.is_connected)
+        if self.league is not None:
+            self.league.finish()
         if self._ranked is not None:
             self._ranked.end()
         self.checkpoints.close()
@@ -236,6 +243,9 @@ class LearnerSession:
             self.checkpoints.finish()
         self.checkpoints.save_if_due()
         self.priorities.save_if_due()
+        if self.league is not None:
+            version, updates = self.broadcaster.version, self.learner.updates
+            self.league.step(self.learner.model, version=version, env_steps=self.replay.global_step, updates=updates)
         if reason := self.limits.run_reason(self.replay.global_step):
             self._request_stop(reason)
 

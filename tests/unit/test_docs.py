@@ -15,7 +15,8 @@ from surreal.cli import app
 from surreal.config import add_python_path, load_config, reference
 from surreal.config.yaml_tree import parse as parse_yaml
 from surreal.distributed.connection import keys
-from surreal.main.build.check import check_names
+from surreal.main.build.check import check_names, check_run
+from surreal.main.build.environments import build_env
 from surreal.main.commands import option_docs
 from surreal.main.process.arguments import parse
 from surreal.main.process.roles import AGENT, EVAL, LEARNER
@@ -58,7 +59,7 @@ def test_the_page_of_sweeps_has_their_settings_and_examples() -> None:
 
 
 def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> None:
-    groups = "agent|env|sender|gradients|listener|broadcast|learner|replay|eval|rlx|telemetry|collector"
+    groups = "agent|env|sender|gradients|listener|broadcast|learner|replay|eval|rlx|self_play|telemetry|collector"
     listed = set(re.findall(rf"`((?:{groups})/[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
     source = "\n".join(path.read_text() for path in (ROOT / "surreal").rglob("*.py"))
     made = {key or rate for key, rate in re.findall(rf'"((?:{groups})/[a-z_]+)":|RateMeter\("([a-z_/]+)"', source)}
@@ -79,7 +80,7 @@ def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
         shard.seq("SENDER"),
     ]
     made += [policy.params, policy.lease, policy.contract, policy.notice, policy.part("ID", 1)]
-    made += [policy.calls, policy.asked("ID"), policy.answer("ID")]
+    made += [policy.calls, policy.asked("ID"), policy.answer("ID"), policy.league, policy.games]
     gradients = shard.gradients("P")
     made += [gradients.state, gradients.offers, gradients.queue(1), gradients.block("ID", 1, 2)]
     made += [gradients.staged("ID", 1, 2), gradients.last("SENDER"), gradients.gather("F", 1)]
@@ -109,6 +110,21 @@ def test_the_classes_of_the_readme_fit_its_configuration(tmp_path: Path, monkeyp
     add_python_path(config.python_path)
     check_names(config)
     assert config.agent.class_path == "my_classes.ShyAgent"
+
+
+def test_the_game_of_the_self_play_page_fits_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    page = ROOT / "docs" / "self-play.md"
+    code, settings = (blocks(page, language) for language in ("python", "yaml"))
+    (tmp_path / "my_games.py").write_text(next(block for block in code if "class Matching" in block))
+    (tmp_path / "matching.yaml").write_text(next(block for block in settings if "name: matching" in block))
+    config = load_config(tmp_path / "matching.yaml")
+    add_python_path(config.python_path)
+    check_run(config)
+    env = build_env(config, training=False)
+    env.reset(seed=0)
+    results = [env.step(0) for _ in range(10)]
+    assert results[-1][2] and sum(result[1] for result in results) in range(-10, 11)
 
 
 def printed_commands() -> list[str]:

@@ -19,6 +19,7 @@ def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     yield from _process_conflicts(config)
     yield from _rank_conflicts(config)
     yield from _round_conflicts(config)
+    yield from _game_conflicts(config)
     if config.run.deterministic:
         yield from _order_conflicts(config)
 
@@ -141,4 +142,48 @@ def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
         yield (
             "checkpoint.interval_updates",
             f"is not set, and run.max_env_steps neither, but {rule}: nothing says when to write checkpoints; set one",
+        )
+
+
+def _game_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what does not go with a game of several players, or with self-play."""
+    if config.env.is_game:
+        yield from _of_games(config)
+    if config.self_play.enabled:
+        yield from _self_play_conflicts(config)
+
+
+def _of_games(config: Config) -> Iterator[tuple[str, str]]:
+    env, rule = config.env, f"env.id, {config.env.id}, is a game of several players"
+    if env.pool != "local":
+        yield "env.pool", f"is {env.pool}, but {rule}, which are played in the agent's process; set it to local"
+    if env.wrappers:
+        yield (
+            "env.wrappers",
+            f"has wrappers, but {rule}; wrap the game in a module of your own, and name that in env.id",
+        )
+    if env.frame_stack > 1:
+        yield "env.frame_stack", f"is {env.frame_stack}, but {rule}, whose frames are not stacked; set it to 1"
+    if env.action_space is not None:
+        yield "env.action_space", f"is written down, but {rule}, which says so itself; leave it out"
+    if config.rlx.servers:
+        yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, and clients bring environments of one; set it to 0"
+
+
+def _self_play_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    learner = config.learner
+    if not config.env.is_game:
+        yield "self_play.enabled", f"is true, but env.id, {config.env.id}, is no game; name one, such as game:tictactoe"
+    if config.run.deterministic:
+        yield (
+            "self_play.enabled",
+            "is true, but with run.deterministic one process acts and learns, by counts alone, and when the results of "
+            "games arrive is up to the clock; set one of them to false",
+        )
+    if config.has_parameter_servers:
+        yield "self_play.enabled", f"is true, but learner.gradients is {learner.gradients}; set that to learner"
+    if config.replay.follow:
+        yield (
+            "self_play.enabled",
+            "is true, and so is replay.follow; the run's first learner keeps the versions, set it to false",
         )

@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from surreal.config.schema.fields import Section
 from surreal.config.schema.spaces import Space
 
+#: What the ids of games begin with, see `surreal.envs.players.make`.
+GAME_PREFIXES = ("game:", "pettingzoo:", "pettingzoo.")
+
 
 class WrapperConfig(Section):
     """One environment wrapper: one of ours by `name`, or any other by `class`."""
@@ -40,7 +43,9 @@ class EnvConfig(Section):
     """The environment, and how each agent runs several copies of it."""
 
     id: str = Field(min_length=1)
-    """Gymnasium id; `module:Name-v0` imports the module first. The same in every process."""
+    """Gymnasium id; `module:Name-v0` imports the module first. Or a game of several players, of which each is an
+    environment of the agent: `game:tictactoe`, `game:my_module.MyGame`, `pettingzoo:mpe2.simple_spread_v3`. The same in
+    every process."""
 
     kwargs: dict[str, Any] = {}
     """Keyword arguments of `gymnasium.make`."""
@@ -63,7 +68,11 @@ class EnvConfig(Section):
 
     num_envs: int = Field(8, ge=1, le=4096)
     """Environments per agent. Raising it makes the forward pass cheaper per env step and the experience more
-    diverse."""
+    diverse. Each player of a game counts as one, so it is a multiple of the players of `id`."""
+
+    player_id: bool = False
+    """Whether each player of a game also sees which one it is, as one-hot: the observation becomes `{obs, player}`. For
+    players with different roles, which share a policy."""
 
     num_workers: int | None = Field(None, ge=1, le=256)
     """Worker processes per agent, with `subproc` only. Unset: one per core, at most `num_envs`."""
@@ -75,6 +84,11 @@ class EnvConfig(Section):
 
     action_space: Space | None = None
     """What such an environment accepts; given together with `observation_space`."""
+
+    @property
+    def is_game(self) -> bool:
+        """Whether it is a game of several players."""
+        return self.id.startswith(GAME_PREFIXES)
 
     @model_validator(mode="after")
     def _check_spaces(self) -> EnvConfig:

@@ -19,6 +19,7 @@ def idle_settings(config: Config) -> Iterator[tuple[str, str]]:
     yield from _of_gradients(config)
     yield from _of_rlx(config)
     yield from _of_evaluation(config)
+    yield from _of_games(config)
     yield from _of_own_server(config)
 
 
@@ -154,6 +155,24 @@ def _of_evaluation(config: Config) -> Iterator[tuple[str, str]]:
         yield "eval.confirm_episodes", f"is {confirm}, but run.stop_at_return is not set: nothing is to be confirmed"
     if not evaluation.enabled and evaluation.record_video_every:
         yield "eval.record_video_every", "is set, but eval.enabled is false: nothing would record"
+
+
+def _of_games(config: Config) -> Iterator[tuple[str, str]]:
+    settings = config.self_play
+    if config.env.player_id and not config.env.is_game:
+        yield "env.player_id", f"is true, but env.id, {config.env.id}, is no game of several players; leave it out"
+    if not settings.enabled:
+        for name in type(settings).model_fields:
+            if _is_given(settings, name):
+                yield (
+                    f"self_play.{name}",
+                    f"is {getattr(settings, name)}, but self_play.enabled is false; set it to true",
+                )
+    elif settings.sampling != "pfsp" and _is_given(settings, "pfsp_exponent"):
+        yield (
+            "self_play.pfsp_exponent",
+            f"is {settings.pfsp_exponent:g}, but self_play.sampling is {settings.sampling}; leave it out",
+        )
 
 
 def _of_own_server(config: Config) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,7 @@ from surreal.config.schema.sections import (
     RunConfig,
     SenderConfig,
 )
+from surreal.config.schema.self_play import SelfPlayConfig
 from surreal.utils.memory import memory_for_replay
 
 _SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "action_space")
@@ -71,6 +72,7 @@ class Config(Section):
     rlx: RlxConfig = RlxConfig()
     redis: RedisConfig = RedisConfig()
     eval: EvalConfig = EvalConfig()
+    self_play: SelfPlayConfig = SelfPlayConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     run: RunConfig = RunConfig()
     callbacks: list[ClassSection] = []
@@ -150,10 +152,12 @@ class Config(Section):
         sizes, addresses), is not in it.
         """
         plain = self.model_dump(mode="json", by_alias=True)
-        env = {key: plain["env"][key] for key in _SHARED_ENV}
+        env = {key: plain["env"][key] for key in _SHARED_ENV} | {"player_id": self.env.player_id or None}
         return {
             "version": plain["version"],
             "env": {key: value for key, value in env.items() if value is not None},
+            # Nothing that runs without games would have to say.
+            **({"self_play": {"enabled": True}} if self.self_play.enabled else {}),
             "model": plain["model"],
             # Agents compute what servers apply, so both need the same learner.
             **({key: plain[key] for key in ("learner", "parameter_server")} if self.has_parameter_servers else {}),

@@ -1,7 +1,7 @@
 """Every name that Surreal uses in Redis. No other file contains one.
 
 `R` is the run's id, `S` the shard's number, `P` a policy's name ("default" unless several learners share a stream;
-`P.IofN` for the part of a policy that parameter server I of N publishes).
+`P.IofN` for the part of a policy that parameter server I of N publishes; `P.past.V` for version V of it, in self-play).
 Braces are hash tags: all keys of a shard, and all other keys of a run, live in one hash slot of a Redis Cluster. With
 several shards, `S` is the number and a suffix, `2.17`: the first for which the shard's hash slot lies in its part of
 the hash slots, so that shards spread evenly over the servers of a cluster.
@@ -30,6 +30,8 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:policy:P:calls` | stream | one entry a call: fields `id`, `request`, `timeout_ms` | call script | CallServer | until taken |
 | `surreal:{R}:policy:P:asked:ID` | string | that call ID was asked for | call script | call script | a minute longer than its caller waits |
 | `surreal:{R}:policy:P:answer:ID` | list | the answer of call ID | CallServer | RemoteServer | until read, at most a minute |
+| `surreal:{R}:policy:P:league` | string | past versions of the policy with their ratings, JSON | learner | agents, `surreal status` | the run |
+| `surreal:{R}:policy:P:games` | stream | results of games against them: field `games` | agents | learner | until counted, newest 10,000 |
 | `surreal:{R}:config` | string | the run's configuration, and who registered it, JSON | launcher or learner, else the first process | every process | the run |
 | `surreal:{R}:claim:NAME` | string | token of the process that is NAME in the run, `agent-0` | claim script | claim script, whoever registers | seconds, renewed |
 | `surreal:{R}:processes` | hash | process id -> heartbeat, JSON | every process | launcher, status, top, learner | the run |
@@ -186,6 +188,14 @@ class PolicyKeys:
 
     def part(self, publication: str, index: int) -> str:
         return f"{self._base}:part:{publication}:{index}"
+
+    @property
+    def league(self) -> str:
+        return f"{self._base}:league"
+
+    @property
+    def games(self) -> str:
+        return f"{self._base}:games"
 
     @property
     def calls(self) -> str:

@@ -12,14 +12,13 @@ import torch
 
 from surreal.config import Config
 from surreal.distributed.gradients.assigning import assign_parameters
-from surreal.envs import check_env_id
 from surreal.errors import CheckpointError, ConfigError
 from surreal.learner import GradientLearner, Learner
 from surreal.learner.stepping.devices import resolve_device
 from surreal.main.build.acting import AGENT, MODEL, build_model
 from surreal.main.build.construct import check, refused
 from surreal.main.build.earlier import earlier_checkpoint
-from surreal.main.build.environments import build_env, build_spaces
+from surreal.main.build.environments import build_env, build_spaces, check_env
 from surreal.main.build.learning import (
     LEARNER,
     build_checkpoints,
@@ -108,7 +107,7 @@ def check_names(config: Config) -> None:
     is_made = config.env.action_space is None or config.eval.enabled or config.rlx.clients
     for env_id in (config.env.id if is_made else None, config.eval.env_id):
         if env_id is not None:
-            check_env_id(env_id)
+            check_env(env_id)
     if config.rlx.servers:
         check_wrappers(config)
     check_observers(config)

@@ -10,8 +10,7 @@ from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.envs import make_env
 from surreal.errors import ConfigError
-from surreal.main.build.wrapping import client_specs, remote_wrappers, value_limits
-from surreal.main.build.written_spaces import EnvSpaces, explicit_spaces
+from surreal.main.build.wrapping import EnvSpaces, client_specs, explicit_spaces, remote_wrappers, value_limits
 from surreal.rlx.client.tokens import find_token
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.pool.rewards import RewardReader

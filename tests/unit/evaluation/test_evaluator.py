@@ -129,6 +129,21 @@ def test_agent_is_greedy_and_hears_of_first_rows_and_slots() -> None:
     assert [first.tolist() for *_, first in agent.calls] == [[True, True], [True, False]]
 
 
+def test_each_player_of_a_game_has_a_slot_of_its_own() -> None:
+    class Alternating(FixedLength):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+            return super().reset(seed=seed)[0], {"player_number": 0}
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            return (*super().step(action)[:4], {"player_number": self._steps % 2})
+
+    recorder = Recorder()
+    evaluator(Alternating(4), FixedLength(4), agent=recorder).play(4)
+    slots, first = ([call[place].tolist() for call in recorder.calls] for place in (2, 3))
+    assert slots == [[0, 1], [2, 1], [0, 1], [2, 1]] * 2
+    assert first == [[True, True], [True, False], [False, False], [False, False]] * 2
+
+
 def test_discrete_actions_reach_the_environment_in_its_own_range() -> None:
     env = FixedLength(1)
     env.action_space = spaces.Discrete(2, start=5)

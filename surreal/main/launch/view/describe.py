@@ -20,6 +20,8 @@ def starting_phase(snapshot: Snapshot) -> str:
 
 def describe_numbers(snapshot: Snapshot, elapsed_s: float, *, is_over: bool = False) -> list[tuple[str, str]]:
     """Names and values to show, in order; "-" where there is nothing yet; no rates when the run is over."""
+    rating = f"{snapshot.rating:.0f}" if snapshot.rating is not None else ""
+    against = f" ({snapshot.past_versions} past versions, {snapshot.rated_games:,} games)"
     return [
         ("time", f"{elapsed_s:.0f} s"),
         ("env steps", _count(snapshot.env_steps, None if is_over else snapshot.steps_per_s)),
@@ -30,6 +32,7 @@ def describe_numbers(snapshot: Snapshot, elapsed_s: float, *, is_over: bool = Fa
         ("samples/insert", _number(snapshot.samples_per_insert, ".2f")),
         ("policy lag", _number(snapshot.policy_lag, ".0f")),
         ("version", str(snapshot.version) if snapshot.version else "-"),
+        *([("rating", rating + against)] if rating else []),
     ]
 
 

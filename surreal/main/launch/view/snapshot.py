@@ -42,6 +42,9 @@ class Snapshot:
     limiter_position: float | None = None  #: 0..1 in the band of samples per insert; at 0 agents wait, at 1 the learner
     age_s: float | None = None  #: since the launcher began, or the learner where there is none
     lives: frozenset[tuple[str, str]] = frozenset()  #: name and id of each, of those too that were started again
+    rating: float | None = None  #: Elo of the learner, in self-play
+    past_versions: int = 0  #: that it plays against
+    rated_games: int = 0  #: against them
 
     @property
     def alive(self) -> list[Heartbeat]:
@@ -147,6 +150,9 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         limiter_position=learner.get("replay/limiter_position_ratio"),
         age_s=_age_s(alive),
         lives=frozenset(lives),
+        rating=learner.get("self_play/rating"),
+        past_versions=int(learner.get("self_play/versions_count", 0)),
+        rated_games=int(learner.get("self_play/games_total", 0)),
     )
 
 

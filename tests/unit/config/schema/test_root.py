@@ -13,8 +13,9 @@ from surreal.errors import ConfigError
 
 SECTIONS = {
     *("env", "model", "agent", "learner", "replay", "sender", "broadcast", "rlx", "redis", "eval", "checkpoint", "run"),
-    *("environment", "relaax_rlx_server", "parameter_server"),
+    *("environment", "relaax_rlx_server", "parameter_server", "self_play"),
 }
+GAME = ["env.id=game:tictactoe"]
 RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
 
 
@@ -46,6 +47,33 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
             ["learner.gradients=agents", "learner.ranks=2", "replay.shards=2"],
             "learner.ranks",
             "no learner has ranks; leave it out",
+        ),
+        ([*GAME, "env.pool=subproc"], "env.pool", "are played in the agent's process; set it to local"),
+        ([*GAME, "env.wrappers=[{name: reward_clip}]"], "env.wrappers", "wrap the game in a module of your own"),
+        ([*GAME, "env.frame_stack=4"], "env.frame_stack", "whose frames are not stacked"),
+        ([*GAME, "rlx.servers=1"], "rlx.servers", "clients bring environments of one"),
+        (["env.player_id=true"], "env.player_id", "is no game of several players; leave it out"),
+        (["self_play.enabled=true"], "self_play.enabled", "is no game; name one, such as game:tictactoe"),
+        (["self_play.versions=5"], "self_play.versions", "self_play.enabled is false; set it to true"),
+        (
+            [*GAME, "self_play.enabled=true", "self_play.sampling=uniform", "self_play.pfsp_exponent=1.0"],
+            "self_play.pfsp_exponent",
+            "sampling is uniform; leave it out",
+        ),
+        (
+            [*GAME, "self_play.enabled=true", "run.deterministic=true"],
+            "self_play.enabled",
+            "when the results of games arrive is up to the clock",
+        ),
+        (
+            [*GAME, "self_play.enabled=true", "learner.gradients=agents"],
+            "self_play.enabled",
+            "learner.gradients is agents; set that to learner",
+        ),
+        (
+            [*GAME, "self_play.enabled=true", "replay.follow=true"],
+            "self_play.enabled",
+            "the run's first learner keeps the versions",
         ),
         (["env.num_workers=2"], "env.num_workers", "only subproc has workers"),
         (["env.num_workers=9", "env.pool=subproc"], "env.num_workers", "it must be <= env.num_envs, 8"),

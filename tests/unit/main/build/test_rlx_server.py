@@ -26,8 +26,7 @@ from surreal.main.build.rlx_server import (
     client_spaces,
     demo_folder,
 )
-from surreal.main.build.wrapping import remote_wrappers, value_limits
-from surreal.main.build.written_spaces import make_space
+from surreal.main.build.wrapping import make_space, remote_wrappers, value_limits
 from surreal.main.launch.rlx_arguments import rlx_arguments
 from surreal.main.process.roles import RLX_CLIENT, RLX_SERVER
 from surreal.rlx.client.tokens import TOKEN_VARIABLE

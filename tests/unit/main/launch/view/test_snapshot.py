@@ -120,3 +120,12 @@ def test_quiet_shows_nothing_and_a_terminal_gets_a_line_for_each_process() -> No
     with Progress("run", terminal) as progress:
         progress.show(summarize_processes(BEATS))
     assert all(re.search(rf"^{name} ", text.getvalue(), re.MULTILINE) for name in ("agent-0", "agent-1", "eval"))
+
+
+def test_ratings_are_shown_where_there_are_some() -> None:
+    league = {"self_play__rating": 1234.4, "self_play__versions_count": 5.0, "self_play__games_total": 12_345.0}
+    shown = dict(
+        describe_numbers(summarize_processes([beat("learner", "learner", learner__updates_total=1, **league)]), 1.0)
+    )
+    assert shown["rating"] == "1234 (5 past versions, 12,345 games)"
+    assert "rating" not in dict(describe_numbers(Snapshot(()), 1.0))

@@ -32,7 +32,7 @@ def compose(app: str, template: Template, configuration: Configuration) -> str:
     document = CommentedMap((name, environment[name]) for name in _ENVIRONMENT[:3])
     document |= _algorithm(configuration)
     document |= CommentedMap((name, environment[name]) for name in _ENVIRONMENT[3:])
-    head = f"# An app of Surreal: {template.name}, with the settings of {configuration.name}.\n"
+    head = "# An app of Surreal. `surreal run` trains, `surreal config explain KEY` says what a setting means.\n"
     return f"{head}version: 1\nname: {app}\n\n{_spaced(document)}"
 
 

@@ -56,8 +56,13 @@ def to_text(document: CommentedMap) -> str:
     return stream.getvalue()
 
 
-def save_text(path: Path, text: str) -> Path | None:
+def save_text(path: Path, text: str, *, is_kept: bool = False) -> Path | None:
     """Check a configuration as a run would, and put it in the place of a file, which is kept beside it.
+
+    Args:
+        path: of the file.
+        text: what it is to hold.
+        is_kept: whether the earlier file is kept already.
 
     Returns:
         Where the earlier file is now; None if there was none.
@@ -66,7 +71,7 @@ def save_text(path: Path, text: str) -> Path | None:
         ConfigError: a setting is wrong; nothing was written.
     """
     check_text(path, text)
-    kept = back_up(path)
+    kept = None if is_kept else back_up(path)
     write_whole(path, text)
     return kept
 

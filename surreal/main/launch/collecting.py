@@ -4,7 +4,7 @@
 
 While a run goes on, its learner collects. This process takes over when the learner has ended, and ends when it is told
 to and everything is in the folder. The launcher itself would have to import tensorboardX for it, which brings torch.
-With `--beside`, it is `surreal run metrics-server`: it collects if the learner does not, and makes room when the run ends.
+With `--beside`, it is `surreal run metrics-server`: it collects if nobody else does, and makes room when the run ends.
 """
 
 from __future__ import annotations

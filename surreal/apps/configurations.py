@@ -7,6 +7,7 @@ processes are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,14 +18,15 @@ from surreal.apps.algorithms import ALGORITHMS
 from surreal.apps.document import parse_document
 from surreal.apps.environments import TEMPLATES, Template
 from surreal.config.checking.problems import nearest
-from surreal.config.loading.preset_files import preset_names, preset_path
-from surreal.config.yaml_tree import parse
+from surreal.config.loading.preset_files import PRESETS
 from surreal.errors import ConfigError, EnvError
 
 #: What an algorithm's settings are in.
 SECTIONS = ("model", "agent", "learner", "replay", "sender", "broadcast")
 #: Settings of a preset's agents that say nothing where programs elsewhere play.
 _OF_AGENTS = ("count", "per_process", "show_ui")
+#: The environment of a preset, which is the first thing in it: to parse them all would take a second.
+_ENV_ID = re.compile(r"^env:\n  id: (\S+)", re.MULTILINE)
 #: Families for whatever has no preset: by what environments show, and how they are acted in.
 _VECTORS, _CONTINUOUS, _IMAGES, _ATARI = "cartpole", "pendulum", "image", "atari"
 
@@ -55,9 +57,8 @@ class Configuration(NamedTuple):
 
     def env_id(self) -> str | None:
         """The environment that it was made for, None if it names none."""
-        data, _ = parse(self.text(), self.name)
-        found = (data.get("env") or {}).get("id")
-        return None if found is None else str(found)
+        found = _ENV_ID.search(self.text())
+        return None if found is None else found[1]
 
     def sections(self) -> CommentedMap:
         """Give all its sections, with the comments in them; of the agents, what says how they act."""
@@ -71,9 +72,9 @@ class Configuration(NamedTuple):
 
 def configurations() -> list[Configuration]:
     """List all configurations by name."""
-    own = {path.stem: path for path in (TEMPLATES / "configurations").glob("*.yaml")}
-    presets = {name: preset_path(name) for name in preset_names() if not name.endswith("-rlx")}
-    return [Configuration(name, path) for name, path in sorted((presets | own).items()) if _is_for_agents(path)]
+    folders = (PRESETS, TEMPLATES / "configurations")  # the second has the last word
+    paths = {path.stem: path for folder in folders for path in folder.glob("*.yaml")}
+    return [Configuration(name, path) for name, path in sorted(paths.items()) if _suits_apps(path)]
 
 
 def families(template: Template, env_id: str) -> list[str]:
@@ -116,9 +117,9 @@ def nearest_configuration(name: str) -> str | None:
     return nearest(name, [each.name for each in configurations()])
 
 
-def _is_for_agents(path: Path) -> bool:
-    """Whether agents leave the gradients to the learner, as RLX servers do."""
-    return "gradients: agents" not in path.read_text(encoding="utf-8")
+def _suits_apps(path: Path) -> bool:
+    """Whether agents leave the gradients to the learner, as RLX servers do; an example of RLX is none of settings."""
+    return not path.stem.endswith("-rlx") and "gradients: agents" not in path.read_text(encoding="utf-8")
 
 
 def _by_spaces(env_id: str) -> Iterator[str]:
@@ -128,7 +129,7 @@ def _by_spaces(env_id: str) -> Iterator[str]:
         EnvError: there is no such environment.
     """
     from surreal.envs import check_env_id, make_env  # brings gymnasium
-    from surreal.envs.make import missing_package
+    from surreal.envs.make import needed_extra
 
     if env_id.startswith("ALE/"):
         yield from (_ATARI, _IMAGES)
@@ -137,7 +138,7 @@ def _by_spaces(env_id: str) -> Iterator[str]:
     try:
         env = make_env(env_id)
     except EnvError:
-        yield _CONTINUOUS if "mujoco" in str(missing_package(env_id, "")) else _VECTORS
+        yield _CONTINUOUS if needed_extra(env_id) == "mujoco" else _VECTORS
         return
     shape, actions = env.observation_space.shape, env.action_space
     env.close()

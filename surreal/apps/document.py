@@ -186,8 +186,8 @@ def _node(value: Any) -> Any:
         sequence = CommentedSeq(_node(each) for each in value)
         sequence.fa.set_flow_style()
         return sequence
-    if isinstance(value, str) and parse(f"x: {value}" if value and "\n" not in value else "x: ", "")[0] != {"x": value}:
-        return DoubleQuotedScalarString(value)
+    if isinstance(value, str) and parse(to_text(CommentedMap(x=value)), "")[0] != {"x": value}:
+        return DoubleQuotedScalarString(value)  # YAML 1.1 takes `on` for true
     return value
 
 

@@ -97,10 +97,11 @@ class Template:
 
     def needs(self) -> str:
         """Say what has to be installed, "" if nothing."""
-        if self.extra is None and not self.packages:
-            return ""
-        names = [*([] if self.extra is None else [f"surreal-rl[{self.extra}]"]), *self.packages]
-        return "pip install " + " ".join(f"'{name}'" for name in names)
+        from surreal.envs.make import needed_extra  # brings gymnasium
+
+        extra = self.extra or needed_extra(self.values.get("id", ""))
+        names = [*([] if extra is None else [f"surreal-rl[{extra}]"]), *self.packages]
+        return "pip install " + " ".join(f"'{name}'" for name in names) if names else ""
 
 
 def templates() -> list[Template]:

@@ -183,18 +183,22 @@ def nearest_env_id(env_id: str) -> str | None:
     return names[near[0]] if near else None
 
 
-def missing_package(env_id: str, what: object) -> EnvError | None:
-    """Say which extra an environment needs, where one is known; `what` is a text that names the package."""
+def needed_extra(env_id: str, what: object = "") -> str | None:
+    """Name our extra that an environment needs, where one is known; `what` is a text that names the package."""
     try:
         entry_point = str(gymnasium.spec(env_id).entry_point)
     except gym_error.Error:
         entry_point = ""
-    for mark, extra in _EXTRAS:
-        if mark in f"{env_id} {entry_point} {what}".replace("Box2D", "box2d").replace("MuJoCo", "mujoco"):
-            return EnvError(
-                f"{env_id} needs a package that is not installed; run in the clone: pip install -e '.[{extra}]'"
-            )
-    return None
+    text = f"{env_id} {entry_point} {what}".replace("Box2D", "box2d").replace("MuJoCo", "mujoco")
+    return next((extra for mark, extra in _EXTRAS if mark in text), None)
+
+
+def missing_package(env_id: str, what: object) -> EnvError | None:
+    """Say which extra an environment needs, where one is known; arguments as in `needed_extra`."""
+    extra = needed_extra(env_id, what)
+    if extra is None:
+        return None
+    return EnvError(f"{env_id} needs a package that is not installed; run in the clone: pip install -e '.[{extra}]'")
 
 
 def _explain(env_id: str, options: Mapping[str, Any], error: Exception) -> EnvError:

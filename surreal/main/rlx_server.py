@@ -37,6 +37,7 @@ from surreal.main.process.role import RoleProcess, role_rng, run_role
 from surreal.main.process.roles import RLX_SERVER, RandomStream
 from surreal.main.session.acting import ActingSession, saved_agent
 from surreal.main.session.serving import end_server, say, start_server
+from surreal.rlx.client.transport import parse_address
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 
@@ -119,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("options of a server").add_argument
     add("--host", help="address to listen on (default: rlx.host, 127.0.0.1)")
     add("--port", type=int, help="port for TCP, WebSocket and HTTP; 0: a free one (default: rlx.port, 7001)")
+    add("--bind", type=parse_address, metavar="HOST:PORT", help="both of these")
     add("--timeout", type=float, metavar="S", help="close connections of this age at the end of an episode, s")
     add("--exploit", action="store_true", help="act as well as the agent can; nothing is learned")
     add("--checkpoint", type=Path, metavar="PATH", help="serve this policy, without a run; with --exploit")
@@ -132,6 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     own, rest = _parser().parse_known_args(sys.argv[1:] if argv is None else list(argv))
     if {"-h", "--help"} & set(rest):
         say(_parser().format_help())
+    if own.bind is not None:
+        own.host, own.port = own.bind.host, own.bind.port
     given = {"host": own.host, "port": own.port, "timeout_s": own.timeout, "demo": own.demo or None}
     overrides = [f"rlx.{key}={value}" for key, value in given.items() if value is not None]
     options = ServerOptions(is_exploiting=own.exploit, reuses_port=own.reuse_port)
@@ -144,7 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve_checkpoint(own: argparse.Namespace, rest: Sequence[str], overrides: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="surreal rlx-server --checkpoint PATH --exploit", allow_abbrev=False)
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override one setting of the file")
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="warning")
+    levels = ("debug", "info", "warning", "error", "critical")
+    parser.add_argument("--log-level", type=str.lower, choices=levels, default="warning")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     arguments = parser.parse_args(rest)
     if not own.exploit:

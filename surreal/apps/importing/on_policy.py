@@ -49,12 +49,11 @@ def begin_on_policy(learner: str, arguments: dict[str, Any], activation: str, li
     return begin
 
 
-def _icm(draft: Draft, _: str, value: Any) -> None:
+def _icm(draft: Draft, _: str, __: Any) -> None:
     draft.taken += 1
     if draft.given.get("use_icm"):
+        given = {"nu": 0.8, "beta": 0.2, "lr": 1e-3} | (draft.given.get("icm") or {})
         names = {"nu": "reward_scale", "beta": "forward_share", "lr": "learning_rate"}
-        defaults = {"nu": 0.8, "beta": 0.2, "lr": 1e-3}
-        given = defaults | (value if isinstance(value, dict) else {})
         draft.settings["learner.args.icm"] = {names[name]: given[name] for name in names}
 
 

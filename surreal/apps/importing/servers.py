@@ -25,8 +25,7 @@ def _run(draft: Draft, key: str, value: Any) -> None:
 
 
 def _log_level(draft: Draft, _: str, value: Any) -> None:
-    level = str(value).lower()
-    draft.take("log_level", "error" if level == "critical" else level)
+    draft.take("log_level", str(value).lower())
 
 
 def _store(draft: Draft, _: str, value: Any) -> None:

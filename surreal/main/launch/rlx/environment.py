@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from surreal.main.process.ending.interrupts import set_at_signals
@@ -32,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     stop = threading.Event()
     set_at_signals(stop)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # of a program, see `TrainingBase`: this process is not in its way
     follow_parent()
     try:
         process = subprocess.Popen(  # noqa: S602 - a command of the app's own file
@@ -51,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             process.wait()
             return 0
     if process.returncode < 0:  # what killed the program is to be seen: the launcher starts it again
-        signal.signal(-process.returncode, signal.SIG_DFL)
+        with suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-process.returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -process.returncode)
     return process.returncode
 

@@ -25,6 +25,7 @@ INSTALL_REQUIRES = [
     "pyarrow>=17",
     "tensorboardX>=2.6.2",
     "pyyaml>=6",
+    "ruamel.yaml>=0.18",
     "psutil>=5.9",
     "packaging>=22",
     "pillow>=10",

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from surreal import __version__
-from surreal.cli import completion, doctor, export, policies, replay, running, runs, sweep, top, training
+from surreal.cli import apps, completion, doctor, export, policies, replay, running, runs, sweep, top, training
 from surreal.main.process.ending.output import flush_output
 from surreal.main.process.ending.reasons import ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
@@ -27,7 +27,7 @@ app = typer.Typer(
     help="Distributed reinforcement learning with Redis in the middle.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "SURREAL"},
 )
 
 
@@ -47,7 +47,7 @@ def common(
 
 
 # In the order of `surreal --help`.
-for _group in (training, sweep, running, top, runs, policies, export, doctor, replay, completion):
+for _group in (training, sweep, apps, running, top, runs, policies, export, doctor, replay, completion):
     _group.add_to(app)
 
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     is_debugging = "--debug" in args
-    if is_debugging and not any(role.name in args for role in ROLES):
+    if is_debugging and args[0] not in [role.name for role in ROLES]:
         args.remove("--debug")
     try:
         app(args)

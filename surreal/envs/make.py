@@ -189,12 +189,12 @@ def extra_of(env_id: str, what: object = "") -> str | None:
         entry_point = str(gymnasium.spec(env_id).entry_point)
     except gym_error.Error:
         entry_point = ""
-    said = f"{env_id} {entry_point} {what}".replace("Box2D", "box2d").replace("MuJoCo", "mujoco")
-    return next((extra for mark, extra in _EXTRAS if mark in said), None)
+    text = f"{env_id} {entry_point} {what}".replace("Box2D", "box2d").replace("MuJoCo", "mujoco")
+    return next((extra for mark, extra in _EXTRAS if mark in text), None)
 
 
 def missing_package(env_id: str, what: object) -> EnvError | None:
-    """Say which extra an environment needs, where one is known; `what` is a text that names the package."""
+    """Say which extra an environment needs, where one is known; arguments as in `extra_of`."""
     extra = extra_of(env_id, what)
     if extra is None:
         return None

@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--token-file", metavar="FILE", help=f"where the server's token is; default: ${TOKEN_VARIABLE}")
     add("--tls-ca", metavar="FILE", help="check the server's certificate against these; turns TLS on")
     add("--verbose", "-v", action="store_true", help="print every episode")
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="warning")
+    add("--log-level", type=str.lower, choices=("debug", "info", "warning", "error", "critical"), default="warning")
     add("--debug", action="store_true", help="show tracebacks")
     return parser
 

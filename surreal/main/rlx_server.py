@@ -26,6 +26,7 @@ from surreal.agent import AgentLoop
 from surreal.config import Config, add_python_path
 from surreal.config.checking.problems import explain
 from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.main.build.acting import build_rounds
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.rlx_server import ServerOptions, build_rlx_pool, port_owner
 from surreal.main.build.saved_policy import load_policy
@@ -36,6 +37,7 @@ from surreal.main.process.role import RoleProcess, role_rng, run_role
 from surreal.main.process.roles import RLX_SERVER, RandomStream
 from surreal.main.session.acting import ActingSession, saved_agent
 from surreal.main.session.serving import end_server, say, start_server
+from surreal.rlx.client.transport import parse_address
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 
@@ -49,7 +51,12 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         pool = build_rlx_pool(config, options)
         stack.callback(pool.close)
         spaces, is_greedy = build_spaces(config, training=not options.is_exploiting), options.is_exploiting
-        session = ActingSession(process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full)
+        # Nobody knows how many sessions there will be: a round is a whole batch, whoever plays it.
+        can_wait = config.rlx.on_full == "wait" and not is_greedy
+        rounds = build_rounds(config, config.learner.batch_size, process.should_stop) if can_wait else None
+        session = ActingSession(
+            process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full, rounds=rounds
+        )
         options = replace(options, owner=port_owner(process.client))
         on_metric = partial(_send_metric, process)
         server = start_server(config, pool, options, stack, on_metric=on_metric, status=session.status)
@@ -113,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("options of a server").add_argument
     add("--host", help="address to listen on (default: rlx.host, 127.0.0.1)")
     add("--port", type=int, help="port for TCP, WebSocket and HTTP; 0: a free one (default: rlx.port, 7001)")
+    add("--bind", type=parse_address, metavar="HOST:PORT", help="both of these")
     add("--timeout", type=float, metavar="S", help="close connections of this age at the end of an episode, s")
     add("--exploit", action="store_true", help="act as well as the agent can; nothing is learned")
     add("--checkpoint", type=Path, metavar="PATH", help="serve this policy, without a run; with --exploit")
@@ -126,6 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     own, rest = _parser().parse_known_args(sys.argv[1:] if argv is None else list(argv))
     if {"-h", "--help"} & set(rest):
         say(_parser().format_help())
+    if own.bind is not None:
+        own.host, own.port = own.bind.host, own.bind.port
     given = {"host": own.host, "port": own.port, "timeout_s": own.timeout, "demo": own.demo or None}
     overrides = [f"rlx.{key}={value}" for key, value in given.items() if value is not None]
     options = ServerOptions(is_exploiting=own.exploit, reuses_port=own.reuse_port)
@@ -138,7 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve_checkpoint(own: argparse.Namespace, rest: Sequence[str], overrides: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="surreal rlx-server --checkpoint PATH --exploit", allow_abbrev=False)
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override one setting of the file")
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="warning")
+    levels = ("debug", "info", "warning", "error", "critical")
+    parser.add_argument("--log-level", type=str.lower, choices=levels, default="warning")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     arguments = parser.parse_args(rest)
     if not own.exploit:

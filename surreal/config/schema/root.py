@@ -55,7 +55,7 @@ class Config(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device for the learner's network; `auto` uses a GPU if there is one."""
 
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(to_lower)] = "info"
+    log_level: Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(to_lower)] = "info"
     """Lowest severity that is logged, in small or capital letters."""
 
     python_path: list[str] = []

@@ -130,7 +130,7 @@ def _parser(role: Role, description: str) -> argparse.ArgumentParser:
     add("--device", choices=("auto", "cpu", "cuda"), help="the same as --set device=...")
     add("--resume", action="store_true", help="go on with a run that exists already")
     add("--connect-timeout", type=float, default=10.0, metavar="S", help="longest wait for Redis at the start, s")
-    levels = ("debug", "info", "warning", "error")
+    levels = ("debug", "info", "warning", "error", "critical")
     add("--log-level", type=str.lower, choices=levels, help="the same as --set log_level=...")
     add("--debug", action="store_true", help="show tracebacks")
     add("--supervised", action="store_true", help=argparse.SUPPRESS)

@@ -31,6 +31,7 @@ import argparse
 import logging
 import os
 import random
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -51,6 +52,7 @@ _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - they are compared with
 class TrainingBase:
     """Plays episodes with an agent elsewhere.
 
+    SIGUSR1 turns `show_ui` over, for an environment that looks at it when an episode begins: `kill -USR1 PID`.
     A lost connection (a server may drop one on purpose, to balance the load) is made again, and the episode that it
     cut off is repeated. After any other failure, such as an error reply, `run` reports and stops.
 
@@ -141,6 +143,9 @@ class TrainingBase:
 
     def run(self) -> bool:
         """Play all episodes; returns whether nothing was in the way, else `failure` says what."""
+        toggle = getattr(signal, "SIGUSR1", None)  # not on Windows
+        if toggle is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(toggle, self._toggle_ui)
         try:
             self.initialize_agent()
             number = lost = 0
@@ -165,6 +170,9 @@ class TrainingBase:
             self.agent.disconnect()
         return self.failure is None
 
+    def _toggle_ui(self, _: int, __: object) -> None:
+        self.show_ui = not self.show_ui
+
     def _begin(self) -> None:
         self.agent.connect(retry=1)
         self.agent.init(self.exploit)
@@ -182,7 +190,7 @@ class TrainingBase:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", type=Path)
-    parser.add_argument("--rlx-server")
+    parser.add_argument("--rlx-server", "--rlx-server-address")
     parser.add_argument("--max-episodes", type=int)
     for name in ("--exploit", "--show-ui", "--infinite-run"):
         parser.add_argument(name, type=_flag, nargs="?", const=True)

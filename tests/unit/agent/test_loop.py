@@ -170,6 +170,15 @@ def test_ends_of_episodes_count_as_rows_and_a_batch_that_they_fill_is_waited_for
     assert not rounds.is_over
 
 
+def test_sessions_that_come_later_count_towards_a_batch_like_all_others() -> None:
+    rounds = waiting(2, 3)
+    for env_id in (0, 9, 9, 0, 4):
+        rounds.count(make_batch([MID], [env_id]))
+        assert not rounds.is_over
+    rounds.count(make_batch([MID], [4]))
+    assert rounds.is_over
+
+
 def test_rows_that_are_not_recorded_are_in_no_trajectory() -> None:
     rounds = waiting(1, 1)
     rounds.count(make_batch([MID], [0], record=[False]))

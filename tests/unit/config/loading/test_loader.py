@@ -273,3 +273,15 @@ def test_sections_may_be_written_with_hyphens(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "relaax_rlx_server: {bind: localhost:7002}\n")
     with pytest.raises(ConfigError, match="relaax-rlx-server and relaax_rlx_server are one section"):
         load_config(path)
+
+
+def test_the_folder_of_a_program_is_the_files_own_or_relative_to_it_and_stays_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "app.yaml"
+    for given, expected in (("", tmp_path), (", folder: inner", tmp_path / "inner"), (", folder: /usr", Path("/usr"))):
+        path.write_text(f"env: {{id: CartPole-v1}}\nrlx: {{servers: 1}}\nenvironment: {{run: make play{given}}}\n")
+        config = load_config(path)
+        assert config.environment.folder == str(expected)
+        copy = tmp_path / "elsewhere" / "app.yaml"
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_text(to_yaml(config))
+        assert load_config(copy).environment.folder == str(expected)

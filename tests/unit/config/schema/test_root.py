@@ -111,7 +111,8 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
         (["learner.ranks=3", "replay.shards=3"], "learner.ranks", "set agent.count to 3 or more"),
         (["learner.ranks=2", "replay.shards=2", "replay.args={shards: [0]}"], "replay.args", "leave one of them out"),
         (["agent.round_timeout_s=9"], "agent.round_timeout_s", "agent.round_steps is not set"),
-        (["agent.round_steps=5", "agent.count=0", "rlx.servers=1"], "agent.round_steps", "RLX servers"),
+        (["agent.round_steps=5", "agent.count=0", "rlx.servers=1"], "agent.round_steps", "set on_full to wait"),
+        (["environment.run=make play"], "environment.run", "nobody would answer it"),
         (["sender.on_full=drop", "sender.wait_timeout_s=9"], "sender.wait_timeout_s", "sender.on_full and rlx.on_full"),
         ([*RAW, "rlx.largest_state=10"], "rlx.largest_state", "env.observation_space is raw"),
         ([*RAW, "rlx.outside_bounds=refuse"], "rlx.outside_bounds", "env.observation_space is raw"),
@@ -230,7 +231,7 @@ def test_log_levels_are_read_in_any_case(level: str) -> None:
 
 @pytest.mark.parametrize("level", ["loud", "3", "[info]"])
 def test_other_log_levels_are_refused(level: str) -> None:
-    with pytest.raises(ConfigError, match=r"log_level is .*; it must be 'debug', 'info', 'warning' or 'error'"):
+    with pytest.raises(ConfigError, match=r"log_level is .*; it must be 'debug', .* 'error' or 'critical'"):
         load_config("cartpole-dqn", [f"log_level={level}"])
 
 

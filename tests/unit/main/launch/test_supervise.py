@@ -180,10 +180,11 @@ time.sleep(60)
     for role in ROLES:
         wait_until_ready(tmp_path, role.console_name(0))
     assert supervision.drain(is_hurried=never) is None
-    first, *rest, last = (tmp_path / "ends").read_text().split()
-    assert (first, last) == ("rlx_client_program", "eval_program")
-    assert sorted(rest[:2]) == ["agent_program", "rlx_server_program"]
-    assert sorted(rest[2:]) == ["learner_program", "ps_program"]
+    *rest, last = (tmp_path / "ends").read_text().split()
+    assert last == "eval_program"
+    assert sorted(rest[:2]) == ["environment_program", "rlx_client_program"]
+    assert sorted(rest[2:4]) == ["agent_program", "rlx_server_program"]
+    assert sorted(rest[4:]) == ["learner_program", "ps_program"]
 
 
 def test_a_learner_that_fails_while_it_ends_is_told(supervise_all: Starter, child: ChildMaker, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from surreal.cli import main
 from surreal.config import load_config
 from surreal.main.process.roles import (
     AGENT,
+    ENVIRONMENT,
     EVAL,
     LEARNER,
     PARAMETER_SERVER,
@@ -48,6 +49,9 @@ def test_table_says_how_many_processes_a_configuration_asks_for() -> None:
         return [role.count(config) for role in (LEARNER, AGENT, RLX_SERVER, RLX_CLIENT, EVAL)]
 
     assert counts("rlx.servers=2", "rlx.clients=5") == [1, 3, 2, 5, 1]
+    program = ("rlx.clients=0", "rlx.client_envs=1", "environment.run=make play")
+    assert ENVIRONMENT.count(load_config("cartpole-rlx", [*program, "environment.n_environments=3"])) == 3
+    assert ENVIRONMENT.count(load_config("cartpole-rlx", ["environment.n_environments=3"])) == 0
     alone = ("rlx.servers=0", "rlx.clients=0", "rlx.client_envs=1", "eval.enabled=false", "run.stop_at_return=null")
     assert counts(*alone) == [1, 3, 0, 0, 0]
 
@@ -74,6 +78,7 @@ def test_whoever_feeds_another_drains_before_it() -> None:
 def test_only_who_learns_ends_a_run_by_its_own_end() -> None:
     assert [role for role in ROLES if role.normal_end is NormalEnd.ENDS_RUN] == [LEARNER, PARAMETER_SERVER]
     assert [role for role in ROLES if role.normal_end is NormalEnd.ALL_END_RUN] == [AGENT, RLX_SERVER]
+    assert [role for role in ROLES if role.normal_end is NormalEnd.LAST_ENDS_RUN] == [ENVIRONMENT]
 
 
 def test_processes_are_named_after_their_role() -> None:
@@ -81,14 +86,15 @@ def test_processes_are_named_after_their_role() -> None:
         "agent-0", "learner", "learner-2",
     ]  # fmt: skip
     assert [role.console_name(0) for role in ROLES] == [
-        "learner", "ps-0", "agent-0", "rlx-server-0", "rlx-client-0", "eval",
+        "learner", "ps-0", "agent-0", "rlx-server-0", "rlx-client-0", "environment-0", "eval",
     ]  # fmt: skip
 
 
 def test_every_role_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f" {role.name} " in shown for role in ROLES)
+    assert all(f" {role.name} " in shown for role in ROLES if role.has_command)
+    assert [role for role in ROLES if not role.has_command] == [ENVIRONMENT]
 
 
 def test_the_table_costs_no_import_of_what_the_roles_need() -> None:

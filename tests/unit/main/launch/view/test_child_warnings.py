@@ -44,6 +44,18 @@ def test_warnings_come_with_the_child_that_has_them_and_nothing_else_does(consol
     assert consoles.write(text) == ["agent-0: warning: the replay is full", "agent-0: error: the listener ends"]
 
 
+def test_all_that_a_program_of_an_app_prints_is_passed_on(tmp_path: Path) -> None:
+    path, said = tmp_path / "environment-0.out", list[str]()
+    output = ChildWarnings({"environment-0": path}, said.append, printing=["environment-0"])
+    path.write_text("episode 1\n10:00:01.000 WARNING environment-0 lost\nepis")
+    output.poll()
+    assert said == ["environment-0 | episode 1", "environment-0: warning: lost"]
+    with path.open("a") as file:
+        file.write("ode 2\n")
+    output.poll()
+    assert said[2:] == ["environment-0 | episode 2"]
+
+
 def test_waits_are_left_to_the_view_where_there_is_one(tmp_path: Path) -> None:
     path, said = tmp_path / "agent-0.out", list[str]()
     warnings = ChildWarnings({"agent-0": path}, said.append, has_waits=False)

@@ -41,6 +41,9 @@ ATARI = ["ale-py>=0.12"]
 BOX2D = ["gymnasium[box2d]>=1.1,<2"]
 MUJOCO = ["gymnasium[mujoco]>=1.1,<2"]
 VIZDOOM = ["vizdoom>=1.2.4"]
+MINIGRID = ["minigrid>=3"]
+# dm-control 1.0.50 does not know what MuJoCo 4 left out.
+DM_CONTROL = ["shimmy[dm-control]>=2", "dm-control>=1.0.30", "mujoco<4"]
 WS = ["websockets>=13"]
 S3 = ["s3fs>=2024.2"]
 DASHBOARD = ["tensorboard>=2.16"]
@@ -85,16 +88,18 @@ setup(
     },
     install_requires=INSTALL_REQUIRES,
     extras_require={
-        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *VIDEO],
+        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *MINIGRID, *DM_CONTROL, *WS, *S3, *DASHBOARD, *VIDEO],
         "atari": ATARI,
         "box2d": BOX2D,
         "mujoco": MUJOCO,
         "vizdoom": VIZDOOM,
+        "minigrid": MINIGRID,
+        "dm-control": DM_CONTROL,
         "ws": WS,
         "s3": S3,
         "dashboard": DASHBOARD,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3],
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *VIZDOOM, *MINIGRID, *DM_CONTROL, *WS, *S3],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

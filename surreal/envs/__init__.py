@@ -3,6 +3,7 @@
 pools/       what the agent loop drives: environments here, in worker processes, or vectorised
 plain/       environments for a loop of your own
 wrappers/    the wrappers that a configuration names
+games/       ViZDoom and DeepMind Lab
 atari/       the preprocessing of Atari games
 """
 
@@ -39,6 +40,8 @@ __all__ = [
 
 # gymnasium's registry is how ids become environments, so it is filled on import, as gymnasium's own packages do.
 if "surreal/Bandit-v0" not in gymnasium.registry:
+    gymnasium.register("surreal/ViZDoom-v0", entry_point="surreal.envs.games.vizdoom:VizDoom")
+    gymnasium.register("surreal/DeepMindLab-v0", entry_point="surreal.envs.games.deepmind_lab:DeepMindLab")
     gymnasium.register("surreal/Bandit-v0", entry_point="surreal.envs.examples:Bandit", reward_threshold=0.75)
     for _name in ("CartPoleDict", "CartPoleNovel"):
         gymnasium.register(

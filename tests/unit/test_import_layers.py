@@ -30,7 +30,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "agent": [{"slots"}, {"exploring"}, {"."}],
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
-    "envs": [{"atari"}, {"wrappers"}, {"."}, {"plain", "pools"}],
+    "envs": [{"atari", "window"}, {"wrappers", "games"}, {"."}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],

@@ -25,6 +25,7 @@ INSTALL_REQUIRES = [
     "pyarrow>=17",
     "tensorboardX>=2.6.2",
     "pyyaml>=6",
+    "ruamel.yaml>=0.18",
     "psutil>=5.9",
     "pillow>=10",
     "pydantic>=2.7,<3",
@@ -83,6 +84,7 @@ setup(
     package_data={
         **{package: ["*.mjs", "*.html", "example/*"] for package in DEMO},
         "surreal": ["py.typed"],
+        "surreal.apps": ["templates/**/*"],
         "surreal.config": ["presets/*.yaml"],
         "surreal.distributed.connection": ["lua/*.lua"],
     },

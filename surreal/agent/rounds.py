@@ -22,8 +22,9 @@ _WARN_EVERY = 100
 class Rounds:
     """Keeps experience new: on-policy algorithms lose what lags.
 
-    A round is over when the agent has sent as many trajectories as it has environments: its part of a batch, if each
-    environment of the run has one trajectory in it. It is learned from when the version has grown by one. So the agent
+    A round is over when the agent has sent its trajectories: one of each environment, its part of a batch if each
+    environment of the run has one trajectory in it; of sessions that come and go, a whole batch. It is learned from
+    when the version has grown by one. So the agent
     counts its rows as the replay cuts them, where the end of an episode takes a row of its own, and the newest version
     is the barrier: nobody keeps a list of agents, and the agent that is furthest behind never waits for one that is
     ahead.
@@ -32,7 +33,7 @@ class Rounds:
 
     Args:
         steps: rows of a trajectory, >= 1: `trajectory_steps` of the replay.
-        num_envs: environments of the agent, >= 1.
+        trajectories: of a round, >= 1.
         timeout_s: of a wait; then the agent goes on with what it has, so that an agent or a learner that died does not
             stop all others. Raising it waits longer for one that is restarted.
         should_stop: asked while waiting; True ends the wait.
@@ -43,14 +44,14 @@ class Rounds:
         timeouts: waits that were in vain.
     """
 
-    def __init__(self, steps: int, num_envs: int, *, timeout_s: float, should_stop: Callable[[], bool]) -> None:
-        if steps < 1 or num_envs < 1:
-            raise ValueError(f"steps is {steps} and num_envs {num_envs}; both must be >= 1")
+    def __init__(self, steps: int, trajectories: int, *, timeout_s: float, should_stop: Callable[[], bool]) -> None:
+        if steps < 1 or trajectories < 1:
+            raise ValueError(f"steps is {steps} and trajectories {trajectories}; both must be >= 1")
         self.waited_s = 0.0
         self.timeouts = 0
         self._steps = steps
-        self._num_envs = num_envs
-        self._rows: NDArray[np.int64] = np.zeros(num_envs, np.int64)  # of each environment's open trajectory
+        self._per_round = trajectories
+        self._rows: NDArray[np.int64] = np.zeros(trajectories, np.int64)  # of each environment's open trajectory
         self._trajectories = 0
         self.done = 0
         self._base: int | None = None  # version before the first round was learned from
@@ -60,10 +61,13 @@ class Rounds:
     @property
     def is_over(self) -> bool:
         """Whether a round is over that was not waited for."""
-        return self._trajectories // self._num_envs > self.done
+        return self._trajectories // self._per_round > self.done
 
     def count(self, batch: StepBatch) -> None:
         """Count the steps that a pool's rows complete."""
+        missing = int(batch.env_ids.max(initial=-1)) + 1 - len(self._rows)
+        if missing > 0:  # sessions that are new
+            self._rows = np.append(self._rows, np.zeros(missing, np.int64))
         has_step = (batch.kind != StepKind.FIRST) & batch.record
         last = np.arange(len(batch.kind)) < batch.num_last
         self._add_rows(batch.env_ids[has_step])
@@ -78,7 +82,7 @@ class Rounds:
             model: whose parameters a listener replaces.
             version: that acted last.
         """
-        self.done = self._trajectories // self._num_envs
+        self.done = self._trajectories // self._per_round
         if self._base is None:
             self._base = version
         wanted = self._base + self.done

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from surreal import __version__
-from surreal.cli import policies, replay, running, training
+from surreal.cli import apps, policies, replay, running, training
 from surreal.main.process.ending.output import flush_output
 from surreal.main.process.ending.reasons import ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
@@ -48,7 +48,7 @@ def common(
 
 
 # In the order of `surreal --help`.
-for _group in (training, running, policies, replay):
+for _group in (apps, training, running, policies, replay):
     _group.add_to(app)
 
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     is_debugging = "--debug" in args
-    if is_debugging and not any(role.name in args for role in ROLES):
+    if is_debugging and args[0] not in [role.name for role in ROLES]:
         args.remove("--debug")
     try:
         app(args)

@@ -26,7 +26,7 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 def add_to(app: typer.Typer) -> None:
     """Add `run` and the commands of all roles."""
     app.command()(run)
-    for role in ROLES:
+    for role in (role for role in ROLES if role.has_command):
         app.command(name=role.name, help=role.summary, context_settings=_PASS_ON)(_command_of(role))
 
 

@@ -43,7 +43,7 @@ def render() -> str:
     parts = [_INTRODUCTION, "## The file itself\n", _table(_own_fields(Config))]
     nested: dict[type[Section], str] = {}
     for name, field in Config.model_fields.items():
-        for section in _sections(field.annotation):
+        for section in sections_of(field.annotation):
             parts += [f"## {name}\n", f"{cell(section.__doc__)}\n", _table(_own_fields(section))]
             for key, inner in _own_fields(section):
                 _collect(f"{name}.{key}", inner.annotation, nested)
@@ -61,16 +61,19 @@ def _own_fields(section: type[Section]) -> list[tuple[str, FieldInfo]]:
     return [
         (field.alias or name, field)
         for name, field in section.model_fields.items()
-        if section is not Config or not list(_sections(field.annotation))
+        if section is not Config or not list(sections_of(field.annotation))
     ]
 
 
 def _table(fields: Sequence[tuple[str, FieldInfo]]) -> str:
-    rows = []
-    for name, field in fields:
-        kind = _kind(field.annotation, field.metadata)
-        rows.append((f"`{name}`", kind, _default(field, is_size=kind == "size"), cell(field.description)))
+    rows = [(f"`{name}`", *describe(field)) for name, field in fields]
     return table(("setting", "kind", "default", "meaning"), rows)
+
+
+def describe(field: FieldInfo) -> tuple[str, str, str]:
+    """Put a setting into words: its kind, its default, its meaning."""
+    kind = _kind(field.annotation, field.metadata)
+    return kind, _default(field, is_size=kind == "size"), cell(field.description)
 
 
 def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
@@ -83,8 +86,8 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     if origin is Literal:
         return ", ".join(f"`{argument}`" for argument in arguments)
     if origin in (typing.Union, types.UnionType):
-        tags = [tag for section in _sections(annotation) if (tag := _tag(section))]
-        others = [argument for argument in arguments if argument is not type(None) and not list(_sections(argument))]
+        tags = [tag for section in sections_of(annotation) if (tag := _tag(section))]
+        others = [argument for argument in arguments if argument is not type(None) and not list(sections_of(argument))]
         if tags:
             return " or ".join([f"mapping, see below ({', '.join(tags)})", *map(_kind, others)])
         return " or ".join(_kind(argument, metadata) for argument in others)
@@ -123,19 +126,19 @@ def _default(field: FieldInfo, *, is_size: bool) -> str:
 
 
 def _collect(key: str, annotation: Any, nested: dict[type[Section], str]) -> None:
-    for section in _sections(annotation):
+    for section in sections_of(annotation):
         if section not in nested:
             nested[section] = key
             for field in section.model_fields.values():
                 _collect(key, field.annotation, nested)
 
 
-def _sections(annotation: Any) -> Iterator[type[Section]]:
+def sections_of(annotation: Any) -> Iterator[type[Section]]:
     """Find the sections that an annotation can hold."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation
     for argument in typing.get_args(annotation):
-        yield from _sections(argument)
+        yield from sections_of(argument)
 
 
 def _tag(section: type[Section]) -> str:

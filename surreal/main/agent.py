@@ -37,7 +37,8 @@ def body(process: RoleProcess) -> None:
         pool = build_pool(process.config, index=process.index)
         stack.callback(pool.close)
         spaces = Spaces(pool.obs_spec, pool.action_space)
-        session = ActingSession(process, stack, pool, spaces, rounds=build_rounds(process.config, process.should_stop))
+        rounds = build_rounds(process.config, process.config.env.num_envs, process.should_stop)
+        session = ActingSession(process, stack, pool, spaces, rounds=rounds)
         session.run()
         logger.info("acted for %d env steps and %d episodes", session.loop.env_steps, session.loop.episodes)
 

@@ -26,6 +26,7 @@ from surreal.agent import AgentLoop
 from surreal.config import Config, add_python_path
 from surreal.config.checking.problems import explain
 from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.main.build.acting import build_rounds
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.rlx_server import ServerOptions, build_rlx_pool, port_owner
 from surreal.main.build.saved_policy import load_policy
@@ -49,7 +50,12 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         pool = build_rlx_pool(config, options)
         stack.callback(pool.close)
         spaces, is_greedy = build_spaces(config, training=not options.is_exploiting), options.is_exploiting
-        session = ActingSession(process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full)
+        # Nobody knows how many sessions there will be: a round is a whole batch, whoever plays it.
+        can_wait = config.rlx.on_full == "wait" and not is_greedy
+        rounds = build_rounds(config, config.learner.batch_size, process.should_stop) if can_wait else None
+        session = ActingSession(
+            process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full, rounds=rounds
+        )
         options = replace(options, owner=port_owner(process.client))
         on_metric = partial(_send_metric, process)
         server = start_server(config, pool, options, stack, on_metric=on_metric, status=session.status)

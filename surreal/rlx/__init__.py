@@ -14,6 +14,7 @@ from surreal.rlx.client.agent_proxy import (
     AgentProxyException,
     AgentProxyReplyError,
 )
+from surreal.rlx.client.random_agent import RandomAgent
 from surreal.rlx.client.training import TrainingBase
 from surreal.rlx.protocol.errors import RlxError
 
@@ -22,6 +23,7 @@ __all__ = [
     "AgentProxyConnectionError",
     "AgentProxyException",
     "AgentProxyReplyError",
+    "RandomAgent",
     "RlxError",
     "TrainingBase",
 ]

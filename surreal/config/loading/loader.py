@@ -56,6 +56,9 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     except ValidationError as error:
         raise explain(Config, error, places, label) from error
     config = config.model_copy(update={"python_path": _python_path(config, path)})
+    if config.environment.run is not None:
+        folder = str((path.resolve().parent / Path(config.environment.folder or ".").expanduser()).resolve())
+        config = config.model_copy(update={"environment": config.environment.model_copy(update={"folder": folder})})
     for key, problem in chain(idle_settings(config), conflicts(config)):
         place = place_of(key, places, label)
         raise ConfigError(f"{key} {problem} ({place})", key=key, source=place)
@@ -110,7 +113,7 @@ def _check_version(data: dict[str, Any], places: dict[str, str], label: str) -> 
         place = place_of("version", places, label)
         raise ConfigError(
             f"version is {version!r}; this Surreal reads version {_VERSION} ({place}); "
-            "files of other programs or versions have to be rewritten",
+            "`surreal config import FILE` brings in one of RELAAX",
             key="version",
             source=place,
         )

@@ -59,11 +59,11 @@ def _of_acting(config: Config) -> Iterator[tuple[str, str]]:
             f"is {agent.round_timeout_s:g}, but agent.round_steps is not set: agents never wait for a round; set it, "
             "or leave round_timeout_s out",
         )
-    if agent.round_steps is not None and not agent.count and config.rlx.servers:
+    if agent.round_steps is not None and not agent.count and config.rlx.servers and config.rlx.on_full == "drop":
         yield (
             "agent.round_steps",
-            f"is {agent.round_steps}, but agent.count is 0, and RLX servers (rlx.servers, {config.rlx.servers}) never "
-            "wait for a round; leave round_steps out",
+            f"is {agent.round_steps}, but agent.count is 0, and RLX servers with rlx.on_full: drop never wait; set "
+            "on_full to wait, or leave round_steps out",
         )
 
 
@@ -127,6 +127,11 @@ def _of_rlx(config: Config) -> Iterator[tuple[str, str]]:
     rlx = config.rlx
     if rlx.clients and not rlx.servers:
         yield "rlx.clients", f"is {rlx.clients}, but rlx.servers is 0: nobody would answer them; set it to 1"
+    if config.environment.count and not rlx.servers:
+        yield (
+            "environment.run",
+            f"is {config.environment.run!r}, but rlx.servers is 0: nobody would answer it; set that to 1",
+        )
     if not rlx.clients and _is_given(rlx, "client_envs"):
         yield (
             "rlx.client_envs",

@@ -106,8 +106,9 @@ class RlxConfig(Section):
 
 
 class TrainingConfig(Section):
-    """Settings for `surreal.rlx.TrainingBase`, so that a run and the environments that connect to it can share one
-    file. You may add settings of your own. The run itself ignores this section; its environment is in `env`.
+    """A program of your own that plays, over RLX, and the settings that `surreal.rlx.TrainingBase` in it reads, so that
+    a run and the environments that connect to it share one file. You may add settings of your own. What the run itself
+    knows of its environment is in `env`.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -117,6 +118,28 @@ class TrainingConfig(Section):
 
     infinite_run: bool = False
     """Whether to keep playing after them."""
+
+    run: str | None = Field(None, min_length=1)
+    """Shell command of the program that `surreal run` starts, such as `python environment/training.py`; it is told
+    where the server is with `--rlx-server`. The run ends when all of them have ended. Unset: none is started."""
+
+    folder: str | None = Field(None, min_length=1)
+    """Folder that the program is started in, relative to the file. Unset: the file's own."""
+
+    n_environments: int = Field(1, ge=0, le=1024)
+    """How often `surreal run` starts the program (`-n`). Raising it gathers experience faster, while there are cores
+    for it."""
+
+    exploit: bool = False
+    """Whether the first of them acts as well as the agent can, and learns nothing (`--exploit`)."""
+
+    show_ui: bool = False
+    """Whether the first of them is told to show itself (`--show-ui`)."""
+
+    @property
+    def count(self) -> int:
+        """Programs that `surreal run` starts."""
+        return self.n_environments if self.run is not None else 0
 
 
 class TrainingServerConfig(Section):

@@ -142,12 +142,12 @@ def build_sender(
     )
 
 
-def build_rounds(config: Config, should_stop: Callable[[], bool]) -> Rounds | None:
-    """Make what lets agents wait for parameters, if `agent.round_steps` wants it."""
+def build_rounds(config: Config, trajectories: int, should_stop: Callable[[], bool]) -> Rounds | None:
+    """Make what lets agents wait for parameters, if `agent.round_steps` wants it, after so many trajectories each."""
     if config.agent.round_steps is None:
         return None
     return Rounds(
-        config.agent.round_steps, config.env.num_envs, timeout_s=config.agent.round_timeout_s, should_stop=should_stop
+        config.agent.round_steps, trajectories, timeout_s=config.agent.round_timeout_s, should_stop=should_stop
     )
 
 

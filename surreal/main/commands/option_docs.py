@@ -111,7 +111,7 @@ def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[obje
     options = [option for option in options if option.name not in collaborators]
     own = {option.name for option in options if option.described_by is cls or option.name in _parameters(cls)}
     if not inspect.isabstract(cls):
-        yield f"{_summary(cls)} In Python: `{cls.__name__}({', '.join([*collaborators, '...'])})`.\n"
+        yield f"{summary(cls)} In Python: `{cls.__name__}({', '.join([*collaborators, '...'])})`.\n"
     aliases = {name: alias for alias, name in (recipe.renamed or {}).items()}
     rows = []
     for option in options:
@@ -142,7 +142,7 @@ def _wrappers() -> Iterator[str]:
         cls = find_wrapper(name)
         if inspect.isclass(cls):
             only = " For training only." if WrapperSpec(name).is_training_only else ""
-            yield f"### `{name}`\n\n{_summary(cls)}{only}\n"
+            yield f"### `{name}`\n\n{summary(cls)}{only}\n"
             rows = [(f"`{option.name}`", *_cells(option)) for option in options_of(cls)[1:]]
             if rows:
                 yield table(("option", "type", "default", "meaning"), rows)
@@ -176,7 +176,8 @@ def _described(owner: type[object]) -> dict[str, str]:
     return found
 
 
-def _summary(cls: type[object]) -> str:
+def summary(cls: type[object]) -> str:
+    """The first paragraph of a class's docstring, on one line."""
     return " ".join(_plain(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]).split())
 
 

@@ -19,6 +19,7 @@ def make_children(
     stack: ExitStack,
     say: Callable[[str], object],
     *,
+    config_path: Path,
     offline: Path | None = None,
 ) -> list[Child]:
     """Make all children of a run, in the order in which they are started; nothing starts here.
@@ -29,6 +30,7 @@ def make_children(
         common: arguments that all role processes get.
         stack: gives back at the end what is taken for them, such as a port.
         say: shows a line to whoever started the run.
+        config_path: the run's configuration in its folder.
         offline: exported replay to learn from; None: the agents' experience.
 
     Raises:
@@ -45,5 +47,5 @@ def make_children(
         from surreal.main.build.rlx_server import port_owner  # brings gymnasium, for the wrappers
         from surreal.main.launch.rlx_arguments import rlx_arguments
 
-        arguments |= rlx_arguments(config, common, stack, say, owner=port_owner(client))
+        arguments |= rlx_arguments(config, common, stack, say, owner=port_owner(client), config_path=config_path)
     return [Child(role, number, arguments[role](number)) for role in ROLES for number in range(role.count(config))]

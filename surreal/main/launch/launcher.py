@@ -119,7 +119,12 @@ class Launcher:
                 restart_limit=self.config.run.restart_limit,
             )
             stack.callback(supervision.kill)
-            self._warnings = ChildWarnings(supervision.consoles, self._say_unless_quiet, has_waits=is_silent)
+            self._warnings = ChildWarnings(
+                supervision.consoles,
+                self._say_unless_quiet,
+                has_waits=is_silent,
+                printing=[child.name for child in supervision.children if child.role.prints],
+            )
             try:
                 supervision.start()
                 ending = self._watch(servers, supervision, progress)
@@ -193,7 +198,15 @@ class Launcher:
     def _children(self, servers: RunServers, stack: ExitStack) -> list[Child]:
         common = ["--config", str(self.folder.config_path), "--run", self.run, "--run-dir", str(self.folder.path)]
         common += ["--supervised", *(["--resume"] if self._options.resume else [])]
-        return make_children(self.config, servers.client, common, stack, self._say, offline=self._options.offline)
+        return make_children(
+            self.config,
+            servers.client,
+            common,
+            stack,
+            self._say,
+            config_path=self.folder.config_path,
+            offline=self._options.offline,
+        )
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
@@ -221,7 +234,7 @@ class Launcher:
             self._warnings.poll()
             if self._interrupts.checkpoint_request.take():
                 supervision.ask_for_checkpoint()
-            reason = self._stop_reason(servers)
+            reason = self._stop_reason(servers, supervision)
             now = time.monotonic()
             if reason or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:
                 snapshot_s = now
@@ -239,8 +252,10 @@ class Launcher:
                 return Ending(f"the agents are done after {self._onlooker.snapshot.env_steps} env steps")
             time.sleep(_POLL_INTERVAL_S)
 
-    def _stop_reason(self, servers: RunServers) -> str:
+    def _stop_reason(self, servers: RunServers, supervision: Supervision) -> str:
         """Why the run is to end, "" if it goes on; Redis may be away."""
+        if supervision.are_finished(NormalEnd.LAST_ENDS_RUN):
+            return "all environments have played their episodes"
         client = servers.client
         try:
             return client.retry(lambda: registry.stop_reason(client), what="read the run's state")

@@ -1,4 +1,6 @@
-"""What a launcher tells the RLX servers and clients that it starts: processes of a run like all others."""
+"""What a launcher tells the RLX servers, clients and environment programs that it starts: processes of a run like all
+others.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,25 @@ import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from surreal.config import Config
 from surreal.errors import ConfigError
 from surreal.main.build.wrapping import client_specs
-from surreal.main.process.roles import RLX_CLIENT, RLX_SERVER, Role
+from surreal.main.process.roles import ENVIRONMENT, RLX_CLIENT, RLX_SERVER, Role
 from surreal.rlx.protocol.errors import RlxServerError
 from surreal.rlx.server.port_claim import PortClaim
 from surreal.rlx.server.settings import is_loopback
 
 
 def rlx_arguments(
-    config: Config, common: Sequence[str], stack: ExitStack, say: Callable[[str], object], *, owner: str
+    config: Config,
+    common: Sequence[str],
+    stack: ExitStack,
+    say: Callable[[str], object],
+    *,
+    owner: str,
+    config_path: Path,
 ) -> Mapping[Role, Callable[[int], list[str]]]:
     """Take a port, and make the arguments of each server and each client by its number.
 
@@ -27,6 +36,7 @@ def rlx_arguments(
         stack: gives the port back at the end.
         say: shows a line to whoever started the run.
         owner: names the run, see `port_owner`.
+        config_path: the run's configuration in its folder.
 
     Raises:
         ConfigError: the port is taken.
@@ -40,7 +50,30 @@ def rlx_arguments(
     def server(number: int) -> list[str]:
         return [*common, "--index", str(config.agent.count + number), "--port", str(port), "--reuse-port"]
 
-    return {RLX_SERVER: server, RLX_CLIENT: lambda number: _client_arguments(config, url, number)}
+    return {
+        RLX_SERVER: server,
+        RLX_CLIENT: lambda number: _client_arguments(config, url, number),
+        ENVIRONMENT: lambda number: environment_arguments(config, str(config_path), url, number),
+    }
+
+
+def environment_arguments(config: Config, config_path: str, url: str, number: int) -> list[str]:
+    """Make the arguments of an environment program.
+
+    Args:
+        config: of the run; it names a program.
+        config_path: file that the program reads.
+        url: of the server.
+        number: among the programs; only the first may exploit, and show itself.
+    """
+    program = config.environment
+    arguments = ["--command", str(program.run), "--folder", str(program.folder), "--config", config_path]
+    arguments += ["--rlx-server", url]
+    if number == 0:
+        arguments += ["--exploit"] * program.exploit + ["--show-ui"] * program.show_ui
+    if config.rlx.token_file is not None:
+        arguments += ["--token-file", config.rlx.token_file]
+    return arguments
 
 
 def _client_arguments(config: Config, url: str, number: int) -> list[str]:

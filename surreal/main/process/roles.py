@@ -32,6 +32,7 @@ class NormalEnd(Enum):
     NOTHING = "nothing"
     ENDS_RUN = "the run is over"
     ALL_END_RUN = "the run is over when all of the role's processes have ended"
+    LAST_ENDS_RUN = "so it is, and at once: nobody else has to tell"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Role:
         is_single: whether a launcher starts at most one, whose console needs no number.
         resumes: whether it gets `--resume` when it is started again.
         leads: whether its configuration is the run's, where no launcher is.
+        has_command: whether a person may start one: `surreal NAME`.
+        prints: whether what it prints is for the person at the launcher.
     """
 
     name: str
@@ -71,6 +74,8 @@ class Role:
     is_single: bool = False
     resumes: bool = True
     leads: bool = False
+    has_command: bool = True
+    prints: bool = False
 
     def process_name(self, index: int, rank: int = 0) -> str:
         """Name in the run, of the process that was told this index; of a learner's ranks other than rank 0, with it."""
@@ -149,6 +154,21 @@ RLX_CLIENT = Role(
     counts_as="rlx-client",
     resumes=False,
 )
+#: A program of a user's own that plays over RLX: `environment.run`.
+ENVIRONMENT = Role(
+    "environment",
+    "surreal.main.environment",
+    "One environment program of an app.",
+    count=lambda config: config.environment.count,
+    drain_order=0,
+    drain_timeout_s=5.0,
+    last_work="closing environments",
+    counts_as="rlx-client",
+    normal_end=NormalEnd.LAST_ENDS_RUN,
+    resumes=False,
+    has_command=False,
+    prints=True,
+)
 EVAL = Role(
     "eval",
     "surreal.main.eval",
@@ -163,7 +183,7 @@ EVAL = Role(
 )
 
 #: In the order in which a launcher starts them.
-ROLES: tuple[Role, ...] = (LEARNER, PARAMETER_SERVER, AGENT, RLX_SERVER, RLX_CLIENT, EVAL)
+ROLES: tuple[Role, ...] = (LEARNER, PARAMETER_SERVER, AGENT, RLX_SERVER, RLX_CLIENT, ENVIRONMENT, EVAL)
 
 
 def refusal_of(role: Role, config: Config) -> tuple[str, str] | None:

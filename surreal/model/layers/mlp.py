@@ -33,6 +33,9 @@ class Dense(nn.Linear):
         nn.init.uniform_(self.weight, -bound, bound, generator=generator)
         nn.init.uniform_(self.bias, -bound, bound, generator=generator)
 
+    def reset_parameters(self) -> None:
+        """Nothing: the constructor draws the initial values, also of a layer without inputs."""
+
     def forward(self, features: Tensor) -> Tensor:
         """Compute [..., num_outputs] from [..., num_inputs] float32."""
         tensors = self._parameters

@@ -6,6 +6,14 @@ from surreal.rlx.client.agent_proxy import (
     AgentProxyException,
     AgentProxyReplyError,
 )
+from surreal.rlx.client.random_agent import RandomAgent
 from surreal.rlx.client.training import TrainingBase
 
-__all__ = ["AgentProxy", "AgentProxyConnectionError", "AgentProxyException", "AgentProxyReplyError", "TrainingBase"]
+__all__ = [
+    "AgentProxy",
+    "AgentProxyConnectionError",
+    "AgentProxyException",
+    "AgentProxyReplyError",
+    "RandomAgent",
+    "TrainingBase",
+]

@@ -213,7 +213,7 @@ def at_show_signal(toggle: Callable[[], None]) -> Iterator[None]:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", type=Path)
-    parser.add_argument("--rlx-server")
+    parser.add_argument("--rlx-server", "--rlx-server-address")
     parser.add_argument("--max-episodes", type=int)
     for name in ("--exploit", "--show-ui", "--infinite-run"):
         parser.add_argument(name, type=_flag, nargs="?", const=True)

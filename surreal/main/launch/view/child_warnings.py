@@ -1,14 +1,14 @@
 """What the launcher's children warn of, on the launcher's own console: nobody reads `logs/NAME.out` meanwhile.
 
 The launcher keeps each child's console in a file. This follows the files, and passes on the log records in them that
-are warnings or worse, each text once a minute, and not too many of one child.
+are warnings or worse, each text once a minute, and not too many of one child; of environment programs, all they print.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 _RECORD = re.compile(r"\d\d:\d\d:\d\d\.\d{3} (WARNING|ERROR|CRITICAL) (\S+) (.*)")
@@ -27,6 +27,7 @@ class ChildWarnings:
         consoles: the file of each child, by its name; what they hold already is old.
         say: shows a line.
         has_waits: pass on what children wait for, too; not needed where that is shown from their heartbeats.
+        printing: names of children of which everything is passed on: what they print is meant for a person.
         clock: seconds, monotonic.
     """
 
@@ -36,11 +37,13 @@ class ChildWarnings:
         say: Callable[[str], object],
         *,
         has_waits: bool = True,
+        printing: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._consoles = dict(consoles)
         self._say = say
         self._left = _LAST_WORDS if has_waits else re.compile(f"{_LAST_WORDS.pattern}|{_WAIT.pattern}")
+        self._printing = frozenset(printing)
         self._clock = clock
         self._read = {name: _size(path) for name, path in self._consoles.items()}
         self._rest = dict.fromkeys(self._consoles, b"")
@@ -54,6 +57,8 @@ class ChildWarnings:
             for line in self._new_lines(name, path):
                 if found := _RECORD.fullmatch(line):
                     self._pass_on(name, found[1], found[3])
+                elif name in self._printing:
+                    self._say(f"{name} | {line}")
 
     def _new_lines(self, name: str, path: Path) -> Iterable[str]:
         size = _size(path)

@@ -1,0 +1,149 @@
+"""The templates of environments: a folder each in `templates/environments`, found by name.
+
+A template is plain files, and adding one needs no code:
+
+    template.yaml      title (its first line), aliases, algorithm, configurations, extra, pattern, values
+    app.yaml           the sections of app.yaml that are the environment's: env, environment, rlx, eval
+    app.FAMILY.yaml    what is put over them where the algorithm's settings are of this family; may be missing
+    README.md          the beginning of the app's
+    environment/       the program, and a test of it
+    ...                everything else is copied as it is
+
+In all of them `{{app}}` is the app's name, and `{{NAME}}` a value of the template: `values` has the defaults, and what
+a group of `pattern` has found in the name that a person gave. `configurations` are families of settings (the first part
+of the names that `surreal config` lists) in order of preference; without it, they follow from the spaces of `env.id`.
+`extra` is what must be installed besides: `pip install 'surreal-rl[EXTRA]'`; `packages` what pip is to install beyond.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml.comments import CommentedMap
+
+from surreal.apps.document import merge, parse_document
+from surreal.config.checking.problems import nearest
+from surreal.config.yaml_tree import parse
+from surreal.errors import ConfigError
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+_SECTIONS, _METADATA = "app.yaml", "template.yaml"
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template, with the values that it is used with.
+
+    Attributes:
+        name: of its folder.
+        title: one sentence.
+        aliases: further names.
+        algorithm: the default one.
+        configurations: families of settings that suit it; none: by the spaces of `env.id`.
+        extra: of our package that it needs.
+        packages: what pip is to install beyond that.
+        pattern: of names that mean it, too.
+        values: for placeholders.
+    """
+
+    name: str
+    title: str
+    algorithm: str
+    aliases: tuple[str, ...] = ()
+    configurations: tuple[str, ...] = ()
+    extra: str | None = None
+    packages: tuple[str, ...] = ()
+    pattern: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return TEMPLATES / "environments" / self.name
+
+    def sections(self, app: str, family: str) -> CommentedMap:
+        """Give the sections of app.yaml that are the environment's."""
+        text = self.filled((self.folder / _SECTIONS).read_text(encoding="utf-8"), app)
+        sections = parse_document(text, f"{self.name}/{_SECTIONS}")
+        more = self.folder / f"app.{family}.yaml"
+        if more.exists():
+            merge(sections, parse_document(self.filled(more.read_text(encoding="utf-8"), app), more.name))
+        return sections
+
+    def files(self, app: str) -> Iterator[tuple[Path, bytes]]:
+        """Yield the files of an app: path in its folder, and content. `surreal generate -e` replaces them all."""
+        for path in sorted(self.folder.rglob("*")):
+            inside = path.relative_to(self.folder)
+            is_ours = len(inside.parts) == 1 and (inside.name == _METADATA or inside.match("app*.yaml"))
+            if not path.is_file() or is_ours or "__pycache__" in inside.parts:
+                continue
+            content = path.read_bytes()
+            if inside.name == "README.md":
+                content += (TEMPLATES / "common" / "README.md").read_bytes()
+            with suppress(UnicodeDecodeError):  # an image, a sound
+                content = self.filled(content.decode(), app).encode()
+            yield inside, content
+
+    def filled(self, text: str, app: str) -> str:
+        """Put values in the place of placeholders."""
+        for name, value in {**self.values, "app": app}.items():
+            text = text.replace("{{" + name + "}}", value)
+        return text
+
+    def needs(self) -> str:
+        """Say what has to be installed, "" if nothing."""
+        if self.extra is None and not self.packages:
+            return ""
+        names = [*([] if self.extra is None else [f"surreal-rl[{self.extra}]"]), *self.packages]
+        return "pip install " + " ".join(f"'{name}'" for name in names)
+
+
+def templates() -> list[Template]:
+    """List all templates by name."""
+    return [_read(path.parent) for path in sorted(TEMPLATES.glob(f"environments/*/{_METADATA}"))]
+
+
+def find_template(name: str) -> Template:
+    """Find a template by its name, an alias, or what matches its pattern.
+
+    Raises:
+        ConfigError: there is none; the message has the nearest.
+    """
+    known = templates()
+    wanted = name.lower().replace("_", "-")
+    for template in known:
+        if wanted in (template.name, *template.aliases):
+            return template
+    for template in known:
+        found = re.fullmatch(template.pattern, name) if template.pattern else None
+        if found is not None:
+            given = {key: value for key, value in found.groupdict().items() if value is not None}
+            return _with_values(template, given)
+    names = [each for template in known for each in (template.name, *template.aliases)]
+    similar = nearest(wanted, names)
+    advice = f"did you mean {similar}?" if similar else f"there are {', '.join(names)}, and ids such as CartPole-v1"
+    raise ConfigError(f"{name} is no environment; {advice}", key="-e")
+
+
+def template_of(document: Mapping[str, Any]) -> Template | None:
+    """Find the template that an app's environment was made of, None if it is none of ours."""
+    name = (document.get("environment") or {}).get("template")
+    template = next((each for each in templates() if each.name == name), None)
+    return None if template is None else _with_values(template, {"id": str(document["env"]["id"])})
+
+
+def _with_values(template: Template, given: Mapping[str, str]) -> Template:
+    return Template(**{**vars(template), "values": {**template.values, **given}})
+
+
+def _read(folder: Path) -> Template:
+    text = (folder / _METADATA).read_text(encoding="utf-8")
+    data, _ = parse(text, f"{folder.name}/{_METADATA}")
+    for name in ("aliases", "configurations", "packages"):
+        data[name] = tuple(data.get(name, ()))
+    return Template(folder.name, text.partition("\n")[0].removeprefix("#").strip(), **data)

@@ -32,8 +32,11 @@ def compose(app: str, template: Template, configuration: Configuration) -> str:
     document = CommentedMap((name, environment[name]) for name in _ENVIRONMENT[:3])
     document |= _algorithm(configuration)
     document |= CommentedMap((name, environment[name]) for name in _ENVIRONMENT[3:])
-    head = f"# An app of Surreal: {template.name}, with the settings of {configuration.name}.\n"
-    return f"{head}version: 1\nname: {app}\n\n{_spaced(document)}"
+    head = (
+        f"# An app of Surreal: {template.name}, with the settings of {configuration.name}.\nversion: 1\nname: {app}\n"
+    )
+    imports = split_sections(to_text(template.sections(app, configuration.family))).get("python_path", "")
+    return f"{head}{imports}\n{_spaced(document)}"
 
 
 def with_environment(text: str, app: str, template: Template, configuration: Configuration) -> str:

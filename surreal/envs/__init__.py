@@ -9,6 +9,7 @@ atari/       the preprocessing of Atari games
 
 import gymnasium
 
+from surreal.envs.ids import render_modes
 from surreal.envs.make import check_env_id, make_env, make_vector_env, record_video
 from surreal.envs.plain.atari import Atari
 from surreal.envs.plain.base import Env, GymEnv, Wrapper
@@ -18,6 +19,7 @@ from surreal.envs.plain.visualization import Visualization
 from surreal.envs.pools.base import EnvPool
 from surreal.envs.pools.local_pool import LocalEnvPool
 from surreal.envs.pools.subproc_pool import SubprocEnvPool
+from surreal.envs.window import ShownEnv
 from surreal.envs.wrappers.named import WrapperSpec
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "FrameStack",
     "GymEnv",
     "LocalEnvPool",
+    "ShownEnv",
     "SubprocEnvPool",
     "Visualization",
     "Wrapper",
@@ -36,6 +39,7 @@ __all__ = [
     "make_env",
     "make_vector_env",
     "record_video",
+    "render_modes",
 ]
 
 # gymnasium's registry is how ids become environments, so it is filled on import, as gymnasium's own packages do.

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from surreal.checkpoint import save_checkpoint
 from surreal.config import load_config
+from surreal.envs.window import Window
 from surreal.errors import ConfigError
 from surreal.main import rlx_client
 from surreal.main.process.registry import plain_config
 from surreal.main.rlx_server import serve_policy
+from surreal.rlx.client.gym_driver import Counts
 
 
 @pytest.mark.parametrize(
@@ -45,3 +49,25 @@ def test_wrong_settings_of_a_served_policy(tmp_path: Path, override: str, messag
     save_checkpoint(path, {}, content, step=1)
     with pytest.raises(ConfigError, match=message):
         serve_policy(path, [override], threading.Event())
+
+
+def test_a_signal_shows_the_first_environment_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames: list[bool] = []
+
+    def play(makers: list[Any], *_: Any, **__: Any) -> Counts:
+        first, second = (make() for make in makers)
+        assert (first.render_mode, second.render_mode) == ("rgb_array", None)
+        first.reset()
+        for is_shown in (True, False):
+            signal.raise_signal(signal.SIGUSR1)
+            frames.clear()
+            first.step(0)
+            assert frames == [True] * is_shown
+        return Counts()
+
+    monkeypatch.setattr(rlx_client, "run_envs", play)
+    monkeypatch.setattr(rlx_client, "set_at_signals", lambda stop: None)
+    monkeypatch.setattr(Window, "show", lambda self, frame: frames.append(True) or True)
+    before = signal.getsignal(signal.SIGUSR1)
+    assert rlx_client.main(["CartPole-v1", "--server", "127.0.0.1:9", "--envs", "2"]) == 0
+    assert signal.getsignal(signal.SIGUSR1) is before

@@ -20,7 +20,8 @@ class Training(TrainingBase):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.env = gym_env.make(self.options, training=not self.exploit, show_ui=self.show_ui)
+        sys.path += self.options.get("python_path", [])
+        self.env = gym_env.make(self.options, training=not self.exploit, is_shown=lambda: self.show_ui)
         self._returns: list[float] = []
 
     def episode(self, number: int) -> float:

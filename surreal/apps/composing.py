@@ -9,9 +9,8 @@ from ruamel.yaml.comments import CommentedMap
 
 from surreal.apps.comments import comment_sections
 from surreal.apps.configurations import SECTIONS, Configuration
-from surreal.apps.document import merge, parse_document, to_text
+from surreal.apps.document import join_sections, merge, parse_document, split_sections, to_text
 from surreal.apps.environments import Template
-from surreal.apps.text_sections import join_sections, split_sections
 
 _ENVIRONMENT = ("env", "environment", "rlx", "eval", "checkpoint", "run")
 #: What of a preset's environment belongs to its algorithm: how images and rewards are prepared.
@@ -32,11 +31,9 @@ def compose(app: str, template: Template, configuration: Configuration) -> str:
     document = CommentedMap((name, environment[name]) for name in _ENVIRONMENT[:3])
     document |= _algorithm(configuration)
     document |= CommentedMap((name, environment[name]) for name in _ENVIRONMENT[3:])
-    head = (
-        f"# An app of Surreal: {template.name}, with the settings of {configuration.name}.\nversion: 1\nname: {app}\n"
-    )
+    head = "# An app of Surreal. `surreal run` trains, `surreal config explain KEY` says what a setting means.\n"
     imports = split_sections(to_text(template.sections(app, configuration.family))).get("python_path", "")
-    return f"{head}{imports}\n{_spaced(document)}"
+    return f"{head}version: 1\nname: {app}\n{imports}\n{spaced(document)}"
 
 
 def with_environment(text: str, app: str, template: Template, configuration: Configuration) -> str:
@@ -106,7 +103,8 @@ def _is_remote(wrapper: Any) -> bool:
     return True
 
 
-def _spaced(document: CommentedMap) -> str:
+def spaced(document: CommentedMap) -> str:
+    """Write sections with an empty line before each."""
     return join_sections(
         {name: f"\n{text.strip()}\n" for name, text in split_sections(to_text(document)).items()}
     ).lstrip()
@@ -114,7 +112,7 @@ def _spaced(document: CommentedMap) -> str:
 
 def _replace(text: str, names: Sequence[str], new: CommentedMap) -> str:
     """Replace sections of a text by others; those that it did not have come behind the one that they follow."""
-    old, texts = split_sections(text), split_sections("\n" + _spaced(new))
+    old, texts = split_sections(text), split_sections("\n" + spaced(new))
     result = {name: texts.get(name, part) for name, part in old.items() if name in texts or name not in names}
     order = list(texts)
     for number, name in enumerate(order):

@@ -22,7 +22,7 @@ from surreal.apps.document import (
     to_text,
 )
 from surreal.apps.environments import TEMPLATES, Template, find_template, template_of
-from surreal.apps.local_copy import use_local
+from surreal.apps.local_copy import is_local, use_local
 from surreal.config.checking.classes import add_python_path
 from surreal.config.loading.overrides import parse_override
 from surreal.errors import ConfigError
@@ -129,14 +129,14 @@ def switch_algorithm(config: Path, name: str, *, keeps_settings: bool = False) -
     return Change(template_of(document), configuration, [] if kept is None else [kept], warning)
 
 
-def switch_local(config: Path, *, is_local: bool) -> Change:
+def switch_local(config: Path, *, to_local: bool) -> Change:
     """Point an app.yaml to the files in its folder `algorithm`, or back to the package.
 
     Raises:
         ConfigError: a class is not there.
     """
     document = read_document(config)
-    use_local(document, config.parent, is_local=is_local)
+    use_local(document, config.parent, is_local=to_local)
     kept = save_text(config, to_text(document))
     return Change(template_of(document), None, [] if kept is None else [kept])
 
@@ -160,8 +160,10 @@ def set_setting(config: Path, key: str, text: str) -> Change:
 
 
 def _with_algorithm(text: str, configuration: Configuration, folder: Path) -> str:
+    was_local = is_local(parse_document(text, CONFIG_NAME))
     document = parse_document(with_algorithm(text, configuration), CONFIG_NAME)
-    use_local(document, folder, is_local=True, only_if_there=True)
+    if was_local:
+        use_local(document, folder, is_local=True, only_if_there=True)
     return to_text(document)
 
 

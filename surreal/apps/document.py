@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,9 @@ from surreal.config import load_config
 from surreal.config.yaml_tree import parse
 from surreal.errors import ConfigError
 from surreal.utils.files import write_whole
+
+#: The first line of a section.
+_KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:")
 
 
 def read_document(path: Path) -> CommentedMap:
@@ -56,8 +60,13 @@ def to_text(document: CommentedMap) -> str:
     return stream.getvalue()
 
 
-def save_text(path: Path, text: str) -> Path | None:
+def save_text(path: Path, text: str, *, is_kept: bool = False) -> Path | None:
     """Check a configuration as a run would, and put it in the place of a file, which is kept beside it.
+
+    Args:
+        path: of the file.
+        text: what it is to hold.
+        is_kept: whether the earlier file is kept already.
 
     Returns:
         Where the earlier file is now; None if there was none.
@@ -66,7 +75,7 @@ def save_text(path: Path, text: str) -> Path | None:
         ConfigError: a setting is wrong; nothing was written.
     """
     check_text(path, text)
-    kept = back_up(path)
+    kept = None if is_kept else back_up(path)
     write_whole(path, text)
     return kept
 
@@ -137,6 +146,34 @@ def merge(document: CommentedMap, sections: CommentedMap) -> None:
         document[name] = value
         if name in sections.ca.items:
             document.ca.items[name] = sections.ca.items[name]
+
+
+def split_sections(text: str) -> dict[str, str]:
+    """Split a file into its sections, each with the comment right above it and the empty lines before that.
+
+    Returns:
+        Text by name, in order; "" has what stands above the first one, if anything does.
+    """
+    parts: dict[str, str] = {}
+    name, body = "", ""
+    above = ""  # lines that belong to whatever comes next
+    for line in text.splitlines(keepends=True):
+        found = _KEY.match(line)
+        if found is not None:
+            if name or body:
+                parts[name] = body
+            name, body, above = found[1], above + line, ""
+        elif not line.strip() or line.startswith("#"):
+            above += line
+        else:
+            body, above = body + above + line, ""
+    parts[name] = body + above
+    return parts
+
+
+def join_sections(parts: Mapping[str, str]) -> str:
+    """Write sections as a file."""
+    return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts.values() if part)
 
 
 def _node(value: Any) -> Any:

@@ -54,10 +54,10 @@ def explain(key: str, document: Mapping[str, Any]) -> Explanation:
     if section in _CLASS_SECTIONS and option and option not in _names(section) and (name != "args"):
         return _of_class(section, option, document)
     name, field = _find(key)
-    kind, default, meaning = describe(field)
-    if isinstance(found := _section(field), type):
-        kind, meaning = "section", f"{_text(found)} Settings: {', '.join(_names_of(found))}."
     given = get_value(document, key)
+    if (found := _section(field)) is not None:
+        return Explanation(key, "section", "", "", f"{_text(found)} Settings: {', '.join(_names_of(found))}.", None)
+    kind, default, meaning = map(_plain, describe(field))
     if key in [f"{each}.class" for each in _CLASS_SECTIONS]:
         meaning = f"{meaning} Now: {class_summary(section, document)}"
     return Explanation(key, kind, default, _unit(name, kind), _plain(meaning), given)

@@ -38,11 +38,12 @@ class Copied(NamedTuple):
     module: str  #: that it is a copy of
 
 
-def copy_algorithm(config: Path) -> tuple[list[Copied], list[Path]]:
+def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[list[Copied], list[Path]]:
     """Copy the files of the algorithm that an app uses into its folder, and point app.yaml to them.
 
     Args:
         config: the app.yaml.
+        is_kept: whether the earlier app.yaml is kept already.
 
     Returns:
         The copies, and where earlier files are.
@@ -65,7 +66,7 @@ def copy_algorithm(config: Path) -> tuple[list[Copied], list[Path]]:
     (folder / "__init__.py").write_text(f'"""The algorithm of this app, copied from Surreal {__version__}."""\n')
     (folder / "README.md").write_text(_readme(document, copied), encoding="utf-8")
     use_local(document, config.parent, is_local=True)
-    kept.append(save_text(config, to_text(document)))
+    kept.append(save_text(config, to_text(document), is_kept=is_kept))
     return copied, [path for path in kept if path is not None]
 
 
@@ -90,6 +91,11 @@ def use_local(document: CommentedMap, folder: Path, *, is_local: bool, only_if_t
             raise ConfigError(where if is_local else f"{part}.class is {path}, and Surreal has no class {name}")
         if found is not None:
             set_value(document, f"{part}.class", found)
+
+
+def is_local(document: CommentedMap) -> bool:
+    """Whether an app learns with its own copy."""
+    return str(get_value(document, "learner.class")).startswith(f"{FOLDER}.")
 
 
 def _class_of(document: CommentedMap, part: str) -> type[object]:

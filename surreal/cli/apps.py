@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from surreal.cli.options import flag
 from surreal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,13 +27,6 @@ AlgorithmOption = Annotated[
 _OwnFile = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="The app's settings.")]
 _ENVIRONMENT_HELP = "bandit, gymnasium, an id such as CartPole-v1, ..."
 _APP = Path("app.yaml")
-
-
-def _flag(text: str) -> bool:
-    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if text.lower() not in known:
-        raise typer.BadParameter(f"expected true or false, got {text!r}")
-    return known[text.lower()]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -79,7 +73,7 @@ def generate(
     if algorithm is not None:
         change = switch_algorithm(config, algorithm, keeps_settings=True)
         _say_warning(change)
-        copied, kept = copy_algorithm(config)
+        copied, kept = copy_algorithm(config, is_kept=bool(change.kept))
         for file in copied:
             typer.echo(f"{file.path}   copy of {file.module}")
         typer.echo(f"{config} uses them; what is called when stands in {config.parent / 'algorithm' / 'README.md'}")
@@ -98,10 +92,8 @@ def config(
         str | None, typer.Option("--environment", "-e", metavar="NAME", help="Use this environment's sections.")
     ] = None,
     local_algorithm: Annotated[
-        bool | None,
-        typer.Option(
-            "--local-algorithm", "-l", metavar="BOOL", parser=_flag, help="Use the files in algorithm/, or not."
-        ),
+        str | None,
+        typer.Option("--local-algorithm", "-l", metavar="BOOL", help="Use the files in algorithm/, or not."),
     ] = None,
 ) -> None:
     """Without options, show the app and list the settings that there are for algorithms, by environment."""
@@ -117,6 +109,7 @@ def config(
     if environment is not None:
         change = switch_environment(config, environment, has_files=False)
         typer.echo(f"the environment is {_described(change)}")
+        typer.echo("the program in environment/ is as it was; `surreal generate -e` replaces it, too")
         _say_needs(change)
         _say_kept(change.kept)
     if algorithm is not None:
@@ -125,8 +118,9 @@ def config(
         _say_warning(change)
         _say_kept(change.kept)
     if local_algorithm is not None:
-        change = switch_local(config, is_local=local_algorithm)
-        typer.echo(f"the algorithm is {'that of the folder algorithm/' if local_algorithm else 'that of Surreal'}")
+        to_local = flag(local_algorithm)
+        change = switch_local(config, to_local=to_local)
+        typer.echo(f"the algorithm is {'that of the folder algorithm/' if to_local else 'that of Surreal'}")
         _say_kept(change.kept)
 
 
@@ -166,6 +160,8 @@ def show(
     config: _OwnFile = None,
 ) -> None:
     """Show the settings in full, defaults included."""
+    from ruamel.yaml.comments import CommentedMap
+
     from surreal.apps.document import get_value, parse_document, to_text
     from surreal.config import load_config, to_yaml
 

@@ -30,6 +30,14 @@ RunDir = Annotated[
 ]
 
 
+def flag(text: str) -> bool:
+    """Read true or false, as the value of an option."""
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in known:
+        raise typer.BadParameter(f"expected true or false, got {text!r}")
+    return known[text.lower()]
+
+
 def say(console: Console, text: str) -> None:
     """Print a sentence as it is: no markup, no colours of its own."""
     console.print(text, markup=False, highlight=False)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Annotated, cast
+from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
 
-from surreal.cli.options import Overrides, RedisOption, RunDir, say
+from surreal.cli.options import Overrides, RedisOption, RunDir, flag, say
 from surreal.errors import ConfigError, StoppedError, SurrealError
+from surreal.main.launch.rlx.components import COMPONENTS, has_launcher, launcher_overrides, parts_of
 from surreal.main.process.ending.output import Output
 from surreal.main.process.ending.reasons import Ending, ExitCode
 from surreal.main.process.reports import print_error
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
 from surreal.utils.logs import setup_logging
 
+if TYPE_CHECKING:
+    from surreal.main.process.ending.interrupts import Interrupts
+
+_APP = Path("app.yaml")
 #: Role commands hand all their arguments to the role's own parser, which `python -m surreal.main.ROLE` uses too.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
@@ -31,7 +37,24 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run(
-    source: Annotated[str | None, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.")] = None,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PRESET_OR_FILE | COMPONENT...",
+            help="What to train; default: the app of this folder. Or parts of the app: environment, servers, "
+            "rlx-server, parameter-server, metrics-server.",
+        ),
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="The app's settings.")] = None,
+    environments: Annotated[
+        int | None,
+        typer.Option("--n-environments", "-n", min=0, metavar="N", help="Environment programs of the app; default: 1."),
+    ] = None,
+    exploit: Annotated[
+        str | None,
+        typer.Option(metavar="BOOL", help="The first environment acts as well as it can, and learns not."),
+    ] = None,
+    show_ui: Annotated[bool, typer.Option("--show-ui", help="The first environment is told to show itself.")] = False,
     overrides: Overrides = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=N.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; the same as --set device=...")] = None,
@@ -65,11 +88,25 @@ def run(
         raise ConfigError("--check starts nothing that --verify could play; leave one of them out", key="--verify")
     # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
     setup_logging(log_level or "info", console_level=log_level or "warning")
-    given = {"seed": seed, "device": device, "log_level": log_level, "run.deterministic": deterministic or None}
-    extra = [f"{key}={value}" for key, value in given.items() if value is not None]
-    asked = (source, (*(overrides or ()), *extra), run_name, run_dir, redis, resume, offline)
+    given = {
+        "seed": seed,
+        "device": device,
+        "log_level": log_level,
+        "run.deterministic": deterministic or None,
+        "environment.n_environments": environments,
+        "environment.exploit": None if exploit is None else flag(exploit),
+        "environment.show_ui": show_ui or None,
+    }
+    extra = [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
+    source, parts = _read_words(what or [], config, resume=resume)
+    settings = (*(overrides or ()), *extra)
     interrupts = Interrupts()
     console = Console(file=cast(IO[str], Output(sys.stdout, interrupts.end)), soft_wrap=True)
+    if not has_launcher(parts):
+        ending = _run_beside(parts, source or str(_APP), settings, (run_name, redis, run_dir), interrupts, console)
+        say(console, f"ended: {ending.reason}")
+        raise typer.Exit(ending.exit_code)
+    asked = (source, (*settings, *launcher_overrides(parts)), run_name, run_dir, redis, resume, offline)
     if check:
         from surreal.main.commands.check import check as find_problems
         from surreal.main.launch.prepare import RunOptions
@@ -105,6 +142,54 @@ def run(
         if not is_solved and exit_code is ExitCode.OK:
             exit_code = ExitCode.FAILED
     raise typer.Exit(exit_code)
+
+
+def _read_words(words: Sequence[str], config: Path | None, *, resume: bool) -> tuple[str | None, frozenset[str]]:
+    """Tell components from a preset or file; returns that, None if there is none, and the parts to run."""
+    components = [word for word in words if word in COMPONENTS or word == "wsproxy"]
+    sources = [word for word in words if word not in components] + ([] if config is None else [str(config)])
+    if len(sources) > 1:
+        known = ", ".join(COMPONENTS)
+        raise ConfigError(f"{' and '.join(sources)} are two things to train; name one, and components ({known})")
+    parts = parts_of(components)
+    if sources:
+        return sources[0], parts
+    if _APP.is_file() and not resume:
+        return str(_APP), parts
+    if components or not resume:
+        raise ConfigError(
+            "there is no app.yaml here: name a preset or a file, or go to an app's folder; `surreal new NAME` makes one"
+        )
+    return None, parts
+
+
+def _run_beside(
+    parts: frozenset[str],
+    source: str,
+    overrides: Sequence[str],
+    where: tuple[str | None, str | None, Path | None],
+    interrupts: Interrupts,
+    console: Console,
+) -> Ending:
+    """Run parts of an app beside a run that goes on."""
+    from surreal.main.commands.status import find_address, find_run
+    from surreal.main.launch.rlx.companions import Companions, Place
+    from surreal.main.launch.starting.starter import Spawner
+    from surreal.main.process.run_folder import RUNS_FOLDER
+
+    place = None
+    if parts != COMPONENTS["environment"]:
+        run_name, redis, run_dir = where
+        address, run_name = find_address(run_name, address=redis, run_dir=run_dir)
+        with find_run(run_name, address=address, run_dir=run_dir) as client:
+            place = Place(client.run, address, run_dir or RUNS_FOLDER / client.run)
+        say(console, f"{', '.join(sorted(parts))} of run {place.run}; Ctrl-C ends it")
+    companions = Companions(parts, source, overrides, place, Spawner(), lambda text: say(console, text))
+    with interrupts.installed():
+        try:
+            return companions.execute(interrupts)
+        except KeyboardInterrupt:
+            return interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
 
 
 def _command_of(role: Role) -> Callable[[typer.Context], None]:

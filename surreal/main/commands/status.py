@@ -62,10 +62,7 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
         ConfigError: there is no such run.
         RedisUnavailableError: its Redis does not answer.
     """
-    address = address or os.environ.get(REDIS_VARIABLE)
-    if address is None:
-        address, folder_run = _from_folder(run, run_dir)
-        run = run or folder_run
+    address, run = find_address(run, address=address, run_dir=run_dir)
     client = _client(address, run or "default")
     client.check_server(timeout_s=_TIMEOUT_S)
     known = registry.list_runs(client)
@@ -78,6 +75,19 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
         names = ", ".join(entry.run for entry in known[-5:])
         raise ConfigError(f"Redis at {client.address} knows no run {run!r}; it knows {names or 'none'}", key="run")
     return client
+
+
+def find_address(run: str | None, *, address: str | None, run_dir: Path | None) -> tuple[str, str | None]:
+    """Find out where the Redis of a run is, and its id if it stands there, too; arguments as in `find_run`.
+
+    Raises:
+        ConfigError: nothing says so.
+    """
+    address = address or os.environ.get(REDIS_VARIABLE)
+    if address is not None:
+        return address, run
+    address, folder_run = _from_folder(run, run_dir)
+    return address, run or folder_run
 
 
 def run_status(client: RedisClient) -> RunStatus:

@@ -45,7 +45,7 @@ def make_children(
     }
     if RLX_SERVER.count(config):
         from surreal.main.build.rlx_server import port_owner  # brings gymnasium, for the wrappers
-        from surreal.main.launch.rlx_arguments import rlx_arguments
+        from surreal.main.launch.rlx.arguments import rlx_arguments
 
         arguments |= rlx_arguments(config, common, stack, say, owner=port_owner(client), config_path=config_path)
     return [Child(role, number, arguments[role](number)) for role in ROLES for number in range(role.count(config))]

@@ -4,6 +4,7 @@
 
 While a run goes on, its learner collects. This process takes over when the learner has ended, and ends when it is told
 to and everything is in the folder. The launcher itself would have to import tensorboardX for it, which brings torch.
+With `--beside`, it is `surreal run metrics-server`: it collects if nobody else does, and makes room when the run ends.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Self
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
 from surreal.main.launch.starting.starter import Process, Starter
+from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
 from surreal.main.process.ending.interrupts import set_at_signals
 from surreal.main.process.ending.lifeline import follow_parent
@@ -92,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--run", required=True)
     parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--beside", action="store_true")
     arguments = parser.parse_args(argv)
     stop = threading.Event()
     set_at_signals(stop)
@@ -100,11 +103,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.flush()
     with RedisClient(os.environ.get(REDIS_VARIABLE, DEFAULT_REDIS), run=arguments.run) as client:
         collector = Collector(client, arguments.run_dir)
-        while not stop.is_set():
+        while not (stop.is_set() or (arguments.beside and _is_ending(client))):
             collector.step(_STEP_S)
-        is_whole = collector.drain(_DRAIN_TIMEOUT_S)
+        is_whole = arguments.beside or collector.drain(_DRAIN_TIMEOUT_S)
         collector.close()
     return 0 if is_whole else 1
+
+
+def _is_ending(client: RedisClient) -> bool:
+    reason = client.attempt(lambda: registry.stop_reason(client), what="read the run's state")
+    return bool(reason)
 
 
 if __name__ == "__main__":

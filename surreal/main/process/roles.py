@@ -157,7 +157,7 @@ RLX_CLIENT = Role(
 #: A program of a user's own that plays over RLX: `environment.run`.
 ENVIRONMENT = Role(
     "environment",
-    "surreal.main.environment",
+    "surreal.main.launch.rlx.environment",
     "One environment program of an app.",
     count=lambda config: config.environment.count,
     drain_order=0,

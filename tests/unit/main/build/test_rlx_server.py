@@ -28,7 +28,7 @@ from surreal.main.build.rlx_server import (
 )
 from surreal.main.build.wrapping import remote_wrappers, value_limits
 from surreal.main.build.written_spaces import make_space
-from surreal.main.launch.rlx_arguments import rlx_arguments
+from surreal.main.launch.rlx.arguments import rlx_arguments
 from surreal.main.process.roles import RLX_CLIENT, RLX_SERVER
 from surreal.rlx.client.tokens import TOKEN_VARIABLE
 from surreal.rlx.pool.ranges import ValueLimits
@@ -36,6 +36,9 @@ from surreal.rlx.protocol.errors import RlxValueError
 
 BOX = "env.observation_space={type: box, shape: [2]}"
 ACTIONS = "env.action_space={type: discrete, n: 3}"
+
+
+FILE = Path("app.yaml")
 
 
 def load(*overrides: str) -> Config:
@@ -150,7 +153,9 @@ def test_token_comes_from_a_file_or_the_variable_and_is_never_missing_by_mistake
 def test_launched_clients_find_the_token_where_the_servers_do(tmp_path: Path) -> None:
     file = tmp_path / "token"
     with ExitStack() as stack:
-        arguments = rlx_arguments(load(f"rlx.token_file={file}"), [], stack, lambda _: None, owner="r")
+        arguments = rlx_arguments(
+            load(f"rlx.token_file={file}"), [], stack, lambda _: None, owner="r", config_path=FILE
+        )
         client = arguments[RLX_CLIENT](3)
     assert client[client.index("--token-file") + 1] == str(file)
 
@@ -159,7 +164,7 @@ def test_launcher_starts_servers_on_one_port_and_clients_that_know_it() -> None:
     lines: list[str] = []
     with ExitStack() as stack:
         config = load("rlx.servers=2", "env.kwargs={sutton_barto_reward: true}", "rlx.demo=true")
-        arguments = rlx_arguments(config, ["--run", "r"], stack, lines.append, owner="r")
+        arguments = rlx_arguments(config, ["--run", "r"], stack, lines.append, owner="r", config_path=FILE)
     servers, client = [arguments[RLX_SERVER](number) for number in range(2)], arguments[RLX_CLIENT](0)
     port = servers[0][servers[0].index("--port") + 1]
     assert all("--reuse-port" in server and port in server for server in servers)
@@ -176,22 +181,24 @@ def test_port_that_is_taken_is_one_clear_error() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         with pytest.raises(ConfigError, match="cannot be had"):
-            rlx_arguments(load(f"rlx.port={other.getsockname()[1]}"), [], stack, lambda _: None, owner="r")
+            rlx_arguments(
+                load(f"rlx.port={other.getsockname()[1]}"), [], stack, lambda _: None, owner="r", config_path=FILE
+            )
 
 
 def test_port_of_another_run_is_one_clear_error() -> None:
     with ExitStack() as stack:
-        server = rlx_arguments(load(), [], stack, lambda _: None, owner="run a")[RLX_SERVER](0)
+        server = rlx_arguments(load(), [], stack, lambda _: None, owner="run a", config_path=FILE)[RLX_SERVER](0)
         port = server[server.index("--port") + 1]
         with pytest.raises(ConfigError, match=rf"rlx.port {port} .*belongs to run a, and run b needs"):
-            rlx_arguments(load(f"rlx.port={port}"), [], stack, lambda _: None, owner="run b")
+            rlx_arguments(load(f"rlx.port={port}"), [], stack, lambda _: None, owner="run b", config_path=FILE)
 
 
 def test_clients_find_environments_where_the_configuration_says(tmp_path: Path) -> None:
     (tmp_path / "an_env_of_mine.py").write_text("raise RuntimeError('it was found')")
     with ExitStack() as stack:
         config = load("env.id=an_env_of_mine:Mine-v0", f"python_path=[{tmp_path}]")
-        arguments = rlx_arguments(config, [], stack, lambda _: None, owner="r")[RLX_CLIENT](0)
+        arguments = rlx_arguments(config, [], stack, lambda _: None, owner="r", config_path=FILE)[RLX_CLIENT](0)
     command = [sys.executable, "-m", RLX_CLIENT.module, *arguments]
     done = subprocess.run([*command, "--attempts", "1"], capture_output=True, text=True, timeout=60, check=False)
     assert "it was found" in done.stderr
@@ -204,7 +211,7 @@ def test_wrappers_of_clients_are_applied_by_them_and_the_others_by_the_server() 
     config = load(*LIMITED)
     check_names(config)
     with ExitStack() as stack:
-        client = rlx_arguments(config, [], stack, lambda _: None, owner="r")[RLX_CLIENT](0)
+        client = rlx_arguments(config, [], stack, lambda _: None, owner="r", config_path=FILE)[RLX_CLIENT](0)
     assert json.loads(client[client.index("--wrapper") + 1]) == {
         "name": "time_limit", "args": {"max_episode_steps": 9}, "training_only": None,
     }  # fmt: skip

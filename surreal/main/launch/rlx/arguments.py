@@ -42,7 +42,7 @@ def rlx_arguments(
         ConfigError: the port is taken.
     """
     port = _reserve_port(config, stack, owner)
-    url = _server_url(config, port)
+    url = server_url(config, port)
     say(f"environments connect to {url}")
     if config.rlx.demo:
         say(f"example page at http{url.removeprefix('rlx')}/example/")
@@ -115,7 +115,8 @@ def _reserve_port(config: Config, stack: ExitStack, owner: str) -> int:
     return bound
 
 
-def _server_url(config: Config, port: int) -> str:
+def server_url(config: Config, port: int) -> str:
+    """Where programs on this machine find the servers of a run."""
     host = config.rlx.host
     if not is_loopback(host):
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it is compared with

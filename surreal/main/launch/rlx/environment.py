@@ -1,6 +1,6 @@
 """An environment program of an app, as a process of a run: starts `environment.run`, and takes it along when it ends.
 
-    python -m surreal.main.environment --command 'python environment/training.py' --folder APP --rlx-server HOST:PORT
+    python -m surreal.main.launch.rlx.environment --command 'python environment/training.py' --folder APP ...
 
 The program is any shell command. It gets `--config`, `--rlx-server`, `--exploit` and `--show-ui` added, as
 `surreal.rlx.TrainingBase` reads them, and the server's token in $SURREAL_RLX_TOKEN. The launcher gives each of its

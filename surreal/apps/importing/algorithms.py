@@ -1,0 +1,91 @@
+"""What the ancestor's algorithms have in common, and which there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from surreal.apps.importing.draft import Draft, Table, gone, number_or_none, to
+from surreal.apps.importing.off_policy import DDPG, DQN, begin_ddpg, begin_dqn
+from surreal.apps.importing.on_policy import DA3C, DPPO, POLICY_GRADIENT, TRPO, Begin, begin_on_policy
+
+_AT_LEARNER = "RLX servers send experience: one learner computes the gradients, and nothing has to be combined"
+
+
+def _optimizer(draft: Draft, _: str, value: Any) -> None:
+    draft.taken += 1
+    settings = value if isinstance(value, dict) else {"name": value}
+    for name, each in settings.items():
+        draft.settings["learner.args.optimizer" if name in ("name", "type") else f"learner.args.{name}"] = (
+            str(each).lower() if name in ("name", "type") else each
+        )
+
+
+def _hidden_sizes(draft: Draft, _: str, value: Any) -> None:
+    sizes = list(value or [])
+    if draft.given.get("use_lstm") and sizes:  # the last one is the LSTM's
+        draft.settings["model.args.lstm_size"] = sizes[-1]
+        sizes = sizes[:-1] or sizes
+    draft.take("model.args.hidden_sizes", sizes)
+    if draft.algorithm in ("dppo", "trpo"):  # a network of its own for the value
+        draft.settings["model.args.value_hidden_sizes"] = sizes
+
+
+COMMON: Table = {
+    "name": lambda draft, _, __: setattr(draft, "taken", draft.taken + 1),
+    "path": gone("your own algorithm is classes now: `surreal generate -a` copies ours to edit; port yours into them"),
+    "hidden_sizes": _hidden_sizes,
+    "rewards_gamma": to("learner.gamma", by=float),
+    "gamma": to("learner.gamma", by=float),
+    "optimizer": _optimizer,
+    "RMSProp.decay": to("learner.args.decay", by=float),
+    "RMSProp.epsilon": to("learner.args.epsilon", by=float),
+    "RMSProp.gradient_norm_clipping": to("learner.args.gradients_norm_clipping", by=number_or_none),
+    "initial_learning_rate": to("learner.args.initial_learning_rate", by=float),
+    "learning_rate_end": to("learner.args.learning_rate_end", by=float),
+    "use_linear_schedule": to("learner.args.use_linear_schedule"),
+    "schedule_step": to("learner.args.schedule_step"),
+    "max_global_step": to("run.max_env_steps", by=int),
+    "gradients_norm_clipping": to("learner.args.gradients_norm_clipping", by=number_or_none),
+    **{name: gone(_AT_LEARNER) for name in ("combine_gradients", "num_gradients", "dc_lambda", "dc_history")},
+    "use_lstm": to("model.args.use_lstm"),
+    "lstm": to("model.args.use_lstm"),
+    "lstm_type": to("model.args.lstm_type"),
+    "lstm_num_cores": to("model.args.lstm_num_cores"),
+    "seed": to("seed"),
+    "gpu": to("device", by=lambda value: "auto" if value else "cpu"),
+    "avg_in_num_batches": gone("scores are mean returns of evaluation's rounds, of eval.episodes each"),
+    "use_filter": to("model.args.normalize_obs"),
+}
+
+
+#: By the ancestor's name: keys of its own, and what is so from the beginning.
+ALGORITHMS: dict[str, tuple[Table, Begin]] = {
+    "policy_gradient": (
+        POLICY_GRADIENT,
+        begin_on_policy(
+            "PolicyGradientLearner", {"initial_learning_rate": 1e-4, "baseline": False}, "relu", 50_000_000, 200
+        ),
+    ),
+    "da3c": (
+        DA3C,
+        begin_on_policy(
+            "A2CLearner", {"initial_learning_rate": 1e-4, "entropy_beta": 0.01, "critic_scale": 1.0}, "relu",
+            50_000_000, 20,
+        ),
+    ),
+    "dppo": (
+        DPPO,
+        begin_on_policy(
+            "PPOLearner",
+            {
+                "initial_learning_rate": 1e-4, "gae_lambda": 1.0, "mini_batch": None, "critic_scale": 0.25,
+                "policy_iterations": 5, "value_func_iterations": 5, "normalize_advantage": False,
+                "use_linear_schedule": True, "epsilon": 1e-5,
+            },
+            "tanh", 10_000_000, 200,
+        ),
+    ),
+    "ddpg": (DDPG, begin_ddpg),
+    "dqn": (DQN, begin_dqn),
+    "trpo": (TRPO, begin_on_policy("TRPOLearner", {}, "tanh", 10_000_000, 1000)),
+}  # fmt: skip

@@ -48,7 +48,7 @@ _GRAY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 class DeepMindLab(gymnasium.Env[NDArray[np.uint8], np.int64]):
-    """One level.
+    """A level of DeepMind Lab, whose package has to be built from its sources.
 
     Observations are [height, width] uint8, or [3, height, width] with `is_colored`. An episode that ends because its
     time is over is truncated, where Lab says how much is left.

@@ -35,14 +35,15 @@ _GRAY = np.array([0.21, 0.72, 0.07], np.float32)
 
 
 class VizDoom(gymnasium.Env[NDArray[np.uint8], np.int64]):
-    """One game, with a program of its own beside this process.
+    """A game of Doom, by a program of its own beside this process.
 
     Observations are [height, width] uint8. Actions are `Discrete`: 0 presses nothing, then come the scenario's buttons
     in its order, then pairs of them if `max_buttons` is 2, and so on. Buttons that take an amount, as a mouse does, are
     left out. An episode that reaches the scenario's own time limit is truncated.
 
     Args:
-        scenario: see `find_scenario`.
+        scenario: one of ViZDoom's by its name (`basic`, or `DoomMyWayHome` as it was once called), or the path of a
+            `.cfg` file.
         shape: height and width of a frame, at most 120 and 160, or one number for both.
         frame_skip: tics of one step, >= 1, of which there are 35 in a second; more is faster and coarser.
         no_life: count negative rewards, such as that of each tic or of a missed shot, as 0.

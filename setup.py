@@ -46,6 +46,9 @@ EXTRAS = {
     # With the particle environments, which are a package of their own; those of other families need more.
     "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.0"],
     "vizdoom": ["vizdoom>=1.2.4"],
+    "minigrid": ["minigrid>=3"],
+    # dm-control 1.0.50 does not know what MuJoCo 4 left out.
+    "dm-control": ["shimmy[dm-control]>=2", "dm-control>=1.0.30", "mujoco<4"],
     "ws": ["websockets>=13"],
     "s3": ["s3fs>=2024.2"],
     "tensorboard": ["tensorboard>=2.16"],
@@ -59,7 +62,21 @@ EXTRAS = {
     "onnx": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],
 }
 # Those that tests need, beside their tools.
-TESTED = ("atari", "box2d", "mlflow", "onnx", "pettingzoo", "s3", "sweep", "video", "wandb", "ws")
+TESTED = (
+    "atari",
+    "box2d",
+    "dm-control",
+    "minigrid",
+    "mlflow",
+    "onnx",
+    "pettingzoo",
+    "s3",
+    "sweep",
+    "video",
+    "vizdoom",
+    "wandb",
+    "ws",
+)
 DEV = [
     # The wheel, which tests build without a network.
     "build>=1.2",

@@ -102,6 +102,8 @@ export class Connection {
   /** @type {Promise<void> | null} */
   #opening = null;
   #sessions = 0;
+  /** Called once when it closes: with the reason if it was lost, with null if it was closed here. @type {((error: Error | null) => void) | null} */
+  onClose = null;
 
   /** @param {string} address @param {ConnectionOptions} [options] */
   constructor(address, options = {}) {
@@ -188,7 +190,7 @@ export class Connection {
   }
 
   close() {
-    this.#drop("disconnected");
+    this.#drop("disconnected", ConnectionLostError, true);
   }
 
   #receive(data) {
@@ -207,13 +209,14 @@ export class Connection {
   }
 
   /** Close, and fail everything that waits. */
-  #drop(reason, Kind = ConnectionLostError) {
+  #drop(reason, Kind = ConnectionLostError, isWanted = false) {
     const link = this.#link;
     this.#link = null;
     link?.close();
     const waiting = [...this.#waiting.values()].flat();
     this.#waiting.clear();
     for (const request of waiting) request.reject(new Kind(reason));
+    if (link !== null) this.onClose?.(isWanted ? null : new Kind(reason));
   }
 }
 

@@ -32,7 +32,8 @@ def compose(app: str, template: Template, configuration: Configuration) -> str:
     document |= _algorithm(configuration)
     document |= CommentedMap((name, environment[name]) for name in _ENVIRONMENT[3:])
     head = "# An app of Surreal. `surreal run` trains, `surreal config explain KEY` says what a setting means.\n"
-    return f"{head}version: 1\nname: {app}\n\n{spaced(document)}"
+    imports = split_sections(to_text(template.sections(app, configuration.family))).get("python_path", "")
+    return f"{head}version: 1\nname: {app}\n{imports}\n{spaced(document)}"
 
 
 def with_environment(text: str, app: str, template: Template, configuration: Configuration) -> str:

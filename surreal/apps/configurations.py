@@ -129,7 +129,7 @@ def _by_spaces(env_id: str) -> Iterator[str]:
         EnvError: there is no such environment.
     """
     from surreal.envs import check_env_id, make_env  # brings gymnasium
-    from surreal.envs.make import extra_of
+    from surreal.envs.ids import extra_of
 
     if env_id.startswith("ALE/"):
         yield from (_ATARI, _IMAGES)

@@ -23,6 +23,7 @@ from surreal.apps.document import (
 )
 from surreal.apps.environments import TEMPLATES, Template, find_template, template_of
 from surreal.apps.local_copy import is_local, use_local
+from surreal.config.checking.classes import add_python_path
 from surreal.config.loading.overrides import parse_override
 from surreal.errors import ConfigError
 
@@ -57,6 +58,7 @@ def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another name, or change it with `surreal generate`")
     template = find_template(environment)
+    add_python_path([str(folder.resolve().parent)])  # where a class of a person's own may be, and is looked for later
     among = families(template, _env_id(template))
     configuration = choose(find_algorithm(algorithm or template.algorithm), among)
     text = compose(name, template, configuration)

@@ -2,7 +2,7 @@
 
 A template is plain files, and adding one needs no code:
 
-    template.yaml      title (its first line), aliases, algorithm, configurations, extra, pattern, values
+    template.yaml      title (its first line), base, aliases, algorithm, configurations, extra, pattern, values
     app.yaml           the sections of app.yaml that are the environment's: env, environment, rlx, eval
     app.FAMILY.yaml    what is put over them where the algorithm's settings are of this family; may be missing
     README.md          the beginning of the app's
@@ -10,9 +10,11 @@ A template is plain files, and adding one needs no code:
     ...                everything else is copied as it is
 
 In all of them `{{app}}` is the app's name, and `{{NAME}}` a value of the template: `values` has the defaults, and what
-a group of `pattern` has found in the name that a person gave. `configurations` are families of settings (the first part
-of the names that `surreal config` lists) in order of preference; without it, they follow from the spaces of `env.id`.
-`extra` is what must be installed besides: `pip install 'surreal-rl[EXTRA]'`; `packages` what pip is to install beyond.
+a group of `pattern` has found in the name that a person gave. A template with a `base`, the name of another one, has
+the files and the app.yaml of that one, and puts its own over them. `configurations` are families of settings (the
+first part of the names that `surreal config` lists) in order of preference; without it, they follow from the spaces of
+`env.id`. `extra` is what must be installed besides: `pip install 'surreal-rl[EXTRA]'`; `packages` what pip is to
+install beyond.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Template:
     Attributes:
         name: of its folder.
         title: one sentence.
+        base: the template that it adds to.
         aliases: further names.
         algorithm: the default one.
         configurations: families of settings that suit it; none: by the spaces of `env.id`.
@@ -54,6 +57,7 @@ class Template:
     name: str
     title: str
     algorithm: str
+    base: str | None = None
     aliases: tuple[str, ...] = ()
     configurations: tuple[str, ...] = ()
     extra: str | None = None
@@ -66,19 +70,27 @@ class Template:
         """Where it is."""
         return TEMPLATES / "environments" / self.name
 
+    @property
+    def folders(self) -> list[Path]:
+        """Where its files are, those of its base first."""
+        return [*([] if self.base is None else [TEMPLATES / "environments" / self.base]), self.folder]
+
     def sections(self, app: str, family: str) -> CommentedMap:
         """Give the sections of app.yaml that are the environment's."""
-        text = self.filled((self.folder / _SECTIONS).read_text(encoding="utf-8"), app)
-        sections = parse_document(text, f"{self.name}/{_SECTIONS}")
-        more = self.folder / f"app.{family}.yaml"
-        if more.exists():
-            merge(sections, parse_document(self.filled(more.read_text(encoding="utf-8"), app), more.name))
-        return sections
+        files = [*(folder / _SECTIONS for folder in self.folders), self.folder / f"app.{family}.yaml"]
+        first, *others = (
+            parse_document(self.filled(file.read_text(encoding="utf-8"), app), f"{file.parent.name}/{file.name}")
+            for file in files
+            if file.exists()
+        )
+        for other in others:
+            merge(first, other)
+        return first
 
     def files(self, app: str) -> Iterator[tuple[Path, bytes]]:
         """Yield the files of an app: path in its folder, and content. `surreal generate -e` replaces them all."""
-        for path in sorted(self.folder.rglob("*")):
-            inside = path.relative_to(self.folder)
+        files = {path.relative_to(folder): path for folder in self.folders for path in folder.rglob("*")}
+        for inside, path in sorted(files.items()):
             is_ours = len(inside.parts) == 1 and (inside.name == _METADATA or inside.match("app*.yaml"))
             if not path.is_file() or is_ours or "__pycache__" in inside.parts:
                 continue
@@ -97,7 +109,7 @@ class Template:
 
     def needs(self) -> str:
         """Say what has to be installed, "" if nothing."""
-        from surreal.envs.make import extra_of  # brings gymnasium
+        from surreal.envs.ids import extra_of  # brings gymnasium
 
         extra = self.extra or extra_of(self.values.get("id", ""))
         names = [*([] if extra is None else [f"surreal-rl[{extra}]"]), *self.packages]

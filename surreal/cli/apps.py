@@ -64,13 +64,13 @@ def generate(
 
     if algorithm is None and environment is None:
         raise ConfigError("name what to generate: -a ALGORITHM, -e ENVIRONMENT, or both")
+    _import_from(config)
     if environment is not None:
         change = switch_environment(config, environment, has_files=True)
         typer.echo(f"the environment is {_described(change)}")
         _say_needs(change)
         _say_kept(change.kept)
     if algorithm is not None:
-        _import_from(config)
         change = switch_algorithm(config, algorithm, keeps_settings=True)
         _say_warning(change)
         copied, kept = copy_algorithm(config, is_kept=bool(change.kept))

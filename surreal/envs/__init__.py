@@ -3,11 +3,13 @@
 pools/       what the agent loop drives: environments here, in worker processes, or vectorised
 plain/       environments for a loop of your own
 wrappers/    the wrappers that a configuration names
+games/       ViZDoom and DeepMind Lab
 atari/       the preprocessing of Atari games
 """
 
 import gymnasium
 
+from surreal.envs.ids import render_modes
 from surreal.envs.make import check_env_id, make_env, make_vector_env, record_video
 from surreal.envs.plain.atari import Atari
 from surreal.envs.plain.base import Env, GymEnv, Wrapper
@@ -17,6 +19,7 @@ from surreal.envs.plain.visualization import Visualization
 from surreal.envs.pools.base import EnvPool
 from surreal.envs.pools.local_pool import LocalEnvPool
 from surreal.envs.pools.subproc_pool import SubprocEnvPool
+from surreal.envs.window import ShownEnv
 from surreal.envs.wrappers.named import WrapperSpec
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "FrameStack",
     "GymEnv",
     "LocalEnvPool",
+    "ShownEnv",
     "SubprocEnvPool",
     "Visualization",
     "Wrapper",
@@ -35,10 +39,13 @@ __all__ = [
     "make_env",
     "make_vector_env",
     "record_video",
+    "render_modes",
 ]
 
 # gymnasium's registry is how ids become environments, so it is filled on import, as gymnasium's own packages do.
 if "surreal/Bandit-v0" not in gymnasium.registry:
+    gymnasium.register("surreal/ViZDoom-v0", entry_point="surreal.envs.games.vizdoom:VizDoom")
+    gymnasium.register("surreal/DeepMindLab-v0", entry_point="surreal.envs.games.deepmind_lab:DeepMindLab")
     gymnasium.register("surreal/Bandit-v0", entry_point="surreal.envs.examples:Bandit", reward_threshold=0.75)
     for _name in ("CartPoleDict", "CartPoleNovel"):
         gymnasium.register(

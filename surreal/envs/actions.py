@@ -25,6 +25,8 @@ class ActionAdapter:
     Samples of a policy may leave the bounds of a `Box`: the environment gets them cut to its own, while the experience
     keeps what was sampled, whose probability is known.
 
+    A `Box` of float64, which no network gives, becomes one of float32.
+
     A nested space becomes a `MultiDiscrete` if all its leaves are discrete, else gymnasium's flat `Box`, in which a
     discrete leaf of n values is n scores, the largest of which is meant.
 
@@ -82,6 +84,8 @@ class ActionAdapter:
             return spaces.Discrete(int(space.n))
         if isinstance(space, spaces.MultiDiscrete):
             return spaces.MultiDiscrete(space.nvec, dtype=space.dtype)
+        if isinstance(space, spaces.Box) and space.dtype == np.float64:
+            return spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32))
         if not self._is_nested:
             return space
         if self._is_scored:
@@ -142,7 +146,7 @@ def _leaves(space: gymnasium.Space[Any]) -> list[Any]:
 
 
 def _clipped(space: spaces.Box, actions: NDArray[Any]) -> NDArray[Any]:
-    clipped: NDArray[Any] = np.clip(actions, space.low, space.high)
+    clipped: NDArray[Any] = np.clip(np.asarray(actions, space.dtype), space.low, space.high)
     return clipped
 
 

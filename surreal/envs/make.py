@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import importlib.util
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,14 +10,13 @@ from typing import Any
 import gymnasium
 from gymnasium import error as gym_error
 
-from surreal.envs.atari.preprocessing import is_atari, load_ale
+from surreal.envs.atari.preprocessing import is_atari
+from surreal.envs.ids import find_env, missing_package, nearest_env_id
 from surreal.envs.make_atari_vector import make_atari_vector
+from surreal.envs.wrappers.entries import arrays_only
 from surreal.envs.wrappers.named import WrapperSpec, apply_wrappers, select_wrappers
 from surreal.envs.wrappers.raw_monitor import RawEpisodeMonitor
 from surreal.errors import EnvError
-
-#: Families of environments whose package is an extra of ours: what their id or module has, and the extra.
-_EXTRAS = (("ALE/", "atari"), ("ale_py", "atari"), ("box2d", "box2d"), ("mujoco", "mujoco"), ("vizdoom", "vizdoom"))
 
 
 def make_env(
@@ -35,7 +32,7 @@ def make_env(
     """Make one environment.
 
     Args:
-        env_id: registered id, or `module:id`, which imports the module first.
+        env_id: see `surreal.envs.ids`.
         kwargs: arguments of the environment's constructor, and `max_episode_steps`.
         wrappers: see `surreal.envs.wrappers.named`; the raw return of episodes is counted below the first that is for
             training only, so it is what evaluation would count.
@@ -51,19 +48,22 @@ def make_env(
     options = dict(kwargs or {})
     if render_mode is not None:
         options["render_mode"] = render_mode
-    if is_atari(env_id) and load_ale() and any(spec.name == "atari" for spec in wrappers):
+    if is_atari(env_id) and any(spec.name == "atari" for spec in wrappers):
         # The wrapper skips frames and reads the screen: the cheapest observation will do below it.
         options = {"frameskip": 1, "obs_type": "ram", **options}
     # The pools check what matters; gymnasium's checker would cost a call at every step.
     options.setdefault("disable_env_checker", True)
     try:
-        env: gymnasium.Env[Any, Any] = gymnasium.make(env_id, **options)
+        env: gymnasium.Env[Any, Any] = gymnasium.make(find_env(env_id), **options)
+    except EnvError:
+        raise
     except Exception as error:
         raise _explain(env_id, options, error) from error
     if wrappers:
         number = next((i for i, spec in enumerate(wrappers) if spec.is_training_only), len(wrappers))
         env = RawEpisodeMonitor(apply_wrappers(env, wrappers[:number], training=training))
         env = apply_wrappers(env, wrappers[number:], training=training)
+    env = arrays_only(env)
     if frame_stack != 1:
         try:
             env = gymnasium.wrappers.FrameStackObservation(env, frame_stack, padding_type="reset")
@@ -86,7 +86,7 @@ def make_vector_env(
     """Make the vector environment that an environment's own package offers, if it does.
 
     Args:
-        env_id: registered id.
+        env_id: as in `make_env`.
         num_envs: environments in it.
         kwargs: arguments of its constructor.
         wrappers: must be empty once those left out of evaluation are: wrappers stand around single environments. ALE's
@@ -98,9 +98,9 @@ def make_vector_env(
         EnvError: there is no such environment, or it has no vector form of its own.
     """
     chosen = select_wrappers(wrappers, training=training)
-    if is_atari(env_id) and load_ale():
+    if is_atari(env_id):
         try:
-            options = {**gymnasium.spec(env_id).kwargs, **dict(kwargs or {})}
+            options = {**find_env(env_id).kwargs, **dict(kwargs or {})}
             return make_atari_vector(options, num_envs, wrappers=chosen, frame_stack=frame_stack)
         except EnvError:
             raise
@@ -112,7 +112,7 @@ def make_vector_env(
         names = ", ".join(spec.name for spec in chosen)
         raise EnvError(f"a vector environment takes no wrappers, got {names}; use the local pool")
     try:
-        spec = gymnasium.spec(env_id)
+        spec = find_env(env_id)
         if spec.vector_entry_point is None:
             raise EnvError(f"{env_id} has no vector environment of its own; use the local pool")
         return gymnasium.make_vec(
@@ -128,18 +128,15 @@ def make_vector_env(
 
 
 def check_env_id(env_id: str) -> None:
-    """Find an environment by its id without making it.
+    """Find an environment by its id, or its class, without making it.
 
     Raises:
         EnvError: there is none of this id, or `module:` before it cannot be imported.
     """
-    module, _, name = env_id.rpartition(":")
     try:
-        if module:
-            importlib.import_module(module)
-        elif is_atari(env_id):
-            load_ale()
-        gymnasium.spec(name)
+        find_env(env_id)
+    except EnvError:
+        raise
     except Exception as error:
         raise _explain(env_id, {}, error) from error
 
@@ -172,48 +169,19 @@ def record_video(
         )
 
 
-def nearest_env_id(env_id: str) -> str | None:
-    """Find the registered id most like a misspelt one, the newest version of it."""
-    ids = {spec.id.lower(): spec.id for spec in sorted(gymnasium.registry.values(), key=_version)}
-    near = difflib.get_close_matches(env_id.lower(), ids, n=1)
-    if near:
-        return ids[near[0]]
-    names = {spec.id.rpartition("-v")[0].lower(): spec.id for spec in sorted(gymnasium.registry.values(), key=_version)}
-    near = difflib.get_close_matches(env_id.lower(), names, n=1)
-    return names[near[0]] if near else None
-
-
-def extra_of(env_id: str, what: object = "") -> str | None:
-    """Name the extra that an environment needs, where one is known; `what` is a text that names the package."""
-    try:
-        entry_point = str(gymnasium.spec(env_id).entry_point)
-    except gym_error.Error:
-        entry_point = ""
-    text = f"{env_id} {entry_point} {what}".replace("Box2D", "box2d").replace("MuJoCo", "mujoco")
-    return next((extra for mark, extra in _EXTRAS if mark in text), None)
-
-
-def missing_package(env_id: str, what: object) -> EnvError | None:
-    """Say which extra an environment needs, where one is known; arguments as in `extra_of`."""
-    extra = extra_of(env_id, what)
-    if extra is None:
-        return None
-    return EnvError(f"{env_id} needs a package that is not installed; run in the clone: pip install -e '.[{extra}]'")
-
-
 def _explain(env_id: str, options: Mapping[str, Any], error: Exception) -> EnvError:
     if isinstance(error, gym_error.NamespaceNotFound) and (found := missing_package(env_id, "")) is not None:
         return found
     if isinstance(error, gym_error.UnregisteredEnv | gym_error.DeprecatedEnv):
         near = nearest_env_id(env_id)
-        hint = f"did you mean {near}?" if near else "see gymnasium.registry for the ids, or use `module:id`"
+        hint = (
+            f"did you mean {near}?"
+            if near
+            else "see gymnasium.registry for the ids, or use `module:id` or `module:Class`"
+        )
         return EnvError(f"environment {env_id!r} does not exist; {hint}")
     if isinstance(error, ImportError | gym_error.DependencyNotInstalled):
         return missing_package(env_id, error) or EnvError(f"environment {env_id} cannot be imported: {error}")
     shown = {key: value for key, value in options.items() if key != "disable_env_checker"}
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return EnvError(f"environment {env_id} cannot be made with {shown}: {reason}")
-
-
-def _version(spec: Any) -> int:
-    return spec.version if spec.version is not None else -1

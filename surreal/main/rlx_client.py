@@ -3,6 +3,7 @@
     surreal rlx-client CartPole-v1 --server localhost:7001 --envs 4
 
 It belongs to no run: all it knows of one is the server's address. The token comes from a file or $SURREAL_RLX_TOKEN.
+`kill -USR1 PID` opens a window for the first environment, or closes it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ import yaml
 
 from surreal.config.checking.classes import add_python_path
 from surreal.config.schema.env import WrapperConfig
+from surreal.envs.ids import render_modes
 from surreal.envs.make import make_env
+from surreal.envs.window import ShownEnv
 from surreal.envs.wrappers.named import WrapperSpec
 from surreal.main.process.ending.interrupts import set_at_signals
 from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.reports import print_error
 from surreal.rlx.client.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
 from surreal.rlx.client.tokens import TOKEN_VARIABLE, find_token
+from surreal.rlx.client.training import at_show_signal
 from surreal.rlx.client.transport import parse_address
 from surreal.utils.logs import setup_logging
 
@@ -38,18 +42,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     setup_logging(arguments.log_level, "rlx-client")
     add_python_path(arguments.python_path)
 
-    def make() -> gymnasium.Env[Any, Any]:
+    def make(render_mode: str | None = "human" if arguments.show else None) -> gymnasium.Env[Any, Any]:
         return make_env(
             arguments.env_id,
             kwargs=dict(arguments.arg),
             wrappers=arguments.wrapper,
             training=not arguments.exploit,
-            render_mode="human" if arguments.show else None,
+            render_mode=render_mode,
         )
+
+    shown = _Switch(arguments.show)
+
+    def make_first() -> gymnasium.Env[Any, Any]:
+        if "rgb_array" not in render_modes(arguments.env_id):
+            return make()
+        return ShownEnv(make("rgb_array"), lambda: shown.is_on, is_required=arguments.show)
 
     try:
         options = _options(arguments)
-        counts = run_envs([make] * arguments.envs, options, stop=stop, on_episode=_show if arguments.verbose else None)
+        makers = [make_first, *[make] * (arguments.envs - 1)]
+        with at_show_signal(shown.toggle):
+            counts = run_envs(makers, options, stop=stop, on_episode=_show if arguments.verbose else None)
         if counts.episodes or not counts.failures:
             _say(_summary(counts))
         for failure in counts.failures[:1]:
@@ -60,6 +73,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return 1
     return 0
+
+
+class _Switch:
+    """Whether the first environment is shown."""
+
+    def __init__(self, is_on: bool) -> None:
+        self.is_on = is_on
+
+    def toggle(self) -> None:
+        self.is_on = not self.is_on
 
 
 def _options(arguments: argparse.Namespace) -> DriverOptions:
@@ -82,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("env_id", metavar="ENV_ID", help="registered id, or module:id, which imports the module first")
+    add("env_id", metavar="ENV_ID", help="registered id, module:id, or module:Class")
     add("--server", type=_address, required=True, metavar="HOST:PORT", help="or rlx://, rlxs:// (TLS), ws://, wss://")
     add("--envs", type=_positive, default=1, metavar="N", help="environments, each with a connection and a thread")
     add("--exploit", action="store_true", help="act as well as the agent can, and learn nothing")

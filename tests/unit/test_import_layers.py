@@ -33,7 +33,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
     "doctor": [{"frame"}, {"machine", "server", "environment", "model", "run"}, {"."}],
-    "envs": [{"atari", "terminal"}, {"wrappers"}, {"."}, {"players"}, {"plain", "pools"}],
+    "envs": [{"atari", "terminal", "window"}, {"wrappers", "games"}, {"."}, {"players"}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],

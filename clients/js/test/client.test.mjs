@@ -1,7 +1,6 @@
-/** The client against peers of this file: failures, timeouts, and what it does about them. */
+/** The client against peers of its own: failures, timeouts, and what it does about them. */
 
 import assert from "node:assert/strict";
-import net from "node:net";
 import { test } from "node:test";
 
 import {
@@ -10,45 +9,12 @@ import {
   Connection,
   ConnectionLostError,
   ReplyError,
-  decode,
-  encode,
   runEpisodes,
 } from "../surreal-rlx.mjs";
-import { FrameReader, tcpTransport } from "../surreal-rlx-node.mjs";
-
-/** A server over TCP that answers each request with what `answer` gives: a message, bytes, null (nothing), or "close". */
-async function peer(t, answer) {
-  const sockets = new Set();
-  const seen = [];
-  const server = net.createServer((socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {});
-    const reader = new FrameReader();
-    socket.on("data", (data) => {
-      for (const payload of reader.feed(data)) {
-        const request = decode(payload);
-        seen.push(request);
-        const reply = answer(request, seen.length);
-        if (reply === "close") socket.destroy();
-        else if (reply instanceof Uint8Array) socket.write(reply);
-        else if (reply !== null) {
-          const bytes = encode(reply);
-          socket.write(Buffer.concat([Buffer.from(`${bytes.length}:`), bytes, Buffer.from(",")]));
-        }
-      }
-    });
-  });
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-  });
-  return { address: `127.0.0.1:${server.address().port}`, seen };
-}
+import { tcpTransport } from "../surreal-rlx-node.mjs";
+import { OK, answerAll, peer } from "./peer.mjs";
 
 const proxy = (address, options = {}) => new AgentProxy(address, { transport: tcpTransport(), ...options });
-const OK = { init: { response: "ready" }, update: { response: "action", data: 1 }, reset: { response: "done" } };
-const answerAll = ({ command }) => OK[command] ?? { response: "done" };
 
 test("requests are what the protocol says", async (t) => {
   const { address, seen } = await peer(t, answerAll);

@@ -61,8 +61,11 @@ def load_config(
         raise explain(Config, error, places, label) from error
     config = config.model_copy(update={"python_path": _python_path(config, path)})
     if config.environment.run is not None:
-        folder = str((path.resolve().parent / Path(config.environment.folder or ".").expanduser()).resolve())
+        folder = _beside(path, config.environment.folder or ".")
         config = config.model_copy(update={"environment": config.environment.model_copy(update={"folder": folder})})
+    if config.rlx.pages is not None:
+        pages = _beside(path, config.rlx.pages)
+        config = config.model_copy(update={"rlx": config.rlx.model_copy(update={"pages": pages})})
     for key, problem in chain(idle_settings(config), conflicts(config)):
         place = place_of(key, places, label)
         raise ConfigError(f"{key} {problem} ({place})", key=key, source=place)
@@ -168,10 +171,14 @@ def _name_from(path: Path) -> str:
     return name or "surreal"
 
 
+def _beside(path: Path, folder: str) -> str:
+    """Make a folder that a file names absolute, so that a copy of the file elsewhere means the same one."""
+    return str((path.resolve().parent / Path(folder).expanduser()).resolve())
+
+
 def _python_path(config: Config, path: Path) -> list[str]:
-    """Make the folders absolute, so that a copy of the configuration elsewhere finds the same classes."""
     folder = path.resolve().parent
-    folders = [str((folder / Path(entry).expanduser()).resolve()) for entry in config.python_path]
+    folders = [_beside(path, entry) for entry in config.python_path]
     if folder != PRESETS:
         folders.append(str(folder))
     return list(dict.fromkeys(folders))

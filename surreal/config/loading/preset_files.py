@@ -54,5 +54,5 @@ def preset_table() -> Mapping[str, Mapping[str, str]]:
 
 def preset_extra(name: str) -> str | None:
     """Give the extra of the package that a preset's environment needs, which its first line names; None if none."""
-    found = re.search(r"Needs the (\w+) extra\.$", preset_title(name))
+    found = re.search(r"Needs the ([\w-]+) extra\.$", preset_title(name))
     return found[1] if found else None

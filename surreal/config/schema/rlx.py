@@ -61,6 +61,10 @@ class RlxConfig(Section):
     demo: bool = False
     """Whether to serve the example, a small browser game, on the same port."""
 
+    pages: str | None = Field(None, min_length=1)
+    """Folder of web pages of yours, relative to the file, to serve under `/app/` on the same port, with the JavaScript
+    client one level above them. Whoever reaches the port can read all of it. Unset: none."""
+
     gather_window_s: float = Field(0.0, ge=0, le=1)
     """How long in s a session may wait for others to join its batch. Requests that arrive together share a batch
     anyway, and nobody waits once all sessions are waiting. Raising it makes batches larger and replies later."""

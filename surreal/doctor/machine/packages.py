@@ -13,7 +13,7 @@ from surreal import __version__
 from surreal.config import Config
 from surreal.doctor.frame.finding import Finding, ok
 from surreal.doctor.machine.faults import EXTRA, NOT_INSTALLED, PACKAGE
-from surreal.envs.make import extra_of
+from surreal.envs.ids import extra_of
 
 DISTRIBUTION = "surreal-rl"
 

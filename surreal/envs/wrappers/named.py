@@ -24,6 +24,9 @@ import numpy as np
 from gymnasium import wrappers as gym_wrappers
 
 from surreal.envs.atari.preprocessing import AtariPreprocessing, LifeLoss
+from surreal.envs.wrappers.entries import ObsEntries
+from surreal.envs.wrappers.images import GrayImage
+from surreal.envs.wrappers.minigrid import MiniGridOneHot
 from surreal.errors import EnvError
 
 AnyEnv = gymnasium.Env[Any, Any]
@@ -147,8 +150,11 @@ _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "atari": AtariPreprocessing,
     "clip_action": gym_wrappers.ClipAction,
     "flatten": gym_wrappers.FlattenObservation,
+    "gray_image": GrayImage,
     "life_loss": LifeLoss,
+    "minigrid": MiniGridOneHot,
     "obs_clip": ObsClip,
+    "obs_entries": ObsEntries,
     "obs_scale": ObsScale,
     "rescale_action": gym_wrappers.RescaleAction,
     "reward_clip": RewardClip,

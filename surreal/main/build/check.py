@@ -28,6 +28,7 @@ from surreal.main.build.learning import (
     check_replay,
 )
 from surreal.main.build.lockstep import gradients_config, lockstep_config
+from surreal.main.build.rlx_server import pages_folder
 from surreal.main.build.wrapping import check_wrappers
 from surreal.main.process.run_folder import CONFIG_NAME
 from surreal.observers.making import check_observers
@@ -110,6 +111,7 @@ def check_names(config: Config) -> None:
             check_env(env_id)
     if config.rlx.servers:
         check_wrappers(config)
+        pages_folder(config)
     check_observers(config)
     check(config, MODEL)
     check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))

@@ -97,9 +97,25 @@ def build_server_settings(
         rewards=RewardReader(rlx.reward_weights, rlx.largest_reward),
         is_exploiting=options.is_exploiting,
         tls=None if rlx.tls_cert is None else load_tls(Path(rlx.tls_cert), Path(rlx.tls_key or rlx.tls_cert)),
-        static_dir=demo_folder() if rlx.demo else None,
+        static_dir=demo_folder() if rlx.demo or rlx.pages else None,
+        pages_dir=pages_folder(config),
         on_metric=on_metric,
     )
+
+
+def pages_folder(config: Config) -> Path | None:
+    """Give the folder of a user's own pages.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if config.rlx.pages is None:
+        return None
+    folder, source = Path(config.rlx.pages), config.source_of("rlx.pages")
+    if not (folder / "index.html").is_file():
+        where = f" ({source})" if source else ""
+        raise ConfigError(f"rlx.pages is {folder}, which has no index.html{where}", key="rlx.pages", source=source)
+    return folder
 
 
 def demo_folder() -> Path:

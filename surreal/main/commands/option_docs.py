@@ -14,12 +14,15 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from gymnasium.envs.registration import load_env_creator
+
 import surreal.agent
 import surreal.learner
 import surreal.model
 import surreal.replay
 from surreal.config import accepted_names
 from surreal.config.reference import cell, default_cell, table
+from surreal.envs.ids import find_env
 from surreal.envs.wrappers.named import WrapperSpec, find_wrapper, wrapper_names
 from surreal.main.build.acting import AGENT, MODEL
 from surreal.main.build.construct import Recipe
@@ -42,6 +45,12 @@ _WRAPPERS = """## wrappers
 Entries of `env.wrappers` use these names: `{name: reward_clip, args: {low: -10, high: 10}}`. Those for training only
 are left out of evaluation, unless the entry says `training_only: false`.
 """
+_ENVIRONMENTS = """## environments
+
+Values of `env.id` that come with Surreal; their options go into `env.kwargs`, as does `max_episode_steps`.
+[Environments](environments.md) has all others.
+"""
+_ENV_IDS = ("surreal/Bandit-v0", "surreal/ViZDoom-v0", "surreal/DeepMindLab-v0")
 _PARTS: tuple[tuple[ModuleType, Recipe[Any]], ...] = (
     (surreal.model, MODEL),
     (surreal.agent, AGENT),
@@ -73,7 +82,7 @@ def render() -> str:
         titles = {base: f"Options of `{base.__name__}`" for base in bases if base not in titles} | titles
         for cls, title in titles.items():
             parts += [f"### {title}\n", *class_text(cls, recipe, titles)]
-    return "\n".join([*parts, _WRAPPERS, *_wrappers()])
+    return "\n".join([*parts, _WRAPPERS, *_wrappers(), _ENVIRONMENTS, *_environments()])
 
 
 def public_classes(module: ModuleType, base: type[object]) -> Iterator[type[object]]:
@@ -146,6 +155,14 @@ def _wrappers() -> Iterator[str]:
             rows = [(f"`{option.name}`", *_cells(option)) for option in options_of(cls)[1:]]
             if rows:
                 yield table(("option", "type", "default", "meaning"), rows)
+
+
+def _environments() -> Iterator[str]:
+    for env_id in _ENV_IDS:
+        cls: Any = load_env_creator(str(find_env(env_id).entry_point))
+        yield f"### `{env_id}`\n\n{summary(cls)}\n"
+        rows = [(f"`{option.name}`", *_cells(option)) for option in options_of(cls) if option.name != "render_mode"]
+        yield table(("option", "type", "default", "meaning"), rows)
 
 
 def _cells(option: Option) -> tuple[str, str, str]:

@@ -55,8 +55,11 @@ def start_server(
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     logger.info("listening on %s:%d", host, server.port)
     say(f"RLX at {host}:{server.port}{', TLS' if settings.tls is not None else ''}")
-    if settings.static_dir is not None:
-        say(f"example page at {'http' if settings.tls is None else 'https'}://{host}:{server.port}/example/")
+    url = f"{'http' if settings.tls is None else 'https'}://{host}:{server.port}"
+    if settings.pages_dir is not None:
+        say(f"page at {url}/app/")
+    elif settings.static_dir is not None:
+        say(f"example page at {url}/example/")
     return server
 
 

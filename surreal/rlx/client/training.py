@@ -15,7 +15,7 @@ Options come from the constructor, else from the command line, else from `app.ya
     constructor    command line          app.yaml
     address        --rlx-server H:P      relaax_rlx_server: {bind: H:P}, else rlx: {host: H, port: P}
     exploit        --exploit [True]      -
-    show_ui        --show-ui [True]      -
+    show_ui        --show-ui [True]      -                                    SIGUSR1 turns it on and off
     max_episodes   --max-episodes N      environment: {max_episodes: N}       default 1
     infinite_run   --infinite-run        environment: {infinite_run: true}    default false
     -              --config PATH         default: app.yaml of the working folder, if there
@@ -34,8 +34,10 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyConnectionError, AgentProxyException, retrying
@@ -60,7 +62,7 @@ class TrainingBase:
         argv: the command line, unknown arguments in it are left to others; None: this process's.
         address: of the server, as `AgentProxy` takes it.
         exploit: act as well as the agent can, and learn nothing.
-        show_ui: for the environment to show itself.
+        show_ui: for the environment to show itself: it looks at `self.show_ui` in every step.
         max_episodes: how many episodes.
         infinite_run: do not stop after them.
         attempts: how often to try to connect before giving up, >= 1; ten take half a minute.
@@ -143,9 +145,10 @@ class TrainingBase:
 
     def run(self) -> bool:
         """Play all episodes; returns whether nothing was in the way, else `failure` says what."""
-        toggle = getattr(signal, "SIGUSR1", None)  # not on Windows
-        if toggle is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(toggle, self._toggle_ui)
+        with at_show_signal(self._toggle_ui):
+            return self._run()
+
+    def _run(self) -> bool:
         try:
             self.initialize_agent()
             number = lost = 0
@@ -170,7 +173,7 @@ class TrainingBase:
             self.agent.disconnect()
         return self.failure is None
 
-    def _toggle_ui(self, _: int, __: object) -> None:
+    def _toggle_ui(self) -> None:
         self.show_ui = not self.show_ui
 
     def _begin(self) -> None:
@@ -185,6 +188,27 @@ class TrainingBase:
             logger.info("connecting again after an episode: %s", error)
             self.initialize_agent()
             self.record(reward)
+
+
+@contextmanager
+def at_show_signal(toggle: Callable[[], None]) -> Iterator[None]:
+    """Call something at each SIGUSR1, by which a person shows or hides an environment that is running.
+
+    Inside a thread other than the main one, and where there is no such signal, it does nothing.
+    """
+    number = getattr(signal, "SIGUSR1", None)
+    if number is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def note(_: int, __: FrameType | None) -> None:
+        toggle()
+
+    before = signal.signal(number, note)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

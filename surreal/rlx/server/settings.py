@@ -53,6 +53,7 @@ class ServerSettings:
         is_exploiting: whether all sessions exploit, whatever they ask for.
         tls: certificate and key; None: no TLS.
         static_dir: folder whose files are served over HTTP; None: none.
+        pages_dir: another one, served under `/app/`.
         status: gives what `/status.json` says beside the number of sessions, to whoever reaches the port; called on the
             server's thread. None: nothing.
         on_metric: takes clients' metrics, all of them under "client/"; None drops them.
@@ -73,6 +74,7 @@ class ServerSettings:
     is_exploiting: bool = False
     tls: ssl.SSLContext | None = None
     static_dir: Path | None = None
+    pages_dir: Path | None = None
     status: StatusSource | None = None
     on_metric: MetricSink | None = None
 

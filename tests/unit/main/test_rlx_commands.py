@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +14,14 @@ import pytest
 import surreal
 from surreal.checkpoint import save_checkpoint
 from surreal.config import load_config
+from surreal.envs.window import Window
 from surreal.errors import ConfigError
 from surreal.export import export_policy
 from surreal.main import rlx_client
 from surreal.main.process.registry import plain_config
 from surreal.main.rlx_server import serve_policy
 from surreal.rlx.client.agent_proxy import AgentProxy
+from surreal.rlx.client.gym_driver import Counts
 from tests.policies import write_policy
 
 
@@ -79,3 +83,25 @@ def test_an_exported_policy_is_served(tmp_path: Path, free_port: int) -> None:
         served.result()
     assert actions == policy.act(states)
     assert set(actions) == {1, 2}
+
+
+def test_a_signal_shows_the_first_environment_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames: list[bool] = []
+
+    def play(makers: list[Any], *_: Any, **__: Any) -> Counts:
+        first, second = (make() for make in makers)
+        assert (first.render_mode, second.render_mode) == ("rgb_array", None)
+        first.reset()
+        for is_shown in (True, False):
+            signal.raise_signal(signal.SIGUSR1)
+            frames.clear()
+            first.step(0)
+            assert frames == [True] * is_shown
+        return Counts()
+
+    monkeypatch.setattr(rlx_client, "run_envs", play)
+    monkeypatch.setattr(rlx_client, "set_at_signals", lambda stop: None)
+    monkeypatch.setattr(Window, "show", lambda self, frame: frames.append(True) or True)
+    before = signal.getsignal(signal.SIGUSR1)
+    assert rlx_client.main(["CartPole-v1", "--server", "127.0.0.1:9", "--envs", "2"]) == 0
+    assert signal.getsignal(signal.SIGUSR1) is before

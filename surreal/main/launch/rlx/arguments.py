@@ -46,6 +46,8 @@ def rlx_arguments(
     say(f"environments connect to {url}")
     if config.rlx.demo:
         say(f"example page at http{url.removeprefix('rlx')}/example/")
+    if config.rlx.pages is not None:
+        say(f"page at http{url.removeprefix('rlx')}/app/")
 
     def server(number: int) -> list[str]:
         return [*common, "--index", str(config.agent.count + number), "--port", str(port), "--reuse-port"]

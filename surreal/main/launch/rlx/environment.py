@@ -46,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         print_error(error)
         return 1
+    # What shows or hides the environment is meant for the program.
+    signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
     while process.poll() is None:
         if stop.wait(_POLL_S):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this process is in the session, too

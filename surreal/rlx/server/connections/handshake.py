@@ -27,7 +27,7 @@ def answer_request(protocol: ServerProtocol, request: Request, hub: Hub) -> None
 
 def _answer_page(protocol: ServerProtocol, request: Request, hub: Hub) -> None:
     method = getattr(request, "method", "GET")  # what older releases of websockets let pass is always one
-    answer = answer_get(request.path, hub.settings.static_dir, hub.status)
+    answer = answer_get(request.path, hub.settings.static_dir, hub.status, pages_dir=hub.settings.pages_dir)
     if answer is None:
         response = protocol.reject(HTTPStatus.NOT_FOUND, "nothing here; RLX clients connect by TCP or WebSocket\n")
     elif method not in ("GET", "HEAD"):

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from surreal.rlx.server.settings import is_loopback
 
 _MAX_FILE_BYTES = 16 << 20
+_PAGES = "/app"
 #: Browsers run a module only under a type of JavaScript; some systems do not know `.mjs`.
 _TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".wasm": "application/wasm"}
 
@@ -29,17 +30,33 @@ class Answer(NamedTuple):
     location: str | None = None  #: where the page is instead
 
 
-def answer_get(path: str, static_dir: Path | None, status: Callable[[], Mapping[str, Any]] = dict) -> Answer | None:
-    """Answer a GET that is no WebSocket; None: there is nothing under this path."""
+def answer_get(
+    path: str,
+    static_dir: Path | None,
+    status: Callable[[], Mapping[str, Any]] = dict,
+    *,
+    pages_dir: Path | None = None,
+) -> Answer | None:
+    """Answer a GET that is no WebSocket; None: there is nothing under this path.
+
+    Args:
+        path: with its query.
+        static_dir: folder of the files that are served; None: none are.
+        status: tells what the server does.
+        pages_dir: folder of those under `/app/`; None: they are looked for in `static_dir`.
+    """
     path = unquote(urlsplit(path).path)
     if path == "/health":
         return Answer(HTTPStatus.OK, "text/plain; charset=utf-8", b"ok\n")
     if path == "/status.json":
         return Answer(HTTPStatus.OK, "application/json", f"{json.dumps(dict(status()))}\n".encode())
-    if static_dir is None or "\0" in path:
+    folder, inside = static_dir, path
+    if pages_dir is not None and (path == _PAGES or path.startswith(f"{_PAGES}/")):
+        folder, inside = pages_dir, path.removeprefix(_PAGES)
+    if folder is None or "\0" in path:
         return None
-    root = static_dir.resolve()
-    file = (root / path.lstrip("/")).resolve()
+    root = folder.resolve()
+    file = (root / inside.lstrip("/")).resolve()
     is_folder = file.is_dir()
     if is_folder:
         file = file / "index.html"

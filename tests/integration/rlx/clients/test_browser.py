@@ -17,6 +17,7 @@ from gymnasium import spaces
 
 ROOT = Path(__file__).parents[4]
 PAGES = ROOT / "clients" / "js"
+BANDIT = ROOT / "surreal" / "apps" / "templates" / "environments" / "browser" / "environment"
 VECTORS = ROOT / "tests" / "golden" / "rlx_vectors.json"
 
 COUNT_COLOURS = """(canvas) => {
@@ -175,3 +176,42 @@ def test_the_codec_in_a_browser_makes_the_golden_vectors(browser: Any, serve: An
     picture = browser.evaluate(SEND_PICTURE)
     assert picture[:2] == [[2, 3, 4], "float32"]
     np.testing.assert_allclose(picture[2], [1.0, 0.0, 0.2, 1.0], rtol=1e-6)
+
+
+def test_the_bandit_page_pulls_what_the_agent_says(browser: Any, serve: Any, tmp_path: Path) -> None:
+    def act(_: Any, rows: int) -> Any:
+        return np.full(rows, 3)
+
+    served = serve(spaces.Discrete(4), spaces.Box(-1, 1, (0,), np.float32), act, static_dir=PAGES, pages_dir=BANDIT)
+    browser.open(f"http://{served.address}/app/")
+    browser.wait("window.shown && shown.episodes >= 2")
+    # Each episode is 100 pulls, cut by a limit, and what they paid is told as a metric.
+    served.wait(lambda: len(served.ended("truncated")) >= 2)
+    first = served.ended("truncated")[0]
+    assert len(first.rewards) == 100
+    assert set(first.rewards) == {1.0, -1.0}
+    served.wait(lambda: served.metrics)
+    assert served.metrics[0] == ("scalar", "client/episode_reward", sum(first.rewards), None)
+    # It is shown.
+    browser.wait("document.querySelectorAll('.arm')[3].querySelector('span').textContent === '100 %'")
+    assert browser.evaluate("document.querySelectorAll('.arm')[0].querySelector('em').textContent") == "–"
+    assert browser.evaluate("document.getElementById('status').className") == "good"
+    browser.screenshot(tmp_path / "bandit.png")
+
+    # A pause stops it, and it goes on where it was; a reset begins the episode anew.
+    browser.evaluate("document.getElementById('pause').click()")
+    browser.wait("(shown.last === shown.pulls) || void (shown.last = shown.pulls)")
+    browser.evaluate("document.getElementById('pause').click()")
+    browser.wait("shown.pulls > shown.last + 20")
+    browser.evaluate("document.getElementById('reset').click()")
+    browser.wait(f"shown.pulls > {browser.evaluate('shown.pulls')} + 120")
+    served.wait(lambda: served.ended("closed") or [e for e in served.ended("truncated") if len(e.rewards) < 100])
+    assert browser.evaluate("shown.error") is None
+    assert browser.complaints == []
+
+    # The server goes away and comes back.
+    served.restart()
+    browser.wait("!shown.isConnected || shown.pulls > 0")
+    before = browser.evaluate("shown.pulls")
+    browser.wait(f"shown.isConnected && shown.error === null && shown.pulls > {before} + 50")
+    assert [text for text in browser.complaints if "WebSocket connection to" not in text] == []

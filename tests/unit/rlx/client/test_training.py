@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -242,3 +243,22 @@ def test_a_file_that_was_named_must_be_there() -> None:
 def test_episode_has_to_be_written() -> None:
     with pytest.raises(NotImplementedError, match="episode"):
         TrainingBase((), agent=FakeAgent()).run()  # type: ignore[arg-type]
+
+
+def test_a_signal_turns_showing_on_and_off_while_it_runs() -> None:
+    class Shown(Game):
+        seen: list[bool]
+
+        def episode(self, number: int) -> float | None:
+            self.seen.append(self.show_ui)
+            if number < 2:
+                signal.raise_signal(signal.SIGUSR1)
+            self.seen.append(self.show_ui)
+            return None
+
+    before = signal.getsignal(signal.SIGUSR1)
+    training = Shown((), agent=FakeAgent(), max_episodes=3)  # type: ignore[arg-type]
+    training.seen = []
+    assert training.run()
+    assert training.seen == [False, True, True, False, False, False]
+    assert signal.getsignal(signal.SIGUSR1) is before

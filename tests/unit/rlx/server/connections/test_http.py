@@ -50,6 +50,24 @@ def test_folder_without_its_slash_is_elsewhere(folder: Path, path: str, location
     assert (home.status, home.body) == (200, b"<p>sub")
 
 
+def test_pages_of_an_app_are_beside_the_client(folder: Path, tmp_path: Path) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.html").write_text("<p>mine")
+    bodies = {path: answer_get(path, folder, pages_dir=pages) for path in ("/", "/app/", "/app/index.html", "/app")}
+    assert {path: answer and answer.body for path, answer in bodies.items()} == {
+        "/": b"<p>home",
+        "/app/": b"<p>mine",
+        "/app/index.html": b"<p>mine",
+        "/app": b"",
+    }
+    moved = bodies["/app"]
+    assert moved is not None
+    assert (moved.status, moved.location) == (301, "./app/")
+    for path in ("/app/../secret.txt", "/app/nope", "/application", "/app/..%2fsecret.txt"):
+        assert answer_get(path, folder, pages_dir=pages) is None
+
+
 def test_health_is_answered_without_files() -> None:
     health = answer_get("/health", None)
     assert health is not None

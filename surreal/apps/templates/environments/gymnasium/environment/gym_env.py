@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 from PIL import Image
 
-from surreal.envs import WrapperSpec, make_env, record_video
+from surreal.envs import ShownEnv, WrapperSpec, make_env, record_video, render_modes
 from surreal.rlx.client.options import Options
 
 GymEnv = gymnasium.Env[Any, Any]
 
 
-def make(options: Options, *, training: bool, show_ui: bool) -> GymEnv:
+def make(options: Options, *, training: bool, is_shown: Callable[[], bool]) -> GymEnv:
     """Make the environment with those wrappers that are ours to apply: the server applies the others.
 
     Args:
         options: of app.yaml.
         training: False leaves out wrappers that are for training only.
-        show_ui: open a window.
+        is_shown: asked at every step, whether it is to be shown in a window.
     """
-    records = options.get("environment/record", False) and not show_ui
+    env_id = options.get("env/id")
+    can_draw = "rgb_array" in render_modes(env_id)
     env = make_env(
-        options.get("env/id"),
+        env_id,
         kwargs=options.get("env/kwargs", {}),
         wrappers=[
             WrapperSpec(entry.get("name") or entry["class"], entry.get("args") or {}, entry.get("training_only"))
@@ -33,10 +34,11 @@ def make(options: Options, *, training: bool, show_ui: bool) -> GymEnv:
             if entry.get("on_client")
         ],
         training=training,
-        render_mode="human" if show_ui else "rgb_array" if records else None,
+        render_mode="rgb_array" if can_draw else None,
     )
-    folder = Path(options.get("environment/out_dir", "videos"))
-    return record_video(env, str(folder)) if records else env
+    if options.get("environment/record", False):
+        env = record_video(env, options.get("environment/out_dir", "videos"))
+    return ShownEnv(env, is_shown) if can_draw else env
 
 
 class Screen(gymnasium.ObservationWrapper[Any, Any, Any]):

@@ -20,14 +20,12 @@ class Training(TrainingBase):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        sys.path += self.options.get("python_path", [])
+        self.env = gym_env.make(self.options, training=not self.exploit, is_shown=lambda: self.show_ui)
         self._returns: list[float] = []
-        self._open()
 
     def episode(self, number: int) -> float:
         """Play an episode; returns the sum of its rewards."""
-        if self.show_ui is not self._is_shown:  # `kill -USR1` has turned it over
-            self.env.close()
-            self._open()
         state, _ = self.env.reset()
         action = self.agent.update(reward=None, state=state)
         total, is_over = 0.0, False
@@ -39,10 +37,6 @@ class Training(TrainingBase):
             action = self.agent.update(float(reward), state, terminal=is_over, truncated=truncated and not terminated)
         self._report(number, total)
         return total
-
-    def _open(self) -> None:
-        self._is_shown = self.show_ui
-        self.env = gym_env.make(self.options, training=not self.exploit, show_ui=self.show_ui)
 
     def _report(self, number: int, total: float) -> None:
         self._returns.append(total)

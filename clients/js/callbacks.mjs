@@ -1,0 +1,129 @@
+/**
+ * A session by callbacks, for games whose loop is not ours: engines, timers, events of a page.
+ *
+ *     import { CallbackAgent } from "./callbacks.mjs";
+ *
+ *     const agent = new CallbackAgent("ws://localhost:7001");
+ *     agent.onconnected = () => agent.init();
+ *     agent.onready = () => agent.update(null, game.state());           // the first update of an episode has no reward
+ *     agent.onaction = (action) => {
+ *       if (action === null) return agent.update(null, game.reset());   // the episode is over: the next one
+ *       const { reward, isOver } = game.step(action);
+ *       agent.update(reward, game.state(), isOver);
+ *     };
+ *     agent.ondisconnected = () => agent.connect();
+ *     agent.connect();
+ *
+ * | callback               | when                                                                        |
+ * |------------------------|-----------------------------------------------------------------------------|
+ * | `onconnected()`        | the connection is open                                                      |
+ * | `onready()`            | `init` was answered: a session has begun                                    |
+ * | `onaction(action)`     | `update` was answered; null at the end of an episode                        |
+ * | `onresetdone()`        | `reset` was answered                                                        |
+ * | `onerror(error)`       | the server refused a request, or it could not be sent; the connection stays |
+ * | `ondisconnected(error)`| the connection is lost, or could not be had; null after `disconnect`        |
+ *
+ * Each is called once for what it tells of, never inside the call that caused it. Those that are not set are left out,
+ * but for an error, which goes to the console.
+ * @module
+ */
+
+import { AgentProxy, ConnectionLostError } from "./surreal-rlx.mjs";
+
+export class CallbackAgent {
+  /** @type {(() => void) | null} */
+  onconnected = null;
+  /** @type {(() => void) | null} */
+  onready = null;
+  /** @type {((action: any) => void) | null} */
+  onaction = null;
+  /** @type {(() => void) | null} */
+  onresetdone = null;
+  /** @type {((error: Error) => void) | null} */
+  onerror = null;
+  /** @type {((error: Error | null) => void) | null} */
+  ondisconnected = null;
+
+  #agent;
+  #isConnected = false;
+
+  /**
+   * @param {string} address `ws://` or `wss://`
+   * @param {import("./surreal-rlx.mjs").ConnectionOptions} [options]
+   */
+  constructor(address, options = {}) {
+    this.#agent = new AgentProxy(address, options);
+    const { metrics } = this.#agent;
+    this.metrics = {
+      /** A number for the run's metrics. @param {string} name @param {number} y */
+      scalar: (name, y, x = null) => this.#ask(metrics.scalar(name, y, x), () => {}),
+      /** How the numbers y are distributed. @param {string} name @param {ArrayLike<number>} y */
+      histogram: (name, y, x = null) => this.#ask(metrics.histogram(name, y, x), () => {}),
+    };
+    this.#agent.connection.onClose = (error) => this.#disconnected(error);
+  }
+
+  get isConnected() {
+    return this.#isConnected;
+  }
+
+  /** Connect. @param {number} [retry] attempts, with jittered waits between them */
+  connect(retry = 6) {
+    this.#agent.connect(retry).then(
+      () => {
+        this.#isConnected = true;
+        this.onconnected?.();
+      },
+      (error) => {
+        if (error instanceof ConnectionLostError) this.ondisconnected?.(error);
+        else this.#failed(error);
+      },
+    );
+  }
+
+  /** Begin a session. @param {boolean} [exploit] act as well as possible, and learn nothing */
+  init(exploit = false) {
+    this.#ask(this.#agent.init(exploit), () => this.onready?.());
+  }
+
+  /**
+   * Tell the agent what its last action led to, and ask for the next one; arguments as in `AgentProxy`.
+   * @param {number | number[] | null} [reward] null in the first update of an episode
+   * @param {unknown} [state]
+   * @param {boolean} [terminal]
+   * @param {boolean} [truncated]
+   */
+  update(reward = null, state = null, terminal = false, truncated = false) {
+    this.#ask(this.#agent.update(reward, state, terminal, truncated), (action) => this.onaction?.(action));
+  }
+
+  /** Give up the running episode. */
+  reset() {
+    this.#ask(this.#agent.reset(), () => this.onresetdone?.());
+  }
+
+  /** End the session. */
+  disconnect() {
+    this.#agent.disconnect();
+  }
+
+  #ask(reply, tell) {
+    const wasConnected = this.#isConnected;
+    // What a callback throws is not caught: it is an error of the page.
+    reply.then(tell, (error) => {
+      // A lost connection is told once, whatever was waiting for an answer.
+      if (!wasConnected || !(error instanceof ConnectionLostError)) this.#failed(error);
+    });
+  }
+
+  #failed(error) {
+    if (this.onerror) this.onerror(error);
+    else console.error(error);
+  }
+
+  #disconnected(error) {
+    if (!this.#isConnected) return;
+    this.#isConnected = false;
+    queueMicrotask(() => this.ondisconnected?.(error));
+  }
+}

@@ -1,0 +1,143 @@
+"""Ids of environments: whose package registers them, which extra brings it, and classes in place of ids.
+
+CartPole-v1         gymnasium's own
+ALE/Pong-v5         of a package that is known here: it is imported first
+my_package:My-v0    registered when `my_package` is imported
+my_module:MyEnv     a class, or a function, that gives an environment
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from ctypes.util import find_library
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import gymnasium
+from gymnasium import error as gym_error
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+from surreal.envs.atari.preprocessing import is_atari, load_ale
+from surreal.errors import EnvError
+
+
+class Family(NamedTuple):
+    """Environments that one package registers."""
+
+    extra: str  #: of ours, which brings the package
+    marks: tuple[str, ...]  #: what an id, an entry point or an error has in it
+    starts: tuple[str, ...] = ()  #: how ids begin that exist only once the package is imported
+    package: str = ""  #: what registers them
+
+
+_FAMILIES = (
+    Family("atari", ("ALE/", "ale_py"), ("ALE/",), "ale_py"),
+    Family("box2d", ("box2d",)),
+    Family("dm-control", ("dm_control", "shimmy"), ("dm_control/",), "shimmy"),
+    Family("minigrid", ("MiniGrid", "minigrid", "BabyAI"), ("MiniGrid-", "BabyAI-"), "minigrid"),
+    Family("mujoco", ("mujoco",)),
+    Family("vizdoom", ("vizdoom", "Vizdoom"), ("Vizdoom",), "vizdoom.gymnasium_wrapper"),
+)
+
+
+def find_env(env_id: str) -> EnvSpec:
+    """Find what makes an environment; the package that registers it is imported.
+
+    Raises:
+        EnvError: the module has nothing of this name.
+        ImportError: the module, or a package that it needs, is not there.
+        gymnasium.error.Error: there is no such id.
+    """
+    module_name, _, name = env_id.rpartition(":")
+    if not module_name:
+        _load_family(env_id)
+        return gymnasium.spec(env_id)
+    module = importlib.import_module(module_name)
+    found = getattr(module, name, None)
+    if callable(found) and name not in gymnasium.registry:
+        return EnvSpec(id=env_id, entry_point=found)
+    try:
+        return gymnasium.spec(name)
+    except gym_error.Error as error:
+        if "-v" in name:
+            raise
+        makers = [other for other, value in vars(module).items() if callable(value)]
+        near = difflib.get_close_matches(name, makers, n=1)
+        hint = f"; did you mean {module_name}:{near[0]}?" if near else ""
+        raise EnvError(
+            f"environment {env_id!r} does not exist: {module.__file__ or module_name} has no class or function {name}, "
+            f"and registers no such id{hint}"
+        ) from error
+
+
+def render_modes(env_id: str) -> Sequence[str]:
+    """List the ways in which an environment can be drawn, as its class says; none where that is not known."""
+    try:
+        maker: Any = find_env(env_id).entry_point
+        maker = load_env_creator(maker) if isinstance(maker, str) else maker
+    except (EnvError, ImportError, gym_error.Error):  # said by whoever makes it
+        return ()
+    modes: Sequence[str] = getattr(maker, "metadata", {}).get("render_modes", ())
+    return modes
+
+
+def extra_of(env_id: str, what: object = "") -> str | None:
+    """Name the extra that an environment needs, where one is known; `what` is a text that names the package."""
+    try:
+        entry_point = str(gymnasium.spec(env_id).entry_point)
+    except gym_error.Error:
+        entry_point = ""
+    text = f"{env_id} {entry_point} {what}".replace("Box2D", "box2d").replace("MuJoCo", "mujoco")
+    return next((family.extra for family in _FAMILIES if any(mark in text for mark in family.marks)), None)
+
+
+def missing_package(env_id: str, what: object) -> EnvError | None:
+    """Say which extra an environment needs, where one is known; arguments as in `extra_of`."""
+    extra = extra_of(env_id, what)
+    if extra is None:
+        return None
+    return EnvError(f"{env_id} needs a package that is not installed; run in the clone: pip install -e '.[{extra}]'")
+
+
+def nearest_env_id(env_id: str) -> str | None:
+    """Find the registered id most like a misspelt one, the newest version of it."""
+    ids = {spec.id.lower(): spec.id for spec in sorted(gymnasium.registry.values(), key=_version)}
+    near = difflib.get_close_matches(env_id.lower(), ids, n=1)
+    if near:
+        return ids[near[0]]
+    names = {spec.id.rpartition("-v")[0].lower(): spec.id for spec in sorted(gymnasium.registry.values(), key=_version)}
+    near = difflib.get_close_matches(env_id.lower(), names, n=1)
+    return names[near[0]] if near else None
+
+
+def _load_family(env_id: str) -> None:
+    """Import the package that registers an environment.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    family = next((family for family in _FAMILIES if family.starts and env_id.startswith(family.starts)), None)
+    if family is None:
+        return
+    if find_spec(family.package.partition(".")[0]) is None:
+        raise ImportError(f"No module named {family.package!r}")
+    if is_atari(env_id):
+        load_ale()
+        return
+    if family.extra == "dm-control":
+        _choose_renderer()
+    importlib.import_module(family.package)
+
+
+def _choose_renderer() -> None:
+    """Where there is no display, have MuJoCo draw without one: it would warn of that in every process."""
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl" if find_library("EGL") else "disable")
+
+
+def _version(spec: EnvSpec) -> int:
+    return spec.version if spec.version is not None else -1

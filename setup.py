@@ -41,7 +41,7 @@ INSTALL_REQUIRES = [
 ATARI = ["ale-py>=0.12"]
 BOX2D = ["gymnasium[box2d]>=1.1,<2"]
 MUJOCO = ["gymnasium[mujoco]>=1.1,<2"]
-VIZDOOM = ["vizdoom>=1.2.4"]
+VIZDOOM = ["vizdoom>=1.3"]
 MINIGRID = ["minigrid>=3"]
 # dm-control 1.0.50 does not know what MuJoCo 4 left out.
 DM_CONTROL = ["shimmy[dm-control]>=2", "dm-control>=1.0.30", "mujoco<4"]

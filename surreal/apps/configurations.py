@@ -128,7 +128,7 @@ def _by_spaces(env_id: str) -> Iterator[str]:
         EnvError: there is no such environment.
     """
     from surreal.envs import check_env_id, make_env  # brings gymnasium
-    from surreal.envs.make import missing_package
+    from surreal.envs.ids import missing_package
 
     if env_id.startswith("ALE/"):
         yield from (_ATARI, _IMAGES)

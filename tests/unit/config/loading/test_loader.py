@@ -9,7 +9,7 @@ import pytest
 from surreal.config import load_config, preset_names, preset_path, to_yaml
 from surreal.config.loading.preset_files import preset_extra, preset_title
 from surreal.config.schema.sections import ReplayConfig
-from surreal.envs.make import missing_package
+from surreal.envs.ids import missing_package
 from surreal.errors import ConfigError
 
 SMALL = """\

@@ -20,12 +20,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from surreal.main.process.ending.interrupts import set_at_signals
 from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.reports import print_error
 from surreal.rlx.client.tokens import TOKEN_VARIABLE, find_token
 
 _POLL_S = 0.05
+_SHELLS = ("sh", "bash", "dash")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         print_error(error)
         return 1
-    # What shows or hides the environment is meant for the program.
-    signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
+    signal.signal(signal.SIGUSR1, lambda *_: _hand_on(signal.SIGUSR1, process.pid))
     while process.poll() is None:
         if stop.wait(_POLL_S):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this process is in the session, too
@@ -59,6 +61,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(-process.returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -process.returncode)
     return process.returncode
+
+
+def _hand_on(number: int, pid: int) -> None:
+    """Give a signal to the program, which shows or hides itself then; a shell around it would end."""
+    with suppress(psutil.Error):
+        started = psutil.Process(pid)
+        for program in started.children() if started.name() in _SHELLS else [started]:
+            program.send_signal(number)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""`surreal play` and `surreal watch`: a policy from a file, or of a running run, at play; `surreal presets`."""
+"""Policies from a file, or of a running run: `surreal play`, `watch` and `export`; `surreal presets`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +31,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(play)
     app.command()(watch)
     app.command()(presets)
+    app.command()(export)
 
 
 def play(
@@ -166,3 +167,47 @@ class _Saying(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._say(record.getMessage())
+
+
+def export(
+    checkpoint: Annotated[
+        str,
+        typer.Argument(metavar="CHECKPOINT", help="A policy, a learner's, a run's folder.", autocompletion=policies),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Ends in .pt or .onnx; default: beside it.")
+    ] = None,
+    file_format: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="torchscript or onnx; default: as -o ends.")
+    ] = None,
+) -> None:
+    """Write a policy as TorchScript or ONNX: it acts without Surreal."""
+    from surreal.export import export_policy
+
+    written = export_policy(checkpoint, output, file_format=file_format)
+    about = written.metadata
+    policy = about["policy"]
+    typer.echo(
+        f"{written.path}: {written.file_format}, {written.size:,} bytes, "
+        f"version {policy['version']} for {policy['environment']}"
+    )
+    for which in ("inputs", "outputs"):
+        for each in about[which]:
+            shape = ", ".join(["batch", *map(str, each["shape"])])
+            typer.echo(f"  {which[:-1]:6} {each['name']:16} [{shape}] {each['dtype']}{_note(each)}")
+    outside = [wrapper["name"] for wrapper in about["outside"]["wrappers"]]
+    if about["outside"]["frame_stack"] > 1:
+        outside.append(f"frame_stack of {about['outside']['frame_stack']}")
+    if outside:
+        typer.echo(f"  not in the file, for the environment to do: {', '.join(outside)}")
+    typer.echo(f"it acted as the policy does in {written.steps} steps, one by one and in one batch")
+
+
+def _note(each: dict[str, Any]) -> str:
+    if each.get("is_optional"):
+        return ", may be left out"
+    if each["name"] == "state":
+        return ", zeros where an episode begins"
+    if each.get("kind") == "discrete":
+        return f", {each['start']} to {each['start'] + each['n'] - 1}"
+    return ""

@@ -46,11 +46,11 @@ __all__ = [
 if "surreal/Bandit-v0" not in gymnasium.registry:
     gymnasium.register("surreal/ViZDoom-v0", entry_point="surreal.envs.games.vizdoom:VizDoom")
     gymnasium.register("surreal/DeepMindLab-v0", entry_point="surreal.envs.games.deepmind_lab:DeepMindLab")
-    gymnasium.register("surreal/Bandit-v0", entry_point="surreal.envs.examples:Bandit", reward_threshold=0.75)
+    gymnasium.register("surreal/Bandit-v0", entry_point="surreal.envs.games.examples:Bandit", reward_threshold=0.75)
     for _name in ("CartPoleDict", "CartPoleNovel"):
         gymnasium.register(
             f"surreal/{_name}-v0",
-            entry_point=f"surreal.envs.examples:{_name}",
+            entry_point=f"surreal.envs.games.examples:{_name}",
             max_episode_steps=500,
             reward_threshold=475.0,
         )

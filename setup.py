@@ -43,6 +43,7 @@ MUJOCO = ["gymnasium[mujoco]>=1.1,<2"]
 VIZDOOM = ["vizdoom>=1.2.4"]
 WS = ["websockets>=13"]
 S3 = ["s3fs>=2024.2"]
+PLOT = ["matplotlib>=3.8"]
 DASHBOARD = ["tensorboard>=2.16"]
 # What gymnasium needs to show an environment in a window, and to write a video.
 VIDEO = ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"]
@@ -85,7 +86,7 @@ setup(
     },
     install_requires=INSTALL_REQUIRES,
     extras_require={
-        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *VIDEO],
+        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *PLOT, *VIDEO],
         "atari": ATARI,
         "box2d": BOX2D,
         "mujoco": MUJOCO,
@@ -93,8 +94,9 @@ setup(
         "ws": WS,
         "s3": S3,
         "dashboard": DASHBOARD,
+        "plot": PLOT,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3],
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3, *PLOT],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

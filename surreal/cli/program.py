@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from surreal import __version__
-from surreal.cli import policies, replay, running, training
+from surreal.cli import policies, replay, running, seeing, training
 from surreal.main.process.ending.output import flush_output
 from surreal.main.process.ending.reasons import ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
@@ -48,7 +48,7 @@ def common(
 
 
 # In the order of `surreal --help`.
-for _group in (training, running, policies, replay):
+for _group in (training, running, seeing, policies, replay):
     _group.add_to(app)
 
 

@@ -36,7 +36,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
-    "runs": [{"."}, {"sweep"}],
+    "runs": [{"."}, {"reading", "sweep"}, {"curves"}, {"dashboard", "plot"}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }
 #: A folder shows at most so many files and folders at one sight, its docstring not counted.

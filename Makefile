@@ -8,6 +8,7 @@
 #   make bench-learning  against Stable-Baselines3 and Sample Factory: how soon tasks are solved, Pong's frames/s
 #   make kills           a run whose server, agents and Redis are killed 20 times, and which still solves CartPole
 #   make docs            write the pages that come from the code
+#   make pictures        the pictures of the pages on the dashboard and on plots, out of short runs; needs Chromium
 #   make clean           remove what the others made, but for runs/
 
 PYTHON ?= python3
@@ -23,7 +24,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs clean
+.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs pictures clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -87,6 +88,9 @@ docs: $(STAMP)
 	@{ sed '/^`R` is/,$$d' docs/redis-keys.md; $(BIN)/python -c \
 		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
 	mv .cache/redis-keys.md docs/redis-keys.md
+
+pictures: $(STAMP)
+	$(BIN)/python -m benchmarks.pictures
 
 clean:
 	rm -rf .venv .cache build dist surreal_rl.egg-info

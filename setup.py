@@ -44,7 +44,9 @@ VIZDOOM = ["vizdoom>=1.2.4"]
 WS = ["websockets>=13"]
 S3 = ["s3fs>=2024.2"]
 PLOT = ["matplotlib>=3.8"]
-DASHBOARD = ["tensorboard>=2.16"]
+# The page of all runs; it brings Flask and Plotly's drawing.
+DASHBOARD = ["dash>=4.4,<5"]
+TENSORBOARD = ["tensorboard>=2.16"]
 # What gymnasium needs to show an environment in a window, and to write a video.
 VIDEO = ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"]
 DEV = [
@@ -81,12 +83,13 @@ setup(
     package_data={
         **{package: ["*.mjs", "*.html", "example/*"] for package in DEMO},
         "surreal": ["py.typed"],
+        "surreal.runs.dashboard": ["assets/*"],
         "surreal.config": ["presets/*.yaml"],
         "surreal.distributed.connection": ["lua/*.lua"],
     },
     install_requires=INSTALL_REQUIRES,
     extras_require={
-        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *PLOT, *VIDEO],
+        "all": [*ATARI, *BOX2D, *MUJOCO, *VIZDOOM, *WS, *S3, *DASHBOARD, *TENSORBOARD, *PLOT, *VIDEO],
         "atari": ATARI,
         "box2d": BOX2D,
         "mujoco": MUJOCO,
@@ -94,9 +97,10 @@ setup(
         "ws": WS,
         "s3": S3,
         "dashboard": DASHBOARD,
+        "tensorboard": TENSORBOARD,
         "plot": PLOT,
         "video": VIDEO,
-        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3, *PLOT],
+        "dev": [*DEV, *VIDEO, *BOX2D, *ATARI, *WS, *S3, *PLOT, *DASHBOARD],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
     classifiers=[

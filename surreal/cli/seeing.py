@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from surreal.cli.options import RedisOption
+
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
     app.command()(plot)
+    app.command()(dashboard)
 
 
 def plot(
@@ -71,3 +74,46 @@ def plot(
         typer.echo(str(drawn))
     number = "1 run" if len(histories.runs) == 1 else f"{len(histories.runs)} runs"
     typer.echo(f"{output}: {number} along {options.axis.label}")
+
+
+def dashboard(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="FOLDER...", help="Of runs, or a run's own; default: runs.")
+    ] = None,
+    redis: RedisOption = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; other than 127.0.0.1, all needs the token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 8600,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the token here, for the next start; made if missing.")
+    ] = None,
+) -> None:
+    """Show all runs on a web page, until Ctrl-C: curves, settings, processes, logs, videos."""
+    import os
+
+    from rich.console import Console
+
+    from surreal.cli.options import say
+    from surreal.errors import ConfigError
+    from surreal.main.process.arguments import REDIS_VARIABLE
+    from surreal.main.process.run_folder import RUNS_FOLDER
+    from surreal.runs.dashboard.serving import Addresses, serve
+
+    for folder in folders or ():
+        if not folder.is_dir():
+            raise ConfigError(f"{folder} is no folder", key="FOLDER")
+    console = Console(soft_wrap=True)
+
+    def on_ready(addresses: Addresses) -> None:
+        say(console, f"dashboard at {addresses.page}; Ctrl-C ends it")
+        say(console, f"to stop runs from it, open {addresses.with_token}")
+
+    serve(
+        folders or [RUNS_FOLDER],
+        redis=redis or os.environ.get(REDIS_VARIABLE),
+        host=host,
+        port=port,
+        token_file=token_file,
+        on_ready=on_ready,
+    )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg", "pdf")
 _PANEL_INCHES = (7.2, 3.8)
 _DASHES = ("-", "--", ":", "-.")
-_STYLE = {
+_STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,

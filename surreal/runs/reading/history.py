@@ -50,10 +50,12 @@ class History:
         not_finite: numbers that were NaN or infinite and are in no curve, by metric.
         dropped: numbers for which there was no room: of further metrics or processes.
         started: when the first of them were reported, s since 1970; 0 if none were.
+        version: grows with all that comes.
     """
 
     def __init__(self, points: int = POINTS) -> None:
         self._points = points
+        self.version = 0
         self.clear()
 
     def clear(self) -> None:
@@ -71,6 +73,7 @@ class History:
             CodecError: something among them is no number.
         """
         self.started = self.started or time_s
+        self.version += 1
         for name, value in metrics.items():
             number = value if type(value) is float else decode_number(value)
             if not math.isfinite(number):
@@ -97,6 +100,7 @@ class History:
         if not all(map(math.isfinite, (progress[0], *values))):
             raise CodecError("a round with numbers that are not finite")
         self.started = self.started or progress[0]
+        self.version += 1
         if self._rounds is None:
             self._rounds = Series(len(progress) + len(values), self._points)
         self._rounds.add((*progress, *values))

@@ -1,0 +1,190 @@
+"""The page as it is before anything is known: its panes, and what a person can choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import dcc, html
+
+from surreal.runs.curves.line import Axis
+from surreal.runs.dashboard.page.parts import NOTHING, Shown, dot, duration, number, short_number
+from surreal.runs.listing import ListedRun
+from surreal.runs.reading.logs import LEVELS
+
+#: How often an open page asks, in ms.
+INTERVAL_MS = 3000
+#: Runs that are chosen when a page is opened.
+FIRST_RUNS = 12
+TABS = {"curves": "Curves", "settings": "Settings", "run": "Run", "logs": "Logs", "videos": "Videos"}
+
+
+def layout(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: bool) -> Shown:
+    """The whole page.
+
+    Args:
+        runs: by their keys, newest first.
+        metrics: to begin with.
+        may_stop: whether it was opened with the token.
+    """
+    chosen = list(runs)[:FIRST_RUNS]
+    return html.Div(
+        [
+            dcc.Interval("interval", interval=INTERVAL_MS),
+            dcc.Store("tick"),
+            dcc.Store("theme", data="light"),
+            *(dcc.Store(f"{tab}-seen") for tab in TABS),
+            _header(),
+            html.Div([_sidebar(runs, chosen), _main(runs, metrics, may_stop=may_stop)], className="body"),
+        ],
+        className="app",
+    )
+
+
+def run_options(runs: Mapping[str, ListedRun], contains: str = "") -> list[dict[str, Any]]:
+    """The runs to choose from, as a list of what is known of each."""
+    words = contains.lower().split()
+    return [
+        {"value": key, "label": _option(run), "search": run.label}
+        for key, run in runs.items()
+        if all(word in f"{run.label} {run.name} {run.status}".lower() for word in words)
+    ]
+
+
+def run_names(runs: Mapping[str, ListedRun]) -> list[dict[str, str]]:
+    """The runs to choose one from."""
+    return [{"value": key, "label": run.label, "search": run.label} for key, run in runs.items()]
+
+
+def _option(run: ListedRun) -> Shown:
+    best = NOTHING if run.best_return is None else number(run.best_return)
+    facts = f"{short_number(run.env_steps)} steps · best {best} · {duration(run.time_s, is_short=True)}"
+    return html.Span(
+        [html.Span([dot(run.status), html.Span(run.label, className="run-name")]), html.Span(facts, className="dim")],
+        className="run-option",
+        title=str(run.folder or run.run),
+    )
+
+
+def _header() -> Shown:
+    return html.Header(
+        [
+            html.Span("Surreal", className="brand"),
+            html.Span("dashboard", className="dim"),
+            html.Span(id="problem", className="trouble"),
+            html.Span(id="updated", className="dim push"),
+            html.Button("◐", id="theme-button", title="light or dark", className="icon-button"),
+        ]
+    )
+
+
+def _sidebar(runs: Mapping[str, ListedRun], chosen: Sequence[str]) -> Shown:
+    return html.Details(
+        [
+            html.Summary([html.Span("Runs"), html.Span(id="run-count", className="dim")]),
+            dcc.Input(id="filter", type="search", placeholder="filter by name or state", debounce=False, value=""),
+            html.Div(
+                [html.Button("all", id="choose-all"), html.Button("none", id="choose-none")], className="small-buttons"
+            ),
+            dcc.Checklist(id="chosen", options=run_options(runs), value=list(chosen), className="runs"),
+        ],
+        open=True,
+        className="sidebar",
+    )
+
+
+def _main(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: bool) -> Shown:
+    tabs = dcc.Tabs([dcc.Tab(label=name, value=tab) for tab, name in TABS.items()], value="curves", id="tab")
+    one_run = html.Div(
+        [
+            html.Label("run", htmlFor="run"),
+            dcc.Dropdown(id="run", options=run_names(runs), value=next(iter(runs), None), clearable=False),
+        ],
+        className="controls one-run",
+    )
+    panes = [
+        html.Div([_curve_controls(metrics), html.Div(id="legend"), html.P(id="curves-note", className="note"),
+                  html.Div(id="charts", className="charts")], className="pane pane-curves"),
+        html.Div([_settings_controls(), html.Div(id="settings")], className="pane pane-settings"),
+        html.Div([_stop_controls(may_stop=may_stop), html.Div(id="run-pane")], className="pane pane-run"),
+        html.Div([_log_controls(), html.Div(id="logs")], className="pane pane-logs"),
+        html.Div(html.Div(id="videos"), className="pane pane-videos"),
+    ]  # fmt: skip
+    return html.Main([tabs, one_run, *panes], id="main", className="show-curves")
+
+
+def _curve_controls(metrics: Sequence[str]) -> Shown:
+    marks = {0: "0", 0.5: "0.5", 0.9: "0.9", 0.99: ""}
+    return html.Div(
+        [
+            _control("metrics", dcc.Dropdown(
+                id="metrics", options=list(metrics), value=list(metrics), multi=True), kind="wide"),
+            _control("along", dcc.RadioItems(
+                id="axis", options=[{"value": axis.value, "label": axis.label} for axis in Axis], value="steps",
+                inline=True)),
+            _control("smoothing", dcc.Slider(
+                id="smoothing", min=0, max=0.99, step=0.01, value=0, marks=marks, updatemode="mouseup",
+                allow_direct_input=False)),
+            _control("show", dcc.Checklist(
+                id="options", options=[{"value": "seeds", "label": "seeds as bands"},
+                                       {"value": "log", "label": "log scale"}], value=["seeds"], inline=True)),
+        ],
+        className="controls card",
+    )  # fmt: skip
+
+
+def _settings_controls() -> Shown:
+    return html.Div(
+        [
+            _control("name", dcc.Input(id="settings-filter", type="search", placeholder="contains", value="")),
+            _control("show", dcc.Checklist(
+                id="only-different", options=[{"value": "yes", "label": "only what differs"}], value=[])),
+        ],
+        className="controls card",
+    )  # fmt: skip
+
+
+def _log_controls() -> Shown:
+    return html.Div(
+        [
+            _control("level", dcc.Dropdown(id="level", options=list(LEVELS), value="INFO", clearable=False)),
+            _control("processes", dcc.Dropdown(id="processes", options=[], multi=True, placeholder="all")),
+            _control("text", dcc.Input(id="log-filter", type="search", placeholder="contains", value="")),
+        ],
+        className="controls card",
+    )
+
+
+def _stop_controls(*, may_stop: bool) -> Shown:
+    """The button, and what it asks before it does anything; without the token, for the token."""
+    token = dcc.Input(id="token", type="password", placeholder="token", autoComplete="off")
+    needs = html.Label(["It needs the token that ", html.Code("surreal dashboard"), " printed. ", token])
+    return html.Div(
+        [
+            html.Button("Stop this run", id="stop", className="danger"),
+            html.Div(
+                [
+                    html.P("Stop this run? All its processes drain, and write their last checkpoint."),
+                    html.Div(needs, hidden=may_stop),
+                    html.Div(
+                        [
+                            html.Button("Stop it", id="stop-yes", className="danger"),
+                            html.Button("Cancel", id="stop-no"),
+                        ],
+                        className="small-buttons",
+                    ),
+                ],
+                id="stop-question",
+                hidden=True,
+                className="card question",
+            ),
+            html.P(id="stop-answer", className="note"),
+        ],
+        id="stop-area",
+        hidden=True,
+        className="stop",
+    )
+
+
+def _control(name: str, part: Shown, kind: str = "") -> Shown:
+    return html.Div([html.Div(name, className="dim control-name"), part], className=f"control {kind}".strip())

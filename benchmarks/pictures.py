@@ -100,9 +100,11 @@ def dashboard(runs: Path) -> Iterator[str]:
     thread = threading.Thread(target=serve, args=([runs],), kwargs=options)
     thread.start()
     ready.wait()
-    yield found[0]
-    stop.set()
-    thread.join()
+    try:
+        yield found[0]
+    finally:
+        stop.set()
+        thread.join()
 
 
 def shoot(browser: Browser, page: str, pane: str, width: int, theme: str) -> None:

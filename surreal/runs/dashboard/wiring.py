@@ -69,18 +69,23 @@ def _wire_list(app: Dash, runs: Runs) -> None:
     @app.callback(
         Output("chosen", "options"),
         Output("run", "options"),
+        Output("list-seen", "data"),
         Output("run-count", "children"),
         Output("problem", "children"),
         Output("updated", "children"),
         Input("tick", "data"),
         Input("filter", "value"),
         Input("chosen", "value"),
+        State("list-seen", "data"),
     )
-    def list_runs(_: Any, contains: str | None, chosen: list[str] | None) -> tuple[Any, ...]:
+    def list_runs(_: Any, contains: str | None, chosen: list[str] | None, seen: str | None) -> tuple[Any, ...]:
         listed = runs.listed()
-        options = run_options(listed, contains or "")
         count = f"{len({*(chosen or ())} & {*listed})} of {len(listed)} shown"
-        return options, run_names(listed), count, runs.problem(), time.strftime("as of %H:%M:%S")
+        about = count, runs.problem(), time.strftime("as of %H:%M:%S")
+        found = _signature(contains, listed)
+        if found == seen:
+            return no_update, no_update, no_update, *about
+        return run_options(listed, contains or ""), run_names(listed), found, *about
 
     @app.callback(
         Output("chosen", "value"),
@@ -129,9 +134,15 @@ def _wire_curves(app: Dash, runs: Runs) -> None:
             raise PreventUpdate
         loaded = [curves.Loaded(each, each.recorded()) for each in _watched(runs, chosen)]
         view = curves.View(
-            metrics or (), Axis(axis), float(smoothing or 0.0), "seeds" in options, "log" in options, theme
+            metrics or curves.first_metrics(loaded),
+            Axis(axis),
+            float(smoothing or 0.0),
+            "seeds" in options,
+            "log" in options,
+            theme,
         )
-        found = _signature(view, [(each.run.key, each.recorded.history.version, each.recorded) for each in loaded])
+        news = [(each.run.key, each.recorded.history.version, curves.problems([each])) for each in loaded]
+        found = _signature(view, news)
         if found == seen and ctx.triggered_id == "tick":
             return (no_update,) * 5
         groups = curves.groups_of(loaded, groups_seeds=view.groups_seeds)
@@ -155,7 +166,7 @@ def _wire_settings(app: Dash, runs: Runs) -> None:
             raise PreventUpdate
         found = _watched(runs, chosen)
         return settings.settings_table(
-            [each.listed.label for each in found],
+            [each.listed for each in found],
             [each.settings() for each in found],
             contains=contains or "",
             only_different=bool(only_different),

@@ -105,6 +105,7 @@ def _draw_panel(axes: Axes, panel: Panel, is_log: bool) -> None:
         axes.fill_between(curve.band.x, curve.band.low, curve.band.high, color=style["color"], alpha=0.2, linewidth=0)
     axes.set_ylabel(panel.name)
     axes.margins(x=0.01)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")
     if is_log:
         axes.set_yscale("log")
     # A label that begins with an underscore would be left out.

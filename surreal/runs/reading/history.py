@@ -7,6 +7,7 @@ The memory is bounded, however much comes: curves are thinned as they grow (`Ser
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Rows(NamedTuple):
 
 
 class History:
-    """Metrics of one run, from wherever they come.
+    """Metrics of one run, from wherever they come; one thread may add while others look.
 
     Args:
         points: see `Series`.
@@ -55,16 +56,18 @@ class History:
 
     def __init__(self, points: int = POINTS) -> None:
         self._points = points
+        self._lock = threading.RLock()
         self.version = 0
         self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
-        self._curves: dict[tuple[str, str], Series] = {}
-        self._rounds: Series | None = None
-        self.not_finite: Counter[str] = Counter()
-        self.dropped = 0
-        self.started = 0.0
+        with self._lock:
+            self._curves: dict[tuple[str, str], Series] = {}
+            self._rounds: Series | None = None
+            self.not_finite: Counter[str] = Counter()
+            self.dropped = 0
+            self.started = 0.0
 
     def add(self, process: str, time_s: float, step: float, metrics: dict[str, Any]) -> None:
         """Take the metrics that a process reported at one time.
@@ -72,18 +75,19 @@ class History:
         Raises:
             CodecError: something among them is no number.
         """
-        self.started = self.started or time_s
-        self.version += 1
-        for name, value in metrics.items():
-            number = value if type(value) is float else decode_number(value)
-            if not math.isfinite(number):
-                self.not_finite[name] += 1
-                continue
-            series = self._curves.get((name, process)) or self._new_curve(name, process)
-            if series is None:
-                self.dropped += 1
-            else:
-                series.add((time_s, step, number))
+        with self._lock:
+            self.started = self.started or time_s
+            self.version += 1
+            for name, value in metrics.items():
+                number = value if type(value) is float else decode_number(value)
+                if not math.isfinite(number):
+                    self.not_finite[name] += 1
+                    continue
+                series = self._curves.get((name, process)) or self._new_curve(name, process)
+                if series is None:
+                    self.dropped += 1
+                else:
+                    series.add((time_s, step, number))
 
     def add_round(self, line: dict[str, Any]) -> None:
         """Take a round of the evaluation, a line of `scores.jsonl`; one without a return only counts.
@@ -91,36 +95,39 @@ class History:
         Raises:
             CodecError: something in it is no number.
         """
-        if line.get("mean_return") is None:
-            self.not_finite[RETURN] += 1
-            return
-        # What user code sends along with parameters need not say how far the run was.
-        progress = [decode_number(line.get(key, "nan")) for key in ("time", "global_step", "updates")]
-        values = [decode_number(line.get(key)) for key in ROUND_METRICS.values()]
-        if not all(map(math.isfinite, (progress[0], *values))):
-            raise CodecError("a round with numbers that are not finite")
-        self.started = self.started or progress[0]
-        self.version += 1
-        if self._rounds is None:
-            self._rounds = Series(len(progress) + len(values), self._points)
-        self._rounds.add((*progress, *values))
+        with self._lock:
+            if line.get("mean_return") is None:
+                self.not_finite[RETURN] += 1
+                return
+            # What user code sends along with parameters need not say how far the run was.
+            progress = [decode_number(line.get(key, "nan")) for key in ("time", "global_step", "updates")]
+            values = [decode_number(line.get(key)) for key in ROUND_METRICS.values()]
+            if not all(map(math.isfinite, (progress[0], *values))):
+                raise CodecError("a round with numbers that are not finite")
+            self.started = self.started or progress[0]
+            self.version += 1
+            if self._rounds is None:
+                self._rounds = Series(len(progress) + len(values), self._points)
+            self._rounds.add((*progress, *values))
 
     def names(self) -> list[str]:
         """All metrics there are."""
-        return sorted({name for name, _ in self._curves} | ({*ROUND_METRICS} if self._rounds else set()))
+        with self._lock:
+            return sorted({name for name, _ in self._curves} | ({*ROUND_METRICS} if self._rounds else set()))
 
     def curves(self, name: str) -> dict[str, Rows]:
         """A metric's curve of each process that reports it; of the evaluation's scores, one of its rounds."""
-        if self._rounds and name in ROUND_METRICS:
-            table = self._rounds.table()
-            column = 3 + list(ROUND_METRICS).index(name)
-            return {"eval": Rows(table[:, 0], table[:, 1], table[:, 2], table[:, column])}
-        found = {}
-        for (of_name, process), series in sorted(self._curves.items()):
-            if of_name == name:
-                time, step, value = series.table().T
-                found[process] = Rows(time, step, self._updates_at(time), value)
-        return found
+        with self._lock:
+            if self._rounds and name in ROUND_METRICS:
+                table = self._rounds.table()
+                column = 3 + list(ROUND_METRICS).index(name)
+                return {"eval": Rows(table[:, 0], table[:, 1], table[:, 2], table[:, column])}
+            found = {}
+            for (of_name, process), series in sorted(self._curves.items()):
+                if of_name == name:
+                    time, step, value = series.table().T
+                    found[process] = Rows(time, step, self._updates_at(time), value)
+            return found
 
     def _new_curve(self, name: str, process: str) -> Series | None:
         if len(self._curves) >= MAX_CURVES or len(name) > MAX_NAME_CHARS or len(process) > MAX_NAME_CHARS:

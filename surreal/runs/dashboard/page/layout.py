@@ -33,7 +33,7 @@ def layout(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: b
             dcc.Interval("interval", interval=INTERVAL_MS),
             dcc.Store("tick"),
             dcc.Store("theme", data="light"),
-            *(dcc.Store(f"{tab}-seen") for tab in TABS),
+            *(dcc.Store(f"{part}-seen") for part in ("list", "curves", "logs", "videos")),
             _header(),
             html.Div([_sidebar(runs, chosen), _main(runs, metrics, may_stop=may_stop)], className="body"),
         ],
@@ -102,57 +102,58 @@ def _main(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: bo
         ],
         className="controls one-run",
     )
-    panes = [
-        html.Div([_curve_controls(metrics), html.Div(id="legend"), html.P(id="curves-note", className="note"),
-                  html.Div(id="charts", className="charts")], className="pane pane-curves"),
-        html.Div([_settings_controls(), html.Div(id="settings")], className="pane pane-settings"),
-        html.Div([_stop_controls(may_stop=may_stop), html.Div(id="run-pane")], className="pane pane-run"),
-        html.Div([_log_controls(), html.Div(id="logs")], className="pane pane-logs"),
-        html.Div(html.Div(id="videos"), className="pane pane-videos"),
-    ]  # fmt: skip
-    return html.Main([tabs, one_run, *panes], id="main", className="show-curves")
+    curves = [
+        html.Div(id="legend"),
+        html.P(id="curves-note", className="note"),
+        html.Div(id="charts", className="charts"),
+    ]
+    panes = {
+        "curves": [_curve_controls(metrics), *curves],
+        "settings": [_settings_controls(), html.Div(id="settings")],
+        "run": [_stop_controls(may_stop=may_stop), html.Div(id="run-pane")],
+        "logs": [_log_controls(), html.Div(id="logs")],
+        "videos": [html.Div(id="videos")],
+    }
+    shown = [html.Div(parts, className=f"pane pane-{name}") for name, parts in panes.items()]
+    return html.Main([tabs, one_run, *shown], id="main", className="show-curves")
 
 
 def _curve_controls(metrics: Sequence[str]) -> Shown:
+    chosen = dcc.Dropdown(
+        id="metrics", options=list(metrics), value=list(metrics), multi=True, placeholder="the usual ones"
+    )
+    along = dcc.RadioItems(id="axis", options=_choices({axis: axis.label for axis in Axis}), value="steps", inline=True)
     marks = {0: "0", 0.5: "0.5", 0.9: "0.9", 0.99: ""}
-    return html.Div(
-        [
-            _control("metrics", dcc.Dropdown(
-                id="metrics", options=list(metrics), value=list(metrics), multi=True), kind="wide"),
-            _control("along", dcc.RadioItems(
-                id="axis", options=[{"value": axis.value, "label": axis.label} for axis in Axis], value="steps",
-                inline=True)),
-            _control("smoothing", dcc.Slider(
-                id="smoothing", min=0, max=0.99, step=0.01, value=0, marks=marks, updatemode="mouseup",
-                allow_direct_input=False)),
-            _control("show", dcc.Checklist(
-                id="options", options=[{"value": "seeds", "label": "seeds as bands"},
-                                       {"value": "log", "label": "log scale"}], value=["seeds"], inline=True)),
-        ],
-        className="controls card",
-    )  # fmt: skip
+    smoothing = dcc.Slider(
+        id="smoothing", min=0, max=0.99, step=0.01, value=0, marks=marks, updatemode="mouseup", allow_direct_input=False
+    )
+    shown = _choices({"seeds": "seeds as bands", "log": "log scale"})
+    parts = [
+        _control("metrics", chosen, kind="wide"),
+        _control("along", along),
+        _control("smoothing", smoothing),
+        _control("show", dcc.Checklist(id="options", options=shown, value=["seeds"], inline=True)),
+    ]
+    return html.Div(parts, className="controls card")
 
 
 def _settings_controls() -> Shown:
-    return html.Div(
-        [
-            _control("name", dcc.Input(id="settings-filter", type="search", placeholder="contains", value="")),
-            _control("show", dcc.Checklist(
-                id="only-different", options=[{"value": "yes", "label": "only what differs"}], value=[])),
-        ],
-        className="controls card",
-    )  # fmt: skip
+    shown = _choices({"yes": "only what differs"})
+    parts = [
+        _control("name", dcc.Input(id="settings-filter", type="search", placeholder="contains", value="")),
+        _control("show", dcc.Checklist(id="only-different", options=shown, value=[])),
+    ]
+    return html.Div(parts, className="controls card")
 
 
 def _log_controls() -> Shown:
-    return html.Div(
-        [
-            _control("level", dcc.Dropdown(id="level", options=list(LEVELS), value="INFO", clearable=False)),
-            _control("processes", dcc.Dropdown(id="processes", options=[], multi=True, placeholder="all")),
-            _control("text", dcc.Input(id="log-filter", type="search", placeholder="contains", value="")),
-        ],
-        className="controls card",
-    )
+    processes = dcc.Dropdown(id="processes", options=[], multi=True, placeholder="all")
+    parts = [
+        _control("level", dcc.Dropdown(id="level", options=list(LEVELS), value="INFO", clearable=False)),
+        _control("processes", processes),
+        _control("text", dcc.Input(id="log-filter", type="search", placeholder="contains", value="")),
+    ]
+    return html.Div(parts, className="controls card")
 
 
 def _stop_controls(*, may_stop: bool) -> Shown:
@@ -184,6 +185,10 @@ def _stop_controls(*, may_stop: bool) -> Shown:
         hidden=True,
         className="stop",
     )
+
+
+def _choices(labels: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"value": value, "label": label} for value, label in labels.items()]
 
 
 def _control(name: str, part: Shown, kind: str = "") -> Shown:

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 #: How often Redis is asked, and files are looked at, at most, in s.
 LIVE_INTERVAL_S = 2.0
 READ_INTERVAL_S = 1.0
+SETTINGS_INTERVAL_S = 10.0
 #: How much of the files is read before a page is answered; the next answer has more.
 _READ_BYTES = 8 << 20
 
@@ -67,11 +68,11 @@ class WatchedRun:
         self._open_live = open_live
         self._opened: LiveRun | None = None
         self._guard = threading.Lock()
-        self._settings: Mapping[str, Any] = {}
         self._heard: dict[str, float] = {}
         self._history = History() if listed.folder is None else RunHistory(listed.folder)
         self._live = Seldom(self._look, live_interval_s)
         self._recorded = Seldom(self._read, read_interval_s)
+        self._settings = Seldom(self._read_settings, SETTINGS_INTERVAL_S)
 
     def recorded(self) -> Recorded:
         """Its curves."""
@@ -85,12 +86,7 @@ class WatchedRun:
 
     def settings(self) -> Mapping[str, Any]:
         """Its settings, without secrets."""
-        if not self._settings:
-            if self.listed.folder is not None:
-                self._settings = read_settings(self.listed.folder)
-            elif isinstance(live := self.live(), Live) and live.config is not None:
-                self._settings = flat_settings(plain_config(live.config))
-        return self._settings
+        return self._settings.get()
 
     def stop(self, reason: str) -> bool:
         """Ask it to end; returns whether this was the first to ask.
@@ -121,6 +117,13 @@ class WatchedRun:
         except OSError as error:
             return Recorded(history, 1.0, history.skipped, f"{error.filename}: {error.strerror}".lower())
         return Recorded(history, 1.0 if is_end else history.read_bytes / max(total, 1), history.skipped)
+
+    def _read_settings(self) -> Mapping[str, Any]:
+        if self.listed.folder is not None:
+            return read_settings(self.listed.folder)
+        live = self.live()
+        config = live.config if isinstance(live, Live) else None
+        return {} if config is None else flat_settings(plain_config(config))
 
     def _look(self) -> Live | str:
         with self._guard:

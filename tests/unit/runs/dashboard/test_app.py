@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -96,6 +97,12 @@ def test_wrong_use_is_refused_in_one_line(tmp_path: Path, capsys: pytest.Capture
     ):
         assert main(["dashboard", *arguments]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["dashboard", str(tmp_path), "--port", str(taken.getsockname()[1])]) == 1
+    assert "address already in use; another program listens there" in capsys.readouterr().err
 
 
 def test_without_dash_it_says_what_to_install(

@@ -112,16 +112,30 @@ def test_first_metrics_are_those_that_there_are(loaded: list[curves.Loaded]) -> 
     assert curves.first_metrics(loaded) == [RETURN, "learner/loss", "agent/env_steps_per_s"]
 
 
-def test_settings_that_differ_come_first_and_stand_out() -> None:
+def test_settings_that_differ_come_first_below_what_runs_have_reached() -> None:
     first, second = {"a": 1, "b": "x", "c": None}, {"a": 1, "b": "y"}
-    shown = words(settings.settings_table(["one", "two"], [first, second]))
-    assert "differs (2)" in shown
-    assert shown.index("b") < shown.index("the same in all (1)") < shown.rindex("key a")
+    runs = [LISTED, replace(LISTED, run="other", best_return=4.5)]
+    shown = words(settings.settings_table(runs, [first, second]))
+    order = [
+        "demo",
+        "other",
+        "best return",
+        "3.5",
+        "4.5",
+        "12,345",
+        "differs (2)",
+        "key b value",
+        "the same in all (1)",
+        "key a",
+    ]
+    assert [text for text in order if text in shown] == order
+    assert sorted(order, key=shown.index) == order
     assert "null" in shown and "–" in shown and '"x"' not in shown
-    assert "the same in all" not in words(settings.settings_table(["1", "2"], [first, second], only_different=True))
-    assert "key a" not in words(settings.settings_table(["1", "2"], [first, second], contains="B"))
-    assert "have the same settings" in words(settings.settings_table(["1", "2"], [first, first]))
-    assert "1 more runs" in words(settings.settings_table(["x"] * 13, [first] * 13))
+    assert "the same in all" not in words(settings.settings_table(runs, [first, second], only_different=True))
+    assert "key a" not in words(settings.settings_table(runs, [first, second], contains="B"))
+    assert "have the same settings" in words(settings.settings_table(runs, [first, first]))
+    assert "1 more runs" in words(settings.settings_table([LISTED] * 13, [first] * 13))
+    assert "Choose runs" in words(settings.settings_table([], []))
 
 
 def test_a_run_that_goes_on_shows_its_progress_and_its_processes() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from surreal.runs.reading import history as module
 from surreal.runs.reading import lines
-from surreal.runs.reading.history import RETURN
+from surreal.runs.reading.history import RETURN, History
 from surreal.runs.reading.run_history import RunHistory
 from surreal.runs.reading.series import Series
 from tests.recorded import STARTED, append, record_run, write_metrics, write_round
@@ -107,6 +109,26 @@ def test_there_are_no_more_curves_than_can_be_kept(tmp_path: Path, monkeypatch: 
     write_metrics(tmp_path, "learner", 1, {"a/x": 1.0, "a/y": 1.0, "a/z": 1.0})
     history = read(tmp_path)
     assert (history.names(), history.dropped) == (["a/x", "a/y"], 1)
+
+
+def test_others_look_while_one_thread_reads() -> None:
+    history, is_over = History(points=50), threading.Event()
+
+    def look() -> int:
+        looks = 0
+        while not is_over.is_set() or not looks:
+            for name in history.names():
+                (rows,) = history.curves(name).values()
+                assert (np.diff(rows.step) > 0).all()
+            looks += 1
+        return looks
+
+    with ThreadPoolExecutor(2) as pool:
+        lookers = [pool.submit(look) for _ in range(2)]
+        for i in range(3000):
+            history.add("learner", float(i), float(i), {f"m/{i % 300}": 1.0})
+        is_over.set()
+        assert all(looker.result() for looker in lookers)
 
 
 def test_a_series_is_thinned_to_means_and_loses_nothing() -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +52,7 @@ _SHOTS = [
 ]
 _READY = {
     "curves": "document.querySelectorAll('.chart .main-svg').length > 8",
-    "run": "document.querySelectorAll('#run-pane .main-svg').length > 2 && document.querySelector('#run-pane td')",
+    "run": "document.querySelectorAll('#run-charts .main-svg').length > 2 && document.querySelector('#run-facts td')",
     "settings": "document.querySelector('#settings td')",
     "logs": "document.querySelectorAll('.log-line').length > 20",
 }
@@ -71,8 +72,14 @@ def main() -> None:
     compress(_IMAGES / "plot.png", (_IMAGES / "plot.png").read_bytes())
     shutil.rmtree(runs / _LIVE, ignore_errors=True)
     command = train(runs / _LIVE, "cartpole-dqn", ["run.max_env_steps=200000"], 3)
-    with subprocess.Popen(command) as live, dashboard(runs) as page, tempfile.TemporaryDirectory() as folder:
+    with (
+        subprocess.Popen(command) as live,
+        dashboard(runs) as page,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+    ):
         try:
+            while live.poll() is None and not (runs / _LIVE / "metrics.jsonl").exists():
+                time.sleep(0.5)
             program = shutil.which("chromium") or shutil.which("chromium-browser") or "google-chrome"
             with Browser(program, Path(folder, "profile")) as browser:
                 for pane, width, theme in _SHOTS:
@@ -118,6 +125,8 @@ def shoot(browser: Browser, page: str, pane: str, width: int, theme: str) -> Non
     browser.evaluate(
         f"[...document.querySelectorAll('.tab')].find((tab) => tab.textContent.toLowerCase() === '{pane}').click()"
     )
+    # Of the logs, those of the evaluation: others name folders of this machine.
+    browser.type("log-filter", "mean return")
     browser.wait(_READY[pane])
     browser.wait("(window.settled = (window.settled ?? 0) + 1) > 60")  # a few seconds: what is drawn moves into place
     path = _IMAGES / f"dashboard-{pane}-{width}-{theme}.png"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -27,13 +26,6 @@ from tests.servers import RedisProcess
 CONFIG = load_config("cartpole-dqn", ["run.max_env_steps=680"])
 #: What a process may call itself, to run a script in the page of whoever looks.
 HOSTILE = "<img src=x onerror='window.hacked = 1'>"
-
-#: As a person types into a field of React's.
-TYPE = """(id, text) => {
-    const field = document.getElementById(id);
-    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(field, text);
-    field.dispatchEvent(new Event("input", { bubbles: true }));
-}"""
 
 #: How often the page has been answered whether a run stops.
 ANSWERS = "performance.getEntriesByType('resource').filter((each) => each.name.includes('/stop/')).length"
@@ -128,11 +120,11 @@ def test_the_page_shows_curves_settings_and_processes_and_stops_a_run(
         assert ["learner.batch_size", "128", "32", "128"] in rows
 
         click(browser, ".tab", "Run")
-        browser.wait("document.querySelector('#run-pane table')")
-        text = browser.evaluate("document.getElementById('run-pane').textContent")
+        browser.wait("document.querySelector('#run-facts table')")
+        text = browser.evaluate("document.getElementById('run-facts').textContent")
         assert "340 of 680 env steps (50%)" in text
         assert HOSTILE in text  # as text, and nothing else
-        assert browser.evaluate("[window.hacked, document.querySelectorAll('#run-pane img').length]") == [None, 0]
+        assert browser.evaluate("[window.hacked, document.querySelectorAll('#run-facts img').length]") == [None, 0]
 
         # Stopping asks first, and is refused without the token and with another one.
         browser.wait("!document.getElementById('stop-area').hidden")
@@ -142,7 +134,7 @@ def test_the_page_shows_curves_settings_and_processes_and_stops_a_run(
         token = addresses.with_token.partition("token=")[2]
         assert "was asked to stop" in stop(browser, token)
         assert registry.stop_reason(run) == "surreal dashboard"
-        browser.wait("document.getElementById('run-pane').textContent.includes('surreal dashboard')")
+        browser.wait("document.getElementById('run-facts').textContent.includes('surreal dashboard')")
 
         # Opened with the token, it needs to be asked for no more.
         browser.open(addresses.with_token)
@@ -168,7 +160,7 @@ def stop(browser: Browser, token: str | None) -> str:
     browser.evaluate("document.getElementById('stop').click()")
     browser.wait("!document.getElementById('stop-question').hidden")
     if token is not None:
-        browser.evaluate(f"({TYPE})('token', {json.dumps(token)})")
+        browser.type("token", token)
     browser.evaluate("document.getElementById('stop-yes').click()")
     browser.wait(f"{ANSWERS} > {answers} && document.getElementById('stop-question').hidden")
     return str(browser.evaluate("document.getElementById('stop-answer').textContent"))

@@ -1,5 +1,8 @@
 """Which part of the page follows from which: every callback, and nothing else.
 
+Dash takes seconds for parts of a thousand pieces, such as a table of settings. So large parts are put into the page as
+data (`...-tree`), and drawn by `draw` in assets/dashboard.js.
+
 A part is made anew when a person chooses something, or when the page asks for news (`tick`) and there are some: what it
 shows is compared with what the page has seen. Only the pane that is open is made.
 """
@@ -11,12 +14,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
 from dash.exceptions import PreventUpdate
 
 from surreal.runs.curves.line import Axis
 from surreal.runs.dashboard.page import curves, logs, run, settings
-from surreal.runs.dashboard.page.layout import run_names, run_options
+from surreal.runs.dashboard.page.layout import TREES, run_names, run_options
 from surreal.runs.dashboard.page.parts import note
 from surreal.runs.dashboard.sources.runs import Runs
 from surreal.runs.dashboard.sources.watched import WatchedRun
@@ -46,6 +49,8 @@ def _wire_browser(app: Dash) -> None:
     by_itself("tick", Output("tick", "data"), Input("interval", "n_intervals"))
     by_itself("theme", Output("theme", "data"), Input("theme-button", "n_clicks"))
     by_itself("showPane", Output("main", "className"), Input("tab", "value"))
+    for part in TREES:
+        by_itself("draw", Input(f"{part}-tree", "data"))
     by_itself(
         "ask",
         Output("stop-question", "hidden"),
@@ -155,7 +160,7 @@ def _wire_curves(app: Dash, runs: Runs) -> None:
 
 def _wire_settings(app: Dash, runs: Runs) -> None:
     @app.callback(
-        Output("settings", "children"),
+        Output("settings-tree", "data"),
         Input("chosen", "value"),
         Input("settings-filter", "value"),
         Input("only-different", "value"),
@@ -175,7 +180,8 @@ def _wire_settings(app: Dash, runs: Runs) -> None:
 
 def _wire_run(app: Dash, runs: Runs) -> None:
     @app.callback(
-        Output("run-pane", "children"),
+        Output("run-facts-tree", "data"),
+        Output("run-charts", "children"),
         Output("stop-area", "hidden"),
         Input("tick", "data"),
         Input("run", "value"),
@@ -187,20 +193,19 @@ def _wire_run(app: Dash, runs: Runs) -> None:
             raise PreventUpdate
         watched = runs.watch(key) if key else None
         if watched is None:
-            return note("Choose a run."), True
+            return note("Choose a run."), [], True
         live, recorded = watched.live(), watched.recorded()
-        shown = [
+        facts = [
             run.overview(watched.listed, live, recorded.history, watched.settings()),
             run.processes(live),
             run.replay(live),
-            _charts(run.health_charts(recorded.history, theme)),
         ]
-        return shown, not watched.listed.is_alive
+        return facts, run.health_charts(recorded.history, theme), not watched.listed.is_alive
 
 
 def _wire_logs(app: Dash, runs: Runs) -> None:
     @app.callback(
-        Output("logs", "children"),
+        Output("logs-tree", "data"),
         Output("processes", "options"),
         Output("logs-seen", "data"),
         Input("tick", "data"),
@@ -256,10 +261,6 @@ def _watched(runs: Runs, chosen: Sequence[str] | None) -> list[WatchedRun]:
     """The chosen runs that there still are, oldest first: so that the colours of the older ones stay."""
     found = [runs.watch(key) for key in reversed(list(runs.listed())) if key in (chosen or ())]
     return [each for each in found if each is not None]
-
-
-def _charts(shown: Sequence[Any]) -> Any:
-    return html.Div(list(shown), className="charts")
 
 
 def _signature(*what: Any) -> str:

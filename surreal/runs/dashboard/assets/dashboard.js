@@ -17,7 +17,35 @@
     // Before anything is drawn: no flash of the other one.
     setTheme(currentTheme());
 
+    // A Dash component of plain HTML as an element. Text is only ever text.
+    const build = (node) => {
+        if (typeof node !== "object" || node === null) return document.createTextNode(node ?? "");
+        if (Array.isArray(node)) {
+            const parts = document.createDocumentFragment();
+            parts.append(...node.map(build));
+            return parts;
+        }
+        const { children, className, title, colSpan, style } = node.props;
+        const element = document.createElement(node.type);
+        if (className) element.className = className;
+        if (title) element.title = title;
+        if (colSpan) element.colSpan = colSpan;
+        Object.assign(element.style, style);
+        element.append(build(children));
+        return element;
+    };
+
     const functions = {
+        // Draws what has come in X-tree into X; a pane that was scrolled stays where it was.
+        draw(tree) {
+            const from = window.dash_clientside.callback_context.triggered_id;
+            if (!from || !tree) return;
+            const place = document.getElementById(from.replace("-tree", ""));
+            const scrolled = [...place.querySelectorAll(".log, .scroll-x")].map((pane) => [pane.scrollLeft, pane.scrollTop]);
+            place.replaceChildren(build(tree));
+            place.querySelectorAll(".log, .scroll-x").forEach((pane, i) => scrolled[i] && pane.scrollTo(...scrolled[i]));
+        },
+
         // Asks for news, unless nobody looks; and says when none have come for a while.
         tick(count) {
             if (document.hidden) {

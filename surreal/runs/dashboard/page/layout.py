@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import islice
 
 from dash import dcc, html
 
 from surreal.runs.curves.line import Axis
-from surreal.runs.dashboard.page.parts import NOTHING, Shown, dot, duration, number, short_number
-from surreal.runs.listing import ListedRun
+from surreal.runs.dashboard.page.parts import Shown, duration, number, short_number
+from surreal.runs.listing import ListedRun, Status
 from surreal.runs.reading.logs import LEVELS
 
 #: How often an open page asks, in ms.
 INTERVAL_MS = 3000
 #: Runs that are chosen when a page is opened.
 FIRST_RUNS = 12
+#: Runs that the list shows at once.
+MAX_LISTED = 200
+_SIGNS: dict[Status, str] = {
+    "running": "▶",
+    "finished": "✓",
+    "interrupted": "■",
+    "failed": "✗",
+    "killed": "✗",
+    "over": "○",
+    "unreadable": "?",
+}
+#: Parts that the browser draws from data; see `wiring.py`.
+TREES = ("settings", "run-facts", "logs")
 TABS = {"curves": "Curves", "settings": "Settings", "run": "Run", "logs": "Logs", "videos": "Videos"}
 
 
@@ -33,6 +46,7 @@ def layout(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: b
             dcc.Interval("interval", interval=INTERVAL_MS),
             dcc.Store("tick"),
             dcc.Store("theme", data="light"),
+            *(dcc.Store(f"{part}-tree") for part in TREES),
             *(dcc.Store(f"{part}-seen") for part in ("list", "curves", "logs", "videos")),
             _header(),
             html.Div([_sidebar(runs, chosen), _main(runs, metrics, may_stop=may_stop)], className="body"),
@@ -41,29 +55,30 @@ def layout(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: b
     )
 
 
-def run_options(runs: Mapping[str, ListedRun], contains: str = "") -> list[dict[str, Any]]:
-    """The runs to choose from, as a list of what is known of each."""
+def run_options(runs: Mapping[str, ListedRun], contains: str = "") -> list[dict[str, str]]:
+    """The runs to choose from, those that have all words; of many, the newest."""
     words = contains.lower().split()
-    return [
-        {"value": key, "label": _option(run), "search": run.label}
+    found = {
+        key: run
         for key, run in runs.items()
         if all(word in f"{run.label} {run.name} {run.status}".lower() for word in words)
-    ]
+    }
+    return [{"value": key, **_described(run)} for key, run in islice(found.items(), MAX_LISTED)]
 
 
 def run_names(runs: Mapping[str, ListedRun]) -> list[dict[str, str]]:
     """The runs to choose one from."""
-    return [{"value": key, "label": run.label, "search": run.label} for key, run in runs.items()]
+    return [{"value": key, "label": run.label} for key, run in runs.items()]
 
 
-def _option(run: ListedRun) -> Shown:
-    best = NOTHING if run.best_return is None else number(run.best_return)
-    facts = f"{short_number(run.env_steps)} steps · best {best} · {duration(run.time_s, is_short=True)}"
-    return html.Span(
-        [html.Span([dot(run.status), html.Span(run.label, className="run-name")]), html.Span(facts, className="dim")],
-        className="run-option",
-        title=str(run.folder or run.run),
-    )
+def _described(run: ListedRun) -> dict[str, str]:
+    """Name and state in the first line, how far it is in the second; as text, which Dash lists quickly."""
+    best = "" if run.best_return is None else f" · best {number(run.best_return)}"
+    facts = f"{short_number(run.env_steps)} steps{best} · {duration(run.time_s, is_short=True)}"
+    return {
+        "label": f"{_SIGNS[run.status]} {run.label}\n{facts}",
+        "title": f"{run.status}: {run.reason}" if run.reason else run.status,
+    }
 
 
 def _header() -> Shown:
@@ -110,7 +125,11 @@ def _main(runs: Mapping[str, ListedRun], metrics: Sequence[str], *, may_stop: bo
     panes = {
         "curves": [_curve_controls(metrics), *curves],
         "settings": [_settings_controls(), html.Div(id="settings")],
-        "run": [_stop_controls(may_stop=may_stop), html.Div(id="run-pane")],
+        "run": [
+            _stop_controls(may_stop=may_stop),
+            html.Div(id="run-facts"),
+            html.Div(id="run-charts", className="charts"),
+        ],
         "logs": [_log_controls(), html.Div(id="logs")],
         "videos": [html.Div(id="videos")],
     }

@@ -66,11 +66,6 @@ def badge(state: str) -> Shown:
     return html.Span(state, className=f"badge state-{state}")
 
 
-def dot(state: str) -> Shown:
-    """A state in even less room."""
-    return html.Span(className=f"dot state-{state}", title=state)
-
-
 def bar(share: float | None, label: str = "") -> Shown:
     """A bar that is filled to a share, 0 to 1, with words in it."""
     width = 0.0 if share is None or not math.isfinite(share) else min(max(share, 0.0), 1.0)

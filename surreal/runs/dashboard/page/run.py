@@ -190,7 +190,7 @@ def _progress(listed: ListedRun, live: Live | str, settings: Mapping[str, Any]) 
     if not shares:
         return None
     share, words = max(shares)
-    left = f", about {duration(age / share - age)} left" if 0.0 < share < 1.0 else ""
+    left = f", {duration(age / share - age, is_short=True)} left" if 0.0 < share < 1.0 else ""
     return bar(share, f"{words} ({share:.0%}){left}")
 
 

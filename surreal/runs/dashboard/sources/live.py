@@ -87,6 +87,8 @@ class LiveRun:
 
     def close(self) -> None:
         """Close all connections."""
+        if self._replay is not None:
+            self._replay.close()
         for client in (self._client, *self._others):
             client.close()
 

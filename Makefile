@@ -10,6 +10,7 @@
 #   make docs            write the pages that come from the code
 #   make images          draw the pictures of the documentation
 #   make wheel           the distribution, in dist/: what `pip install` gets
+#   make pictures        the pictures of the pages on the dashboard and on plots, out of short runs; needs Chromium
 #   make clean           remove what the others made, but for runs/
 
 PYTHON ?= python3
@@ -25,7 +26,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs images wheel clean
+.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs images pictures wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -102,6 +103,9 @@ images: $(STAMP)
 wheel: $(STAMP)
 	rm -rf build dist
 	$(BIN)/python -m build
+
+pictures: $(STAMP)
+	$(BIN)/python -m benchmarks.pictures
 
 clean:
 	rm -rf .venv .cache build dist surreal_rl.egg-info

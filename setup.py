@@ -52,6 +52,9 @@ EXTRAS = {
     "ws": ["websockets>=13"],
     "s3": ["s3fs>=2024.2"],
     "tensorboard": ["tensorboard>=2.16"],
+    # The page of all runs; it brings Flask and Plotly's drawing.
+    "dashboard": ["dash>=4.4,<5"],
+    "plot": ["matplotlib>=3.8"],
     # Which settings the next run of a sweep has.
     "sweep": ["optuna>=4"],
     "wandb": ["wandb>=0.18"],
@@ -65,11 +68,13 @@ EXTRAS = {
 TESTED = (
     "atari",
     "box2d",
+    "dashboard",
     "dm-control",
     "minigrid",
     "mlflow",
     "onnx",
     "pettingzoo",
+    "plot",
     "s3",
     "sweep",
     "video",

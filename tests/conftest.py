@@ -3,6 +3,7 @@
 redis_server    one server for the whole session (of each pytest-xdist worker); `.address`; tests keep apart by `run_id`
 run_id          a fresh run id
 start_redis     factory of private servers, which a test may kill and start again
+require_tool    finds a program, or skips the test
 free_port       a port that no other test takes
 redis_cluster   a Redis Cluster of three masters for the whole session; `.address`, `.ports`, `.move_slot`
 warm_python     forks commands off a Python that has imported what they need
@@ -119,6 +120,23 @@ def warm_python() -> Iterator[WarmPython]:
     """A warm Python for the whole session."""
     with WarmPython() as python:
         yield python
+
+
+@pytest.fixture
+def require_tool() -> Callable[..., str]:
+    """Find one of several programs; without any, fail in CI (CI=true) and skip elsewhere."""
+
+    def find(*names: str) -> str:
+        for name in names:
+            path = shutil.which(name)
+            if path is not None:
+                return path
+        missing = f"none of {', '.join(names)} is installed"
+        if os.environ.get("CI", "").lower() in ("1", "true"):
+            pytest.fail(f"{missing}; CI has to install it")
+        pytest.skip(f"{missing}; CI=true would fail here")
+
+    return find
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "model": [{"layers"}, {"."}, {"off_policy", "policy"}],
     "observers": [{"sinks"}, {"."}],
     "replay": [{"store"}, {"stream", "trajectories"}, {"engine", "archive"}, {"."}],
-    "runs": [{"."}, {"sweep", "top"}],
+    "runs": [{"."}, {"reading"}, {"curves"}, {"dashboard", "plot", "sweep", "top"}],
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }
 #: A folder shows at most so many files and folders at one sight, its docstring not counted.

@@ -2,13 +2,10 @@
 
 serve            starts a server in this process; `.address`, `.episodes` (what the agent's side saw), `.restart()`
 certificate      files of a certificate for localhost, and of its key
-require_tool     a program of the system; missing, it fails in CI, and skips with a reason elsewhere
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -144,23 +141,6 @@ def serve() -> Iterator[Callable[..., Served]]:
     yield start
     for served in running:
         served.stop()
-
-
-@pytest.fixture
-def require_tool() -> Callable[..., str]:
-    """Find one of several programs; without any, fail in CI (CI=true) and skip elsewhere."""
-
-    def find(*names: str) -> str:
-        for name in names:
-            path = shutil.which(name)
-            if path is not None:
-                return path
-        missing = f"none of {', '.join(names)} is installed"
-        if os.environ.get("CI", "").lower() in ("1", "true"):
-            pytest.fail(f"{missing}; CI has to install it")
-        pytest.skip(f"{missing}; CI=true would fail here")
-
-    return find
 
 
 def _lean(obs: Any, count: int) -> Any:

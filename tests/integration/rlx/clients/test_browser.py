@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
+
+from tests.browser import Browser
 
 ROOT = Path(__file__).parents[4]
 PAGES = ROOT / "clients" / "js"
@@ -60,16 +60,6 @@ SEND_PICTURE = """(async () => {
 })()"""
 
 
-def _load_browser() -> Any:
-    spec = importlib.util.spec_from_file_location("rlx_browser", Path(__file__).with_name("browser.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["rlx_browser"] = module
-    spec.loader.exec_module(module)
-    return module.Browser
-
-
 STATE = spaces.Box(-2, 2, (5,), np.float32)
 
 
@@ -92,7 +82,7 @@ def assert_games_are_won(browser: Any, served: Any) -> None:
 @pytest.fixture
 def browser(require_tool: Any, tmp_path: Path) -> Iterator[Any]:
     program = require_tool("chromium", "chromium-browser", "google-chrome")
-    with _load_browser()(program, tmp_path / "profile") as started:
+    with Browser(program, tmp_path / "profile") as started:
         yield started
 
 

@@ -28,6 +28,12 @@ FLAGS = (
 )
 #: Ten pictures a second do for a test: without a graphics card, drawing them is what costs most.
 FEWER_PICTURES = "window.requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 100);"
+#: A page made with React only believes what looks like typing.
+TYPE = """(id, text) => {
+    const field = document.getElementById(id);
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(field, text);
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+}"""
 _START_TIMEOUT_S = 60.0
 _CALL_TIMEOUT_S = 60.0
 
@@ -98,6 +104,10 @@ class Browser:
         if "exceptionDetails" in result:
             raise RuntimeError(f"{expression[:200]}: {json.dumps(result['exceptionDetails'])[:2000]}")
         return result["result"].get("value")
+
+    def type(self, field: str, text: str) -> None:
+        """Put a text into a field, by its id, as a person types it."""
+        self.evaluate(f"({TYPE})({json.dumps(field)}, {json.dumps(text)})")
 
     def wait(self, expression: str, timeout_s: float = 120.0) -> None:
         """Wait until an expression is true, over as many pages as it takes."""

@@ -1,0 +1,119 @@
+"""`surreal plot`: learning curves as a picture; `surreal dashboard`: all runs on a web page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from surreal.cli.options import RedisOption
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command()(plot)
+    app.command()(dashboard)
+
+
+def plot(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Folders of runs or of many, patterns, names below runs.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .svg or .pdf.")
+    ] = Path("curves.png"),
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metric", "-m", metavar="NAME", help="What to draw, repeatable; default: evaluation return."),
+    ] = None,
+    axis: Annotated[str, typer.Option("--x", metavar="AXIS", help="steps, updates or seconds.")] = "steps",
+    smooth: Annotated[float, typer.Option(min=0.0, max=0.999, help="Smooth each run: 0 not at all, 0.9 much.")] = 0.0,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by", metavar="SETTING", help="Only this tells groups apart, repeatable; default: all settings."
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the bands.")] = 0.95,
+    each: Annotated[bool, typer.Option("--each", help="Draw each run besides.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Logarithmic values.")] = False,
+    title: Annotated[str, typer.Option(help="Above the picture.")] = "",
+    list_metrics: Annotated[bool, typer.Option("--list", help="Only list the metrics of these runs.")] = False,
+) -> None:
+    """Draw learning curves: the interquartile mean over seeds, with its confidence band."""
+    import numpy as np
+
+    from surreal.errors import ConfigError
+    from surreal.runs.curves.line import Axis
+    from surreal.runs.plot.drawing import Histories, PlotOptions
+    from surreal.runs.plot.drawing import plot as draw
+    from surreal.runs.reading.folders import find_runs
+    from surreal.runs.reading.history import RETURN
+
+    if axis not in list(Axis):
+        raise ConfigError(f"--x is {axis!r}; it must be {', '.join(Axis)}", key="--x")
+    histories = Histories(find_runs(runs))
+    for problem in histories.problems():
+        typer.echo(f"warning: {problem}", err=True)
+    if list_metrics:
+        for name, count in histories.metrics().items():
+            typer.echo(f"{name:40} {count} of {len(histories.runs)} runs")
+        return
+    options = PlotOptions(
+        metrics=tuple(metrics or (RETURN,)),
+        axis=Axis(axis),
+        smoothing=smooth,
+        by=None if by is None else tuple(by),
+        confidence=confidence,
+        shows_runs=each,
+        title=title,
+        is_log=log,
+    )
+    for drawn in draw(histories, options, output, np.random.default_rng(0)):
+        typer.echo(str(drawn))
+    number = "1 run" if len(histories.runs) == 1 else f"{len(histories.runs)} runs"
+    typer.echo(f"{output}: {number} along {options.axis.label}")
+
+
+def dashboard(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="FOLDER...", help="Of runs, or a run's own; default: runs.")
+    ] = None,
+    redis: RedisOption = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; other than 127.0.0.1, all needs the token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 8600,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the token here, for the next start; made if missing.")
+    ] = None,
+) -> None:
+    """Show all runs on a web page, until Ctrl-C: curves, settings, processes, logs, videos."""
+    import os
+
+    from rich.console import Console
+
+    from surreal.cli.options import say
+    from surreal.errors import ConfigError
+    from surreal.main.process.arguments import REDIS_VARIABLE
+    from surreal.main.process.run_folder import RUNS_FOLDER
+    from surreal.runs.dashboard.serving import Addresses, serve
+
+    for folder in folders or ():
+        if not folder.is_dir():
+            raise ConfigError(f"{folder} is no folder", key="FOLDER")
+    console = Console(soft_wrap=True)
+
+    def on_ready(addresses: Addresses) -> None:
+        say(console, f"dashboard at {addresses.page}; Ctrl-C ends it")
+        say(console, f"to stop runs from it, open {addresses.with_token}")
+
+    serve(
+        folders or [RUNS_FOLDER],
+        redis=redis or os.environ.get(REDIS_VARIABLE),
+        host=host,
+        port=port,
+        token_file=token_file,
+        on_ready=on_ready,
+    )

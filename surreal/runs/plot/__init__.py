@@ -1,0 +1,1 @@
+"""`surreal plot`: learning curves of runs as a picture in a file."""

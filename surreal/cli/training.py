@@ -107,7 +107,8 @@ def run(
         ending = _run_beside(parts, source or str(_APP), settings, (run_name, redis, run_dir), interrupts, console)
         say(console, f"ended: {ending.reason}")
         raise typer.Exit(ending.exit_code)
-    asked = (source, (*settings, *(launcher_overrides(parts) if is_run else ())), run_name, run_dir, redis, resume, offline)
+    settings = (*settings, *(launcher_overrides(parts) if is_run else ()))
+    asked = (source, settings, run_name, run_dir, redis, resume, offline)
     if check:
         from surreal.main.commands.check import check as find_problems
         from surreal.main.launch.prepare import RunOptions

@@ -104,11 +104,13 @@ def run(
     settings = (*(overrides or ()), *extra)
     interrupts = Interrupts()
     console = stdout_console(interrupts.end, no_color=no_color)
-    if not has_launcher(parts):
+    is_run = has_launcher(parts)
+    if not (is_run or check):
         ending = _run_beside(parts, source or str(_APP), settings, (run_name, redis, run_dir), interrupts, console)
         say(console, f"ended: {ending.reason}")
         raise typer.Exit(ending.exit_code)
-    asked = (source, (*settings, *launcher_overrides(parts)), run_name, run_dir, redis, resume, offline)
+    settings = (*settings, *(launcher_overrides(parts) if is_run else ()))
+    asked = (source, settings, run_name, run_dir, redis, resume, offline)
     if check:
         from surreal.main.commands.check import check as find_problems
         from surreal.main.launch.prepare import RunOptions

@@ -21,6 +21,7 @@ from surreal.main.process.arguments import REDIS_VARIABLE
 from surreal.main.process.ending.interrupts import Interrupts
 from surreal.main.process.ending.reasons import Ending, ExitCode
 from surreal.main.process.roles import ENVIRONMENT, RLX_SERVER, NormalEnd, Role
+from surreal.main.process.run_folder import RunFolder
 
 _COLLECTOR = Role(
     METRICS_SERVER,
@@ -98,6 +99,7 @@ class Companions:
             return ending if problem is None else Ending(problem, ExitCode.FAILED)
 
     def _watch(self, supervision: Supervision, output: ChildWarnings, interrupts: Interrupts) -> Ending:
+        is_known = self._knows_address()
         while True:
             if interrupts.ending is not None:
                 return interrupts.ending
@@ -107,9 +109,13 @@ class Companions:
                 return Ending(failure, ExitCode.FAILED)
             if supervision.are_finished(NormalEnd.LAST_ENDS_RUN):
                 return Ending("all environments have played their episodes")
-            if supervision.are_finished(NormalEnd.ALL_END_RUN):
+            if supervision.are_finished(NormalEnd.ALL_END_RUN) or (is_known and not self._knows_address()):
                 return Ending("the run is over")
             time.sleep(_POLL_S)
+
+    def _knows_address(self) -> bool:
+        """Whether the run's folder says where its Redis is: the end of one that is the run's own may be missed."""
+        return self._place is not None and RunFolder(self._place.run_dir).read_address() is not None
 
     def _children(self, folder: Path) -> list[Child]:
         children: list[Child] = []

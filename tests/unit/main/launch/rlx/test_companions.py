@@ -8,11 +8,12 @@ import pytest
 
 from surreal.config import load_config
 from surreal.errors import ConfigError
-from surreal.main.launch.rlx.companions import Companions, server_of
+from surreal.main.launch.rlx.companions import Companions, Place, server_of
 from surreal.main.launch.rlx.components import COMPONENTS, has_launcher, launcher_overrides, parts_of
 from surreal.main.launch.starting.starter import Spawner
 from surreal.main.process.ending.interrupts import Interrupts
 from surreal.main.process.ending.reasons import Ending, ExitCode
+from surreal.main.process.run_folder import ADDRESS_NAME
 
 APP = """\
 version: 1
@@ -78,6 +79,24 @@ def test_a_program_that_fails_ends_them_all(app: Path) -> None:
     ending, _ = run_environments(app)
     assert ending.exit_code is ExitCode.FAILED
     assert "failed: no game here" in ending.reason
+
+
+def test_the_end_of_a_run_whose_redis_is_gone_already_is_noticed(app: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "runs" / "r"
+    run_dir.mkdir(parents=True)
+    address = run_dir / ADDRESS_NAME
+    address.write_text(f"unix://{tmp_path}/nowhere r\n")
+    lines: list[str] = []
+    place = Place("r", f"unix://{tmp_path}/nowhere", run_dir)
+    parts = parts_of(["metrics-server", "environment"])
+    (app.parent / "program.py").write_text("import time; print('begun'); time.sleep(60)\n")
+
+    def say(text: str) -> None:
+        lines.append(text)
+        if "begun" in text:
+            address.unlink(missing_ok=True)
+
+    assert Companions(parts, str(app), (), place, Spawner(), say).execute(Interrupts()) == Ending("the run is over")
 
 
 def test_an_app_without_a_program_says_so(app: Path) -> None:

@@ -65,6 +65,9 @@ def setting_names() -> list[tuple[str, str]]:
     """List all settings of fixed names by their dotted path, with the first sentence of what they mean."""
     found = _own_fields(Config, Config)
     for name, field in Config.model_fields.items():
+        if typing.get_origin(field.annotation) is list:
+            found.append((name, field))
+            continue
         for section in sections_of(field.annotation):
             found += [(f"{name}.{key}", inner) for key, inner in _own_fields(section, Config)]
     return [(name, cell(field.description).partition(". ")[0]) for name, field in found]

@@ -44,7 +44,7 @@ def test_files_and_folders_go_on_from_what_was_typed(tmp_path: Path, monkeypatch
     best.touch()
     for name in ("mine.yaml", "mine.txt", "policy.onnx"):
         Path(name).touch()
-    assert presets_and_files("mi") == [("mine.yaml", "")]
+    assert presets_and_files("mine") == [("mine.yaml", "")]
     assert policies("") == [str(best), "runs/", "policy.onnx"]
     assert policies("runs/a/e") == [str(best), "runs/a/eval/"]
     assert policies("nowhere/x") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,7 +70,8 @@ def test_the_best_family_comes_first() -> None:
 @pytest.mark.parametrize("environment", ["bandit", "gymnasium"])
 def test_the_test_of_a_new_app_passes(environment: str, tmp_path: Path) -> None:
     new_app(tmp_path / "app", environment, None)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    # As in a folder of its own: this one may lie in the clone, whose settings of pytest are not an app's.
+    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=tmp_path / "app", capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -139,9 +140,12 @@ def test_weights_and_biases_has_it_offline(tmp_path: Path, monkeypatch: pytest.M
     sink.write([Numbers(5.0, "agent-1", 10, {"agent/x": 1.25}), Numbers(6.0, "eval", 20, {"eval/y": 2.5})])
     sink.close()
     (file,) = tmp_path.rglob("run-run-1.wandb")
-    content = file.read_bytes()
-    assert b"agent-1/agent/x" in content
-    assert b"eval/y" in content
+    # A process of its own writes it.
+    deadline = time.monotonic() + 60.0
+    while b"eval/y" not in file.read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert b"agent-1/agent/x" in file.read_bytes()
 
 
 @pytest.mark.slow

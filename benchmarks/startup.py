@@ -79,7 +79,7 @@ def run() -> Times:
         (folder / "startup_parts.py").write_text(PARTS)
         settings = [part for setting in (*SETTINGS, f"python_path=[{folder}]") for part in ("--set", setting)]
         started = time.time()
-        command = [sys.executable, "-m", "surreal.cli", "run", "cartpole-dqn", "--quiet", *settings]
+        command = [sys.executable, "-m", "surreal", "run", "cartpole-dqn", "--quiet", *settings]
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         ended = time.time()
         notes = [float((folder / name).read_text()) for name in ("first-step", "first-update")]

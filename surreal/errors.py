@@ -30,7 +30,11 @@ one line, without a traceback.
 from __future__ import annotations
 
 import errno
+import inspect
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 
 class SurrealError(Exception):
@@ -189,3 +193,16 @@ def find_os_error(log: str) -> str:
         if os.strerror(number).lower() in log.lower():
             return describe_os_error(OSError(number, os.strerror(number)))
     return ""
+
+
+def describe_method(method: Callable[..., Any]) -> str:
+    """Name a method with its class, file and line, as far as they can be found: `my.Net.forward (my.py line 12)`."""
+    owner = getattr(method, "__self__", None)
+    name = getattr(method, "__name__", type(method).__name__)
+    if owner is not None:
+        name = f"{type(owner).__module__}.{type(owner).__qualname__}.{name}"
+    try:
+        file, (_, line) = inspect.getsourcefile(method), inspect.getsourcelines(method)
+    except (OSError, TypeError):
+        return name
+    return f"{name} ({Path(file).name} line {line})" if file else name

@@ -82,7 +82,7 @@ class WarmPython:
     """A helper that is started when it is first needed, and what it forks; all of it ends with this process.
 
         with WarmPython() as python:
-            process = python.start(["-m", "surreal.cli", "--help"], folder=..., environment=..., streams=(0, 1, 2))
+            process = python.start(["-m", "surreal", "--help"], folder=..., environment=..., streams=(0, 1, 2))
 
     Args:
         modules: what the helper imports.

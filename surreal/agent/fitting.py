@@ -9,9 +9,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal.errors import UserCodeError
+from surreal.errors import UserCodeError, describe_method
 from surreal.model import Categorical, Distribution
-from surreal.utils.source import describe_method
 
 
 def check_actions(method: Any, space: gymnasium.Space[Any], actions: NDArray[Any], count: int) -> None:

@@ -1,19 +1,25 @@
-"""`surreal plot`: learning curves as a picture; `surreal dashboard`: all runs on a web page."""
+"""What shows how runs fare.
+
+`surreal plot`: learning curves as a picture; `dashboard`: all runs on a web page; `doctor`: what is wrong.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from surreal.cli.options import RedisOption
+from surreal.cli.options import Overrides, RedisOption, RunDir, say
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
     app.command()(plot)
     app.command()(dashboard)
+    app.command()(doctor)
 
 
 def plot(
@@ -117,3 +123,41 @@ def dashboard(
         token_file=token_file,
         on_ready=on_ready,
     )
+
+
+def doctor(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN_PRESET_OR_FILE", help="Default: the run that goes on here, else app.yaml."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="SECTION", help="installation, redis, clocks, environment, model or run."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out what takes long.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings too.")] = False,
+    overrides: Overrides = None,
+    redis: RedisOption = None,
+    run_dir: RunDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check this machine, Redis, environment, model and a run that goes on, and say what helps; exit 1 on errors."""
+    from surreal.doctor.examination import Examination
+    from surreal.doctor.frame.finding import Severity, worst
+    from surreal.doctor.report import print_finding, print_section, summary
+    from surreal.doctor.subject import find_subject
+
+    subject = find_subject(target, overrides=overrides or (), redis=redis, run_dir=run_dir)
+    examination = Examination(subject, only or (), is_quick=quick)
+    console, findings = Console(highlight=False), []
+    if as_json:
+        findings = list(examination.run())
+        found = [finding.to_json() for finding in findings]
+        typer.echo(json.dumps({"subject": subject.title, "worst": worst(findings).label, "findings": found}))
+    else:
+        for finding in examination.run(lambda name: print_section(name, console)):
+            findings.append(finding)
+            print_finding(finding, console)
+        say(console, summary(findings))
+    if worst(findings) >= (Severity.WARNING if strict else Severity.ERROR):
+        raise typer.Exit(1)

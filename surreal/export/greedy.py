@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from surreal.agent import Agent, DeterministicAgent, NoisyQAgent, PolicyAgent, QAgent, SamplingAgent
-from surreal.errors import ExportError
-from surreal.utils.source import describe_method
+from surreal.errors import ExportError, describe_method
 
 #: From a model's output for N rows, and [N, n] legal actions or None, to the best action of each, [N, *action_shape].
 Choice = Callable[[Any, Tensor | None], Tensor]

@@ -24,8 +24,8 @@ from surreal.main.build.environments import build_env, env_spaces
 from surreal.main.process import registry
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import EVAL
-from surreal.main.session.score_sharing import claim_scores, send_round
-from surreal.main.session.scores import ScoreBook
+from surreal.main.session.scoring.book import ScoreBook
+from surreal.main.session.scoring.sharing import claim_scores, send_round
 from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger("surreal.main.eval")  # __name__ is __main__ in a process of its own

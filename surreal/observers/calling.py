@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from surreal.errors import StoppedError, SurrealError, UserCodeError
+from surreal.errors import StoppedError, SurrealError, UserCodeError, describe_method
 from surreal.observers.callback import Callback
-from surreal.utils.source import describe_method
 
 if TYPE_CHECKING:
     from surreal.evaluation import EvaluationRound

@@ -22,7 +22,7 @@ import psutil
 from surreal.errors import ConfigError
 from surreal.main.build.kept import round_lines
 from surreal.main.process.run_folder import LOCK_NAME, RESULT_NAME, RUN_NAME, RUNS_FOLDER, RunFolder
-from surreal.main.session.best import read_best
+from surreal.main.session.scoring.best import read_best
 from surreal.utils.process import is_process_alive
 
 #: `killed`: it was running, and no process of it is alive; `over`: Redis alone knows it, and no process is alive;

@@ -65,7 +65,7 @@ class Command:
             if warm_python is None:
                 self.process = spawn(arguments, folder=folder, environment=environment, streams=streams)
             else:
-                is_launcher = list(arguments[:3]) == ["-m", "surreal.cli", "run"]
+                is_launcher = list(arguments[:3]) == ["-m", "surreal", "run"]
                 self.process = warm_python.start(
                     arguments, folder=folder, environment=environment, streams=streams, is_launcher=is_launcher
                 )
@@ -108,7 +108,7 @@ class Workplace:
 
     def start(self, *arguments: str, **environment: str) -> Command:
         """`surreal ARGUMENTS` in the background."""
-        return self.start_python("-m", "surreal.cli", *arguments, **environment)
+        return self.start_python("-m", "surreal", *arguments, **environment)
 
     def start_python(self, *arguments: str, **environment: str) -> Command:
         """`python ARGUMENTS` in the background, forked off a warm one where that is possible."""

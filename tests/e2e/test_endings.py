@@ -29,7 +29,7 @@ def newest():
 before = newest()
 pid, terminal = pty.fork()
 if pid == 0:
-    os.execv(sys.executable, [sys.executable, "-m", "surreal.cli", *sys.argv[1:]])
+    os.execv(sys.executable, [sys.executable, "-m", "surreal", *sys.argv[1:]])
 while newest() == before:
     os.read(terminal, 65536)
 os.close(terminal)
@@ -41,7 +41,7 @@ import glob, subprocess, sys, time
 def newest():
     return max(glob.glob("runs/trial/checkpoints/*.safetensors"), default="")
 before = newest()
-process = subprocess.Popen([sys.executable, "-m", "surreal.cli", *sys.argv[1:]], stdout=subprocess.PIPE)
+process = subprocess.Popen([sys.executable, "-m", "surreal", *sys.argv[1:]], stdout=subprocess.PIPE)
 while newest() == before:
     time.sleep(0.1)
 process.stdout.close()
@@ -50,7 +50,7 @@ sys.exit(process.wait())
 ON_A_SMALL_DISK = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-os.execv(sys.executable, [sys.executable, "-m", "surreal.cli", *sys.argv[1:]])
+os.execv(sys.executable, [sys.executable, "-m", "surreal", *sys.argv[1:]])
 """
 
 

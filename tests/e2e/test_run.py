@@ -32,7 +32,7 @@ def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) 
     options = ["--set", "run.max_env_steps=8000", "--set", "eval.record_video_every=1000", "--seed", "3"]
     options += ["--set", "run.stop_at_return=null", "--set", "checkpoint.checkpoint_time_interval=900"]
     arguments = ("run", "cartpole-dqn", *workplace.fast_eval, *options)
-    command = workplace.spawn("-m", "surreal.cli", *arguments)
+    command = workplace.spawn("-m", "surreal", *arguments)
     run_dir = workplace.run_dir()
     workplace.wait_for((run_dir / "redis.address").exists, "the address")
     status = workplace.wait_for(

@@ -14,9 +14,9 @@ from surreal.checkpoint import load_checkpoint
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import BusyError
 from surreal.evaluation import EpisodeScore, EvaluationRound
-from surreal.main.session import score_sharing
-from surreal.main.session.score_sharing import ScoreCollector, claim_scores, send_round
-from surreal.main.session.scores import ScoreBook
+from surreal.main.session.scoring import sharing
+from surreal.main.session.scoring.book import ScoreBook
+from surreal.main.session.scoring.sharing import ScoreCollector, claim_scores, send_round
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_where_the_evaluation_writes_itself_nothing_is_brought(client: RedisClie
 
 
 def test_a_second_evaluation_in_a_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_sharing, "_LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(sharing, "_LOCK_TIMEOUT_S", 0.1)
     lock = claim_scores(tmp_path)
     with pytest.raises(BusyError, match="has an evaluation: process"):
         claim_scores(tmp_path)

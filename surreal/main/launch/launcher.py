@@ -44,7 +44,7 @@ from surreal.main.process.ending.interrupts import Interrupts
 from surreal.main.process.ending.reasons import Counts, Ending, ExitCode, result_of
 from surreal.main.process.roles import NormalEnd
 from surreal.main.process.takeover import take_over
-from surreal.main.session.best import read_best
+from surreal.main.session.scoring.best import read_best
 
 logger = logging.getLogger(__name__)
 

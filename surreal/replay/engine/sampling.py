@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.errors import UserCodeError
+from surreal.errors import UserCodeError, describe_method
 from surreal.replay.engine.batches import BatchMaker
-from surreal.utils.source import describe_method
 from surreal.values import are_within
 
 #: Sequence numbers [B] of transitions, or of the first steps of trajectories; or these and the probability of each [B].

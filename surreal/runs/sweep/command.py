@@ -24,10 +24,10 @@ from surreal.runs.in_redis import open_client
 from surreal.runs.sweep.definition.checking import check_settings
 from surreal.runs.sweep.definition.loading import Definition, load_definition
 from surreal.runs.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder
-from surreal.runs.sweep.optuna_search import OptunaSearch, require_optuna
 from surreal.runs.sweep.packing import Room, need_of, num_at_once, room_here
 from surreal.runs.sweep.processes import Launching
-from surreal.runs.sweep.proposing import Grid, Proposer
+from surreal.runs.sweep.search.optuna_search import OptunaSearch, require_optuna
+from surreal.runs.sweep.search.proposing import Grid, Proposer
 from surreal.runs.sweep.sweeping import Sweeping
 from surreal.runs.sweep.trials import Trial, TrialFile
 from surreal.runs.sweep.view import SweepView, describe_end, ranking

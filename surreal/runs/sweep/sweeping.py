@@ -19,10 +19,10 @@ from surreal.main.process.run_folder import RunFolder
 from surreal.runs.listing import read_run
 from surreal.runs.sweep.definition.loading import Definition
 from surreal.runs.sweep.folder import SweepFolder
-from surreal.runs.sweep.judging import Judge, Seat
 from surreal.runs.sweep.packing import Room, fits, need_of
 from surreal.runs.sweep.processes import Runner, RunProcess
-from surreal.runs.sweep.proposing import Proposer
+from surreal.runs.sweep.search.judging import Judge, Seat
+from surreal.runs.sweep.search.proposing import Proposer
 from surreal.runs.sweep.trials import End, Trial, TrialFile
 from surreal.runs.sweep.view import SweepView
 

@@ -18,7 +18,7 @@ from surreal.main.session.leading.describing import describe_run
 from surreal.main.session.leading.offline import fill_replay
 from surreal.main.session.leading.own_folder import OwnFolder
 from surreal.main.session.leading.torch_cache import keep_torch_out_of_tmp
-from surreal.main.session.score_sharing import ScoreCollector
+from surreal.main.session.scoring.sharing import ScoreCollector
 from surreal.observers.making import make_feeder
 from surreal.observers.sinks.feeding import SinkFeeder
 from surreal.utils.threads import Supervisor

@@ -10,7 +10,7 @@ from surreal.main.build.earlier import go_back
 from surreal.main.process.ending.reasons import Counts, result_of
 from surreal.main.process.role import RoleProcess
 from surreal.main.process.run_folder import RunFolder
-from surreal.main.session.best import read_best
+from surreal.main.session.scoring.best import read_best
 
 logger = logging.getLogger(__name__)
 

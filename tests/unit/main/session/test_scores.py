@@ -11,8 +11,8 @@ import torch
 
 from surreal.checkpoint import load_checkpoint
 from surreal.evaluation import EpisodeScore, EvaluationRound
-from surreal.main.session.best import read_best
-from surreal.main.session.scores import ScoreBook
+from surreal.main.session.scoring.best import read_best
+from surreal.main.session.scoring.book import ScoreBook
 
 
 def add(book: ScoreBook, mean: float, version: int) -> bool:

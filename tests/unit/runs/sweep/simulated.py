@@ -18,9 +18,9 @@ from rich.console import Console
 
 from surreal.runs.sweep.definition.loading import Definition, load_definition
 from surreal.runs.sweep.folder import SweepFolder
-from surreal.runs.sweep.optuna_search import OptunaSearch
 from surreal.runs.sweep.packing import Room
-from surreal.runs.sweep.proposing import Grid
+from surreal.runs.sweep.search.optuna_search import OptunaSearch
+from surreal.runs.sweep.search.proposing import Grid
 from surreal.runs.sweep.sweeping import Sweeping
 from surreal.runs.sweep.trials import TrialFile
 from surreal.runs.sweep.view import SweepView

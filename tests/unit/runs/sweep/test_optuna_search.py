@@ -10,7 +10,7 @@ import pytest
 
 from surreal.errors import ConfigError
 from surreal.runs.sweep.definition.loading import Definition, load_definition
-from surreal.runs.sweep.optuna_search import OptunaSearch, require_optuna
+from surreal.runs.sweep.search.optuna_search import OptunaSearch, require_optuna
 from surreal.runs.sweep.trials import End, Trial, TrialFile
 
 optuna = pytest.importorskip("optuna")

@@ -19,8 +19,8 @@ from surreal.checkpoint import load_checkpoint
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import BusyError, CheckpointError
 from surreal.main.build.kept import round_lines
-from surreal.main.session.best import BEST_NAME, is_finite, read_best
-from surreal.main.session.scores import ScoreBook, append_lines
+from surreal.main.session.scoring.best import BEST_NAME, is_finite, read_best
+from surreal.main.session.scoring.book import ScoreBook, append_lines
 from surreal.utils.files import FileLock, write_whole
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from surreal.checkpoint import save_checkpoint
 from surreal.errors import FolderError
 from surreal.evaluation import EvaluationRound
 from surreal.main.build.kept import round_lines
-from surreal.main.session.best import BEST_NAME, is_finite, read_best
+from surreal.main.session.scoring.best import BEST_NAME, is_finite, read_best
 from surreal.utils.files import write_whole
 
 

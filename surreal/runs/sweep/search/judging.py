@@ -9,8 +9,8 @@ from surreal.main.build.kept import round_lines
 from surreal.runs.listing import ListedRun, read_run
 from surreal.runs.sweep.definition.schema import SweepConfig
 from surreal.runs.sweep.folder import SweepFolder
-from surreal.runs.sweep.proposing import Proposer
-from surreal.runs.sweep.scoring import curve, over_seeds, reports, run_score
+from surreal.runs.sweep.search.proposing import Proposer
+from surreal.runs.sweep.search.scoring import curve, over_seeds, reports, run_score
 from surreal.runs.sweep.trials import End, Trial
 
 

@@ -142,7 +142,7 @@ class PastSelves:
         except RedisError as error:
             logger.debug("the league is not heard of: %s", error)
         except CodecError as error:
-            logger.error("the league of policy is of no use: %s", error)
+            logger.error("the league is of no use: %s", error)
         self._missing.clear()
         known = {each.version for each in self.league.versions}
         self._bench = [each if each is not None and each.version in known else None for each in self._bench]

@@ -20,7 +20,7 @@ from surreal.utils.pytorch import Module
 
 
 class Minibatch(NamedTuple):
-    """Some of the steps of a batch: [N] single ones, or [T, b] of whole sequences; or all of them, [T, B]."""
+    """Some of the steps of a batch, or all: [N] single ones, or [T, b] of whole sequences."""
 
     obs: Obs
     action: Tensor
@@ -36,15 +36,17 @@ class Minibatch(NamedTuple):
         return PolicyValue(legal(policy, self.action_mask), value)
 
 
-def everything(batch: TrajectoryBatch) -> Minibatch:
-    """Give all steps of a batch as they lie, [T, B]; nothing is copied."""
-    action_mask = batch.extras.get("action_mask")
+def everything(batch: TrajectoryBatch, *, whole: bool) -> Minibatch:
+    """Give all steps of a batch in order: [N], or as they lie, [T, B], where a memory needs their order."""
+    if not whole:
+        # Torch takes a third longer for the layers of a small network, and their gradients, over two leading axes.
+        return _pick(batch, _places(_steps(batch), batch), None)
     return Minibatch(
         obs=tree.map_leaves(lambda leaf: leaf[:-1], batch.obs),
         action=batch.action,
         mask=None if bool(batch.mask.all()) else batch.mask,
         index=slice(None),
-        action_mask=action_mask,
+        action_mask=batch.extras.get("action_mask"),
         state=batch.initial_state.get("state"),
         is_first=batch.is_first[:-1],
     )
@@ -60,7 +62,7 @@ def epochs(
     length, columns = batch.mask.shape
     steps = length * columns if whole or size is None else int(batch.mask.count_nonzero())
     if size is None or _count(columns if whole else steps, max(1, size // length) if whole else size) == 1:
-        parts = (everything(batch),)
+        parts = (everything(batch, whole=whole),)
         return lambda: parts
     return lambda: minibatches(batch, size, whole=whole, rng=rng)
 
@@ -76,16 +78,15 @@ def minibatches(
         whole: split between trajectories only; then each minibatch has as many as come nearest to `size` steps.
         rng: draws the order.
     """
-    device = batch.mask.device
     length, columns = batch.mask.shape
     if whole:
+        device = batch.mask.device
         parts = _split(torch.arange(columns), None if size is None else max(1, size // length), rng)
         for chosen in parts:
             yield _pick(batch, (slice(None), chosen.to(device)), chosen.to(device))
         return
-    steps = batch.mask.cpu().flatten().nonzero().squeeze(1)
-    for chosen in _split(steps, size, rng):
-        yield _pick(batch, (chosen.to(device) // columns, chosen.to(device) % columns), None)
+    for chosen in _split(_steps(batch), size, rng):
+        yield _pick(batch, _places(chosen, batch), None)
 
 
 def concatenate(batches: Sequence[TrajectoryBatch]) -> TrajectoryBatch:
@@ -110,6 +111,18 @@ def _join(trees: Sequence[Any], dim: int) -> Any:
     if isinstance(first, tuple):
         return tuple(_join(children, dim) for children in zip(*trees, strict=True))
     return torch.cat(list(trees), dim)
+
+
+def _steps(batch: TrajectoryBatch) -> Tensor:
+    """Numbers of the steps, counted row by row, on the CPU."""
+    steps: Tensor = batch.mask.cpu().flatten().nonzero().squeeze(1)
+    return steps
+
+
+def _places(steps: Tensor, batch: TrajectoryBatch) -> tuple[Tensor, Tensor]:
+    """Row and column of each of these steps."""
+    columns, steps = batch.mask.shape[1], steps.to(batch.mask.device)
+    return steps // columns, steps % columns
 
 
 def _split(items: Tensor, size: int | None, rng: np.random.Generator) -> tuple[Tensor, ...]:

@@ -179,7 +179,7 @@ class TRPOLearner(GradientLearner):
         )
         rng = np.random.default_rng((self._seed, self.updates))
         is_recurrent = self.model.state_shape is not None
-        moved = self.move_policy(everything(batch), targets)
+        moved = self.move_policy(everything(batch, whole=is_recurrent), targets)
         critic_loss = torch.zeros(())
         parts = epochs(batch, self.mini_batch, whole=is_recurrent, rng=rng)
         for _ in range(self.value_func_iterations):

@@ -33,7 +33,7 @@ def test_minibatches_have_each_step_once_and_no_other_row(make_model: MakeModel,
     assert len(sizes) == round(int(batch.mask.sum()) / 20)
 
 
-def test_one_minibatch_of_all_steps_is_the_batch_as_it_lies(make_model: MakeModel, play: Play) -> None:
+def test_one_minibatch_of_all_steps_has_them_in_order(make_model: MakeModel, play: Play) -> None:
     model = make_model()
     learner = PPOLearner(model)
     batch = play(model)
@@ -42,10 +42,15 @@ def test_one_minibatch_of_all_steps_is_the_batch_as_it_lies(make_model: MakeMode
     assert steps < batch.mask.numel()
     rng = np.random.default_rng(0)
     whole = epochs(batch, 2 * steps // 3 + 1, whole=False, rng=rng)
-    assert [part.action.shape for part in whole()] == [batch.action.shape]
+    (part,) = whole()
+    assert torch.equal(part.action, batch.action[batch.mask > 0.0])
+    assert torch.equal(part.obs, batch.obs[:-1][batch.mask > 0.0])
     (shuffled,) = minibatches(batch, None, whole=False, rng=rng)
-    for ours, theirs in zip(learner.losses(everything(batch), targets), learner.losses(shuffled, targets), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    as_it_lies = everything(batch, whole=True)
+    assert as_it_lies.action is batch.action
+    for other in (shuffled, as_it_lies):
+        for ours, theirs in zip(learner.losses(part, targets), learner.losses(other, targets), strict=True):
+            torch.testing.assert_close(ours, theirs)
     assert len(list(epochs(batch, 2 * steps // 3 - 1, whole=False, rng=rng)())) == 2
 
 

@@ -98,6 +98,8 @@ DEV = [
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "ruff>=0.8",
+    # Its policy acts in an example; it needs nothing that is not there.
+    "stable-baselines3>=2.9",
     "types-psutil",
     "types-PyYAML",
 ]

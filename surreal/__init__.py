@@ -21,7 +21,8 @@ Write the parts that are yours, and name them in a YAML file (`class: my_classes
     Model.forward(obs)                  the network                               see help("surreal.model.base")
 
 Or leave the launcher out and write the loops yourself, in thirty lines: scripts/run_cartpole_agent.py, _learner.py and
-_eval.py use `RedisClient`, `ExpSender`, `TorchListener`, `TorchBroadcaster` and the classes below.
+_eval.py use `RedisClient`, `ExpSender`, `TorchListener`, `TorchBroadcaster` and the classes below. Ten small programs,
+each a thing people ask for, are in examples/ (docs/examples.md).
 
 All settings are in docs/configuration.md, the options of all classes and wrappers in docs/options.md.
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from surreal.agent import Agent, AgentLoop, PolicyAgent, QAgent
     from surreal.api import Policy, Result, evaluate, load, train
     from surreal.config import Config, load_config
-    from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster, TorchListener
-    from surreal.envs import Atari, Env, EpisodeMonitor, FrameStack, GymEnv, Visualization, Wrapper
+    from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster, TorchListener, temporary_run
+    from surreal.envs import Atari, Env, EpisodeMonitor, FrameStack, GymEnv, LocalEnvPool, Visualization, Wrapper
     from surreal.errors import SurrealError
     from surreal.learner import DQNLearner, GradientLearner, Learner
     from surreal.model import ActorCritic, ConvQFunction, Model, QFunction
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         UniformReplay,
     )
     from surreal.schedules import LinearSchedule
+    from surreal.utils.program import run_program
 
 __version__ = "0.1.0"
 
@@ -72,6 +74,7 @@ __all__ = [
     "GymEnv",
     "Learner",
     "LinearSchedule",
+    "LocalEnvPool",
     "MixedReplay",
     "Model",
     "Policy",
@@ -93,6 +96,8 @@ __all__ = [
     "evaluate",
     "load",
     "load_config",
+    "run_program",
+    "temporary_run",
     "train",
 ]
 
@@ -101,8 +106,8 @@ _MODULES = {
     "api": ("Policy", "Result", "evaluate", "load", "train"),
     "agent": ("Agent", "AgentLoop", "PolicyAgent", "QAgent"),
     "config": ("Config", "load_config"),
-    "distributed": ("ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener"),
-    "envs": ("Atari", "Env", "EpisodeMonitor", "FrameStack", "GymEnv", "Visualization", "Wrapper"),
+    "distributed": ("ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener", "temporary_run"),
+    "envs": ("Atari", "Env", "EpisodeMonitor", "FrameStack", "GymEnv", "LocalEnvPool", "Visualization", "Wrapper"),
     "errors": ("SurrealError",),
     "learner": ("DQNLearner", "GradientLearner", "Learner"),
     "model": ("ActorCritic", "ConvQFunction", "Model", "QFunction"),
@@ -111,6 +116,7 @@ _MODULES = {
         "UniformReplay",
     ),
     "schedules": ("LinearSchedule",),
+    "utils.program": ("run_program",),
 }
 
 

@@ -90,9 +90,9 @@ class AgentLoop:
         self._duration = MeanDuration("agent/act_ms")
         self._last_action = Action(np.zeros(0, dtype=np.int64), {}, 0)
 
-    def run(self, stop: threading.Event, max_env_steps: int | None = None) -> None:
+    def run(self, stop: threading.Event | None = None, max_env_steps: int | None = None) -> None:
         """Step until `stop` is set, or `max_env_steps` were taken since this loop was made (None: for ever)."""
-        while not stop.is_set() and (max_env_steps is None or self.env_steps < max_env_steps):
+        while not (stop and stop.is_set()) and (max_env_steps is None or self.env_steps < max_env_steps):
             self.step()
 
     def step(self, timeout_s: float = 0.1) -> int:

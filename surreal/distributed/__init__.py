@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from surreal.distributed.parameters.broadcaster import TorchBroadcaster
     from surreal.distributed.parameters.listener import TorchListener
     from surreal.distributed.server.embedded import EmbeddedRedis
+    from surreal.distributed.server.temporary import temporary_run
 
 __all__ = [
     "CallServer",
@@ -37,6 +38,7 @@ __all__ = [
     "TorchBroadcaster",
     "TorchListener",
     "remote",
+    "temporary_run",
 ]
 
 _MODULES = {
@@ -44,6 +46,7 @@ _MODULES = {
     "RemoteServer": "calls.caller",
     "remote": "calls.server",
     "EmbeddedRedis": "server.embedded",
+    "temporary_run": "server.temporary",
     "ExpSender": "experience.sending.sender",
     "RedisClient": "connection.client",
     "TorchBroadcaster": "parameters.broadcaster",

@@ -7,16 +7,16 @@ These threads work for it once `start_threads()` was called:
 
 So the index has one owner and needs no lock: hooks run on the replay's thread, never two at a time. The learner's loop:
 
-    replay.start_threads()
-    for i, batch in replay.batch_iterator():
-        learner.optimize(i, batch)
+    with replay:                                     # start_threads(), and stop() and join() at the end
+        for i, batch in replay.batch_iterator():
+            learner.optimize(i, batch)
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal
+from typing import Any, ClassVar, Generic, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,11 +240,7 @@ class Replay(ABC, Generic[B]):
         return self._engine.has_batch(timeout_s)
 
     def check(self) -> None:
-        """Look after the background threads.
-
-        Raises:
-            ThreadFailedError: one of them died.
-        """
+        """Raise `ThreadFailedError` if one of the background threads died."""
         self._engine.supervisor.check()
 
     def stop(self) -> None:
@@ -254,6 +250,14 @@ class Replay(ABC, Generic[B]):
     def join(self, timeout_s: float = 5.0) -> bool:
         """Wait for the threads and give the lease back, which else runs out; returns whether all ended."""
         return self._engine.join(timeout_s)
+
+    def __enter__(self) -> Self:
+        self.start_threads()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.join()
 
     # -- what it knows -----------------------------------------------------------------------------------------------
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from surreal.errors import SurrealError
 from surreal.utils.logs import setup_logging
@@ -12,23 +15,30 @@ from surreal.utils.logs import setup_logging
 INTERRUPTED = 130
 
 
-def run_program(name: str, body: Callable[[], object], *, log_level: str = "INFO") -> int:
+def run_program(name: str, body: Callable[..., object], *, log_level: str = "INFO") -> int:
     """Call `body`, with the log on stderr, and give the program's exit code.
 
-        sys.exit(run_program("agent", main))
+        def main(steps: int = 1000, is_shown: bool = False) -> None:    # python my_program.py --steps 500 --is-shown
+            ...
+
+        if __name__ == "__main__":
+            sys.exit(run_program("agent", main))
 
     Args:
         name: of the program, shown in every line of the log.
-        body: closes what it has opened, in `finally` or a `with`, also at Ctrl-C.
+        body: closes what it has opened, in `finally` or a `with`, also at Ctrl-C. Its parameters, all with defaults
+            that are numbers, texts or False, are options on the command line; `--help` shows them below the docstring
+            of its module.
         log_level: least severe level that is shown.
 
     Returns:
         0 when it has ended, 1 after an error that Surreal explains, 130 after Ctrl-C. Other exceptions are a program's
         own, and are shown in full.
     """
+    options = _read_options(body)
     setup_logging(log_level, name)
     try:
-        body()
+        body(**options)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
@@ -36,3 +46,19 @@ def run_program(name: str, body: Callable[[], object], *, log_level: str = "INFO
         sys.stderr.write(f"error: {error}\n")
         return 1
     return 0
+
+
+def _read_options(body: Callable[..., object]) -> dict[str, Any]:
+    """Read the command line, if `body` has parameters; what makes no sense ends the program with a line."""
+    parameters = inspect.signature(body).parameters.values()
+    if not parameters:
+        return {}
+    text, layout = sys.modules[body.__module__].__doc__, argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=text, formatter_class=layout, allow_abbrev=False)
+    for parameter in parameters:
+        option, default = f"--{parameter.name.replace('_', '-')}", parameter.default
+        if default is False:
+            parser.add_argument(option, action="store_true")
+        else:
+            parser.add_argument(option, type=type(default), default=default, help=f"default: {default}")
+    return vars(parser.parse_args())

@@ -6,7 +6,6 @@ true of a Python from its first instruction on is tried with `Workplace.spawn`: 
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -53,19 +52,32 @@ class Command:
         folder: to work in, and for the file.
         environment: all its variables.
         warm_python: forks it; None starts a Python of its own.
+        typed: what a person types into it.
+        is_launcher: whether it starts processes as `surreal run` does.
     """
 
     def __init__(
-        self, arguments: Sequence[str], folder: Path, environment: dict[str, str], warm_python: WarmPython | None
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: dict[str, str],
+        warm_python: WarmPython | None,
+        *,
+        typed: str = "",
+        is_launcher: bool = False,
     ) -> None:
         self.process: subprocess.Popen[bytes] | WarmProcess
-        with tempfile.NamedTemporaryFile(prefix="out-", dir=folder, delete=False) as file, open(os.devnull) as nothing:
+        with (
+            tempfile.NamedTemporaryFile(prefix="out-", dir=folder, delete=False) as file,
+            tempfile.TemporaryFile() as keyboard,
+        ):
+            keyboard.write(typed.encode())
+            keyboard.seek(0)
             self._output = Path(file.name)
-            streams = (nothing.fileno(), file.fileno(), file.fileno())
+            streams = (keyboard.fileno(), file.fileno(), file.fileno())
             if warm_python is None:
                 self.process = spawn(arguments, folder=folder, environment=environment, streams=streams)
             else:
-                is_launcher = list(arguments[:3]) == ["-m", "surreal", "run"]
                 self.process = warm_python.start(
                     arguments, folder=folder, environment=environment, streams=streams, is_launcher=is_launcher
                 )
@@ -108,11 +120,12 @@ class Workplace:
 
     def start(self, *arguments: str, **environment: str) -> Command:
         """`surreal ARGUMENTS` in the background."""
-        return self.start_python("-m", "surreal", *arguments, **environment)
+        is_launcher = arguments[:1] == ("run",)
+        return self.start_python("-m", "surreal", *arguments, is_launcher=is_launcher, **environment)
 
-    def start_python(self, *arguments: str, **environment: str) -> Command:
-        """`python ARGUMENTS` in the background, forked off a warm one where that is possible."""
-        return self._begin(arguments, environment, self._warm_python)
+    def start_python(self, *arguments: str, typed: str = "", is_launcher: bool = False, **environment: str) -> Command:
+        """`python ARGUMENTS` in the background, forked off a warm one where that is possible; see `Command`."""
+        return self._begin(arguments, environment, self._warm_python, typed=typed, is_launcher=is_launcher)
 
     def spawn(self, *arguments: str, **environment: str) -> Command:
         """`python ARGUMENTS` in the background, as a Python of its own."""
@@ -165,8 +178,14 @@ class Workplace:
         names = {path.name for path in self.folder.iterdir()}
         assert {name for name in names if not name.startswith("out-")} == {"runs"}
 
-    def _begin(self, arguments: Sequence[str], environment: dict[str, str], warm_python: WarmPython | None) -> Command:
-        command = Command(arguments, self.folder, {**self.environment, **environment}, warm_python)
+    def _begin(
+        self,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        warm_python: WarmPython | None,
+        **options: Any,
+    ) -> Command:
+        command = Command(arguments, self.folder, {**self.environment, **environment}, warm_python, **options)
         self.commands.append(command)
         return command
 

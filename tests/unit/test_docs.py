@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import sys
@@ -56,6 +57,17 @@ def test_the_page_of_sweeps_has_their_settings_and_examples() -> None:
         assert check_settings(load_definition(example))
         shown, there = parse_yaml(block, "")[0], parse_yaml(example.read_text(), "")[0]
         assert shown == {key: there[key] for key in shown}
+
+
+def test_the_page_of_examples_has_each_of_them_and_each_is_short() -> None:
+    page = (ROOT / "docs" / "examples.md").read_text()
+    programs = sorted((ROOT / "examples").glob("*.py"))
+    assert len(programs) == 10
+    for program in programs:
+        text = program.read_text()
+        assert len(text.splitlines()) <= 60, program.name
+        assert f"\n    python examples/{program.name}  " in (ast.get_docstring(ast.parse(text)) or ""), program.name
+        assert f"](../examples/{program.name})" in page
 
 
 def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> None:

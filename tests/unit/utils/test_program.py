@@ -44,3 +44,37 @@ def test_each_end_has_its_code_and_at_most_a_line(
 def test_a_programs_own_mistake_is_shown_in_full() -> None:
     with pytest.raises(ZeroDivisionError):
         run_program("agent", lambda: 1 / 0)
+
+
+def test_parameters_with_defaults_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def body(steps: int = 10, rate: float = 0.5, save_as: str = "", is_shown: bool = False) -> None:
+        seen.append((steps, rate, save_as, is_shown))
+
+    for line in ([], ["--steps", "3", "--rate", "1", "--save-as", "x", "--is-shown"]):
+        monkeypatch.setattr("sys.argv", ["program", *line])
+        assert run_program("agent", body) == 0
+    assert seen == [(10, 0.5, "", False), (3, 1.0, "x", True)]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        (["--steps", "many"], 2, "argument --steps: invalid int value: 'many'"),
+        (["--step", "3"], 2, "unrecognized arguments: --step 3"),
+        (["--help"], 0, "How a small program ends."),
+    ],
+)
+def test_a_wrong_command_line_ends_before_anything_begins(
+    line: list[str], code: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body(steps: int = 10) -> None:
+        pytest.fail("it began")
+
+    monkeypatch.setattr("sys.argv", ["program", *line])
+    with pytest.raises(SystemExit) as end:
+        run_program("agent", body)
+    assert end.value.code == code
+    shown = capsys.readouterr()
+    assert words in shown.out + shown.err

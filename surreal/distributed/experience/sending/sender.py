@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,14 +123,11 @@ class ExpSender:
         """
         if batch.closed_ids.size and self._log is not None:
             self._log.close_slots(batch.closed_ids)
+        if np.count_nonzero(batch.record) != len(batch.record):
+            batch, action = recorded(batch, action)
         if not len(batch.kind):
             self.flush_due()
             return
-        if np.count_nonzero(batch.record) != len(batch.record):
-            batch, action = recorded(batch, action)
-            if not len(batch.kind):
-                self.flush_due()
-                return
         log = self._log or self._open(batch, action)
         if log.length == log.carried:
             self._oldest_s = time.monotonic()
@@ -270,6 +267,12 @@ class ExpSender:
         self._singles.forget()
         self.outbox.drop_all()
         self.outbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def metrics(self) -> dict[str, float]:
         """Counts since the start: steps, chunks and bytes acknowledged, waits, what was dropped."""

@@ -20,7 +20,7 @@ What only the test needs is in comments right above the block, which no reader s
     <!-- continued -->               the program goes on with the one above
     <!-- where: NAME=demo -->        words of commands and programs, here and below: NAME is to be read as demo
 
-`tests/e2e/reader.py` does what a page says.
+Such a comment stands above the line that names a file. `tests/e2e/reader.py` does what a page says.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+ROOT = Path(__file__).parents[1]
 #: A comment, or a block; what is between two of them is prose.
 _TOKEN = re.compile(
     r"^ *<!--(?P<mark>.*?)-->|^(?P<indent> *)```(?P<language>[\w+-]*)\n(?P<text>.*?)^(?P=indent)```",

@@ -43,7 +43,7 @@ def test_off_policy_learners_too_where_a_ratio_says_how_often(preset: str) -> No
             "cartpole-ppo",
             ["learner.combine_gradients=avg", "agent.count=2"],
             "learner.num_gradients",
-            "waits after each gradient, and agent.count and agent.per_process make 2 agents",
+            "waits after each gradient, and agent.count, agent.per_process and rlx.servers make 2 agents",
         ),
     ],
 )

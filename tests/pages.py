@@ -34,6 +34,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+#: Pages of docs/ that tests/e2e follows from their beginning to their end.
+FOLLOWED = (
+    "browser-game",
+    "getting-started",
+    "offline",
+    "own-algorithm",
+    "own-environment",
+    "remote-game",
+    "tutorial",
+)
 #: A comment, or a block; what is between two of them is prose.
 _TOKEN = re.compile(
     r"^ *<!--(?P<mark>.*?)-->|^(?P<indent> *)```(?P<language>[\w+-]*)\n(?P<text>.*?)^(?P=indent)```",

@@ -27,5 +27,5 @@ def test_a_reader_of_the_tutorial_gets_a_working_project_at_every_step(workplace
     metrics = (runs / "solved" / "metrics.jsonl").read_text()
     for name in ("agent/certainty", "agent/run_mean_length", "client/episode_reward", "learner/policy_loss"):
         assert f'"{name}"' in metrics, name
-    assert {path.name for path in reader.folder.glob("*.png")} == {"certainty.png", "length.png", "solved.png"}
+    assert {path.name for path in reader.folder.glob("*.png")} == {"certainty.png", "solved.png"}
     assert workplace.processes() == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import Kind, PageError, appears, read_page
+from tests.pages import FOLLOWED, ROOT, Kind, PageError, appears, read_page
 
 PAGE = """\
 # A page
@@ -78,6 +78,13 @@ def test_a_comment_without_a_block_is_an_error(tmp_path: Path, end: str) -> None
     page.write_text(f"<!-- not run: a reason -->\n{end}")
     with pytest.raises(PageError, match=r"no block below the comment not run"):
         read_page(page)
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_nothing_on_a_page_that_is_followed_is_left_out_without_a_reason(name: str) -> None:
+    blocks = read_page(ROOT / "docs" / f"{name}.md")
+    assert [block.line for block in blocks if block.kind is Kind.TEXT and block.language] == []
+    assert all(block.marks["not run"] for block in blocks if not block.is_run)
 
 
 def test_lines_appear_in_order_with_other_numbers_and_spaces() -> None:

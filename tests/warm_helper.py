@@ -206,7 +206,8 @@ def _run(first: str, *rest: str) -> None:
 def _run_module(name: str, *arguments: str) -> None:
     sys.path[0] = os.getcwd()
     sys.argv = [name, *arguments]
-    sys.modules.pop(name, None)  # it may not be loaded already under its other name
+    # It may not be loaded already under its other name; of a package, only what it runs.
+    sys.modules.pop(f"{name}.__main__" if hasattr(sys.modules.get(name), "__path__") else name, None)
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,20 +142,20 @@ def switch_local(config: Path, *, to_local: bool) -> Change:
     return Change(template_of(document), None, [] if kept is None else [kept])
 
 
-def set_setting(config: Path, key: str, text: str) -> Change:
-    """Set one setting of an app.yaml; its comments stay.
+def set_settings(config: Path, settings: Mapping[str, str]) -> Change:
+    """Set settings of an app.yaml, all or none of them; its comments stay.
 
     Args:
         config: the app.yaml.
-        key: dotted.
-        text: the value as YAML.
+        settings: values as YAML, by dotted key.
 
     Raises:
         ConfigError: there is no such setting, or it does not take this value; nothing was written.
     """
-    name, value = parse_override(f"{key.replace('-', '_')}={text}")
     document = read_document(config)
-    set_value(document, name, value)
+    for key, text in settings.items():
+        name, value = parse_override(f"{key.replace('-', '_')}={text}")
+        set_value(document, name, value)
     kept = save_text(config, to_text(document))
     return Change(template_of(document), None, [] if kept is None else [kept])
 

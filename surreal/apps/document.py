@@ -11,8 +11,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.error import CommentMark, YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+from ruamel.yaml.tokens import CommentToken
 
 from surreal.config import load_config
 from surreal.config.yaml_tree import parse
@@ -121,11 +122,14 @@ def get_value(document: Mapping[str, Any], key: str) -> Any:
 def set_value(document: CommentedMap, key: str, value: Any) -> None:
     """Set the value at a dotted key; sections that are missing are made.
 
+    What stands below a section, such as an empty line, is below what comes to stand last in it.
+
     Raises:
         ConfigError: the key leads through something that has no keys.
     """
     *sections, last = key.split(".")
     target = document
+    below = _cut_below(document.get(sections[0])) if sections else ""
     for number, name in enumerate(sections):
         if target.get(name) is None:
             target[name] = CommentedMap()
@@ -134,6 +138,45 @@ def set_value(document: CommentedMap, key: str, value: Any) -> None:
             path = ".".join(sections[: number + 1])
             raise ConfigError(f"{path} is {target!r}, which has no settings of its own", key=key)
     target[last] = _node(value)
+    if below:
+        _put_below(document[sections[0]], below)
+
+
+def _last_line(section: Any) -> tuple[CommentedMap, str] | None:
+    """Find the mapping and the key of a section's last line; None where that is no setting of its own."""
+    if not isinstance(section, CommentedMap) or section.fa.flow_style() or not section:
+        return None
+    name = next(reversed(section))
+    value = section[name]
+    if isinstance(value, CommentedMap | CommentedSeq) and value and not value.fa.flow_style():
+        return _last_line(value)
+    return section, name
+
+
+def _cut_below(section: Any) -> str:
+    """Take away the lines that stand below a section's last one, and give them."""
+    if (found := _last_line(section)) is None:
+        return ""
+    mapping, name = found
+    noted = mapping.ca.items.get(name)
+    if noted is None or noted[2] is None:
+        return ""
+    beside, _, below = noted[2].value.partition("\n")
+    if beside:
+        noted[2].value = f"{beside}\n"
+    else:
+        del mapping.ca.items[name]
+    return str(below)
+
+
+def _put_below(section: Any, lines: str) -> None:
+    if (found := _last_line(section)) is None:
+        return
+    mapping, name = found
+    noted = mapping.ca.items.setdefault(name, [None, None, None, None])
+    if noted[2] is None:
+        noted[2] = CommentToken("\n", CommentMark(0), None)
+    noted[2].value += lines
 
 
 def merge(document: CommentedMap, sections: CommentedMap) -> None:

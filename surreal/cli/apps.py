@@ -143,14 +143,20 @@ def explain(
 @config_app.command(name="set")
 def set_(
     context: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Such as learner.gamma.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="As YAML has it: 0.5, true, null, [1, 2], text.")],
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY VALUE ...", help="Such as learner.gamma 0.5; values as YAML has them."),
+    ],
     config: _OwnFile = None,
 ) -> None:
-    """Set a setting; comments stay, and the earlier file is kept."""
-    from surreal.apps.creating import set_setting
+    """Set settings, all or none of them; comments stay, and the earlier file is kept."""
+    from surreal.apps.creating import set_settings
 
-    _say_kept(set_setting(config or context.obj, key, value).kept)
+    if len(settings) % 2:
+        raise ConfigError(
+            f"{settings[-1]} has no value; each key needs one: surreal config set KEY VALUE [KEY VALUE ...]"
+        )
+    _say_kept(set_settings(config or context.obj, dict(zip(settings[::2], settings[1::2], strict=True))).kept)
 
 
 @config_app.command()

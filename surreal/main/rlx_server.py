@@ -14,7 +14,7 @@ import logging
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,10 +26,12 @@ from surreal.agent import AgentLoop
 from surreal.config import Config, add_python_path
 from surreal.config.checking.problems import explain
 from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.errors import StoppedError
 from surreal.main.build.acting import build_rounds
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.rlx_server import ServerOptions, build_rlx_pool, port_owner
 from surreal.main.build.saved_policy import load_policy
+from surreal.main.lockstep.gradient_agent import GradientSession
 from surreal.main.process.ending.interrupts import set_at_signals
 from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.reports import print_error
@@ -38,6 +40,9 @@ from surreal.main.process.roles import RLX_SERVER, RandomStream
 from surreal.main.session.acting import ActingSession, saved_agent
 from surreal.main.session.serving import end_server, say, start_server
 from surreal.rlx.client.transport import parse_address
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import StatusSource
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.logs import setup_logging
 
@@ -50,6 +55,10 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
     with ExitStack() as stack:
         pool = build_rlx_pool(config, options)
         stack.callback(pool.close)
+        options = replace(options, owner=port_owner(process.client))
+        if config.has_parameter_servers and not options.is_exploiting:
+            _compute(process, stack, pool, options)
+            return
         spaces, is_greedy = build_spaces(config, training=not options.is_exploiting), options.is_exploiting
         # Nobody knows how many sessions there will be: a round is a whole batch, whoever plays it.
         can_wait = config.rlx.on_full == "wait" and not is_greedy
@@ -57,15 +66,30 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         session = ActingSession(
             process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full, rounds=rounds
         )
-        options = replace(options, owner=port_owner(process.client))
-        on_metric = partial(_send_metric, process)
-        server = start_server(config, pool, options, stack, on_metric=on_metric, status=session.status)
-        process.telemetry.add_source(server.metrics)
+        server = _listen(process, stack, pool, options, session.status)
         session.run(server.check)
         end_server(server, session.loop)
         # Also steps that are not recorded: those of raw states, and of sessions that exploit.
         counts = pool.metrics()
         logger.info("acted for %d env steps and %d episodes", counts["env/steps_total"], counts["env/episodes_total"])
+
+
+def _compute(process: RoleProcess, stack: ExitStack, pool: RlxEnvPool, options: ServerOptions) -> None:
+    """Serve until the run ends, and compute gradients of what the sessions do."""
+    with suppress(StoppedError):
+        session = GradientSession(process, stack, pool)
+        server = _listen(process, stack, pool, options, session.status)
+        session.run(server.check)
+        logger.info("acted for %d env steps and %d episodes", session.env_steps, session.episodes)
+
+
+def _listen(
+    process: RoleProcess, stack: ExitStack, pool: RlxEnvPool, options: ServerOptions, status: StatusSource
+) -> RlxServer:
+    on_metric = partial(_send_metric, process)
+    server = start_server(process.config, pool, options, stack, on_metric=on_metric, status=status)
+    process.telemetry.add_source(server.metrics)
+    return server
 
 
 def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *, reuses_port: bool = False) -> None:

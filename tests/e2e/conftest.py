@@ -123,13 +123,20 @@ class Workplace:
         is_launcher = arguments[:1] == ("run",)
         return self.start_python("-m", "surreal", *arguments, is_launcher=is_launcher, **environment)
 
-    def start_python(self, *arguments: str, typed: str = "", is_launcher: bool = False, **environment: str) -> Command:
-        """`python ARGUMENTS` in the background, forked off a warm one where that is possible; see `Command`."""
-        return self._begin(arguments, environment, self._warm_python, typed=typed, is_launcher=is_launcher)
+    def start_python(
+        self,
+        *arguments: str,
+        at: Path | None = None,
+        typed: str = "",
+        is_launcher: bool = False,
+        **environment: str,
+    ) -> Command:
+        """`python ARGUMENTS`, `at` a folder below, forked off a warm one where that is possible; see `Command`."""
+        return self._begin(arguments, environment, self._warm_python, at, typed=typed, is_launcher=is_launcher)
 
-    def spawn(self, *arguments: str, **environment: str) -> Command:
-        """`python ARGUMENTS` in the background, as a Python of its own."""
-        return self._begin(arguments, environment, None)
+    def spawn(self, *arguments: str, at: Path | None = None, **environment: str) -> Command:
+        """`python ARGUMENTS` in the background, `at` a folder below, as a Python of its own."""
+        return self._begin(arguments, environment, None, at)
 
     def run(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """`surreal ARGUMENTS` until it ends: exit code and output."""
@@ -164,7 +171,9 @@ class Workplace:
         for process in psutil.process_iter():
             try:
                 # What was forked off the warm Python, or by that, shows its variables, but is at work in the folder.
-                is_ours = process.environ().get(_MARK) == str(self.temporary) or process.cwd() == str(self.folder)
+                is_ours = process.environ().get(_MARK) == str(self.temporary) or Path(process.cwd()).is_relative_to(
+                    self.folder
+                )
                 if is_ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
             except psutil.Error:
@@ -183,9 +192,10 @@ class Workplace:
         arguments: Sequence[str],
         environment: dict[str, str],
         warm_python: WarmPython | None,
+        at: Path | None = None,
         **options: Any,
     ) -> Command:
-        command = Command(arguments, self.folder, {**self.environment, **environment}, warm_python, **options)
+        command = Command(arguments, at or self.folder, {**self.environment, **environment}, warm_python, **options)
         self.commands.append(command)
         return command
 

@@ -141,7 +141,7 @@ def test_the_game_of_the_self_play_page_fits_its_configuration(tmp_path: Path, m
 
 def printed_commands() -> list[str]:
     lines = [line for page in PAGES for block in blocks(page, "(?:bash|sh)") for line in block.splitlines()]
-    return [line.partition("#")[0].strip() for line in lines if line.startswith("surreal ")]
+    return [re.split(r"\s[#>]", line)[0].strip() for line in lines if line.startswith("surreal ")]
 
 
 @pytest.mark.parametrize("line", printed_commands())

@@ -8,7 +8,10 @@ from surreal.apps.importing.draft import Draft, Table, gone, number_or_none, to
 from surreal.apps.importing.off_policy import DDPG, DQN, begin_ddpg, begin_dqn
 from surreal.apps.importing.on_policy import DA3C, DPPO, POLICY_GRADIENT, TRPO, Begin, begin_on_policy
 
-_AT_LEARNER = "RLX servers send experience: one learner computes the gradients, and nothing has to be combined"
+_AT_LEARNER = (
+    "one learner computes the gradients, and nothing has to be combined; with learner.gradients: agents, RLX servers "
+    "compute them, and the setting of this name in the section learner says how they are combined"
+)
 
 
 def _optimizer(draft: Draft, _: str, value: Any) -> None:

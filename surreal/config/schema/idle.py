@@ -110,8 +110,10 @@ def _of_own_experience(config: Config) -> Iterator[tuple[str, str]]:
             "learner.gradients",
             "is agents, but with run.deterministic one process acts and learns; set it to learner",
         )
-    if config.rlx.servers:
-        yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, which RLX servers do not do; set it to 0"
+    if config.rlx.servers and config.rlx.on_full == "drop":
+        yield "rlx.on_full", f"is drop, but {rule}, while sessions wait; set it to wait"
+    if config.env.observation_space == "raw":
+        yield "env.observation_space", f"is raw, but {rule}, and raw states are no experience; write the space down"
     if config.learner.ranks > 1:
         yield "learner.ranks", f"is {config.learner.ranks}, but {rule}, and no learner has ranks; leave it out"
     if config.num_shards > 1:

@@ -110,8 +110,8 @@ class Config(Section):
 
     @property
     def num_agents(self) -> int:
-        """Agents that `surreal run` starts on this machine, several to a process perhaps; >= 1."""
-        return max(1, self.agent.count * self.agent.per_process)
+        """Agents that `surreal run` starts on this machine, several to a process perhaps, and RLX servers; >= 1."""
+        return max(1, self.agent.count * self.agent.per_process + self.rlx.servers)
 
     @property
     def num_senders(self) -> int:

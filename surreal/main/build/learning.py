@@ -179,11 +179,11 @@ def check_gradients(config: Config) -> None:
         )
         raise refused(config, "learner.gradients", problem)
     wanted, agents = config.learner.num_gradients, config.num_agents
-    is_mean = config.learner.combine_gradients == "avg" and config.agent.count > 0
+    is_mean = config.learner.combine_gradients == "avg" and config.agent.count + config.rlx.servers > 0
     if is_mean and cls.takes_several_steps and wanted > agents:
         problem = (
-            f"is {wanted}, but {cls.__name__} waits after each gradient, and agent.count and agent.per_process make "
-            f"{agents} agents; lower it to {agents}, or start more"
+            f"is {wanted}, but {cls.__name__} waits after each gradient, and agent.count, agent.per_process and "
+            f"rlx.servers make {agents} agents; lower it to {agents}, or start more"
         )
         raise refused(config, "learner.num_gradients", problem)
     for name in ("normalize_obs", "normalize_rewards"):

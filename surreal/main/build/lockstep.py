@@ -101,6 +101,11 @@ def turn_rows(config: Config) -> int:
     return config.agent.round_steps or max(1, config.sender.chunk_steps // config.env.num_envs)
 
 
+def turn_trajectories(config: Config) -> int:
+    """Sessions that play so many rows each before the learner has its turn, of any number: a batch, or a chunk."""
+    return 1 if config.agent.round_steps is None else config.learner.batch_size
+
+
 def stretch_progress(config: Config, updates: int, env_steps: int) -> float:
     """Say what part of a stretch is done, with so many updates and env steps since its checkpoint: 1 is all of it."""
     if not updates:

@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from surreal.agent import AgentLoop, Rounds
 from surreal.config import Config
 from surreal.distributed.experience.shards import ReplayShards
+from surreal.envs import EnvPool
 from surreal.errors import ReplayFullError
 from surreal.main.build.acting import build_agent, build_listener, build_model, build_remote_server, build_sender
 from surreal.main.build.environments import Spaces, build_pool
-from surreal.main.build.lockstep import turn_rows
+from surreal.main.build.lockstep import turn_rows, turn_trajectories
 from surreal.main.process.role import RoleProcess, role_rng
 from surreal.main.process.roles import RandomStream
 
@@ -26,6 +27,7 @@ class Actor:
         index: of the agent.
         on_episode: called with return and length of each episode.
         shards: where experience goes; None: to the run's replay.
+        pool: of sessions, which come and go; None: the configuration's environments.
 
     Attributes:
         model: acts, with the parameters that the listener loaded last.
@@ -40,8 +42,10 @@ class Actor:
         on_episode: Callable[[float, int], object],
         *,
         shards: ReplayShards | None = None,
+        pool: EnvPool | None = None,
     ) -> None:
-        self.pool = build_pool(config, index=index)
+        self._has_sessions = pool is not None
+        self.pool = build_pool(config, index=index) if pool is None else pool
         stack.callback(self.pool.close)
         spaces = Spaces(self.pool.obs_spec, self.pool.action_space)
         self.model = model = build_model(config, spaces)
@@ -58,7 +62,8 @@ class Actor:
         self.sender = build_sender(config, shards, self.pool, process.stop, index=index, is_limited=False)
         stack.callback(self.sender.discard)
         # A wait for parameters would wait for its own thread.
-        self._rounds = Rounds(turn_rows(config), config.env.num_envs, timeout_s=1.0, should_stop=lambda: True)
+        trajectories = turn_trajectories(config) if self._has_sessions else config.env.num_envs
+        self._rounds = Rounds(turn_rows(config), trajectories, timeout_s=1.0, should_stop=lambda: True)
         self.loop = AgentLoop(
             self.pool,
             agent,
@@ -68,12 +73,13 @@ class Actor:
         )
 
     def act(self, check_stop: Callable[[], object]) -> None:
-        """Act with the newest parameters until a round is sent."""
+        """Act with the newest parameters until a round is sent, or no session asks for an action."""
         self.listener.update_once()
         done = self._rounds.done
         while self._rounds.done == done:
             check_stop()
-            self.loop.step()
+            if not self.loop.step() and self._has_sessions:
+                return
 
     def end(self) -> None:
         """Cut the episodes under way, and send what is left.

@@ -19,6 +19,7 @@ import numpy as np
 from surreal.config import Config
 from surreal.distributed.experience.local import LocalShards
 from surreal.distributed.gradients.sender import GradientSender
+from surreal.envs import EnvPool
 from surreal.errors import StoppedError, SurrealError, ThreadFailedError
 from surreal.learner import GradientLearner
 from surreal.main.build.learning import build_gradient_learner, build_gradient_sender, build_replay
@@ -54,6 +55,7 @@ class GradientAgent:
         stack: closes what is opened here.
         index: of the agent among all of the run.
         on_episode: called with return and length of each episode, on the agent's thread.
+        pool: of sessions; None: the configuration's environments.
 
     Raises:
         StoppedError: the process is to stop.
@@ -67,11 +69,12 @@ class GradientAgent:
         stack: ExitStack,
         index: int,
         on_episode: Callable[[float, int], object],
+        pool: EnvPool | None = None,
     ) -> None:
         self._process = process
         self._shards = LocalShards(process.client.run)
         stack.callback(self._shards.close)
-        self._actor = Actor(process, config, stack, index, on_episode, shards=self._shards)
+        self._actor = Actor(process, config, stack, index, on_episode, shards=self._shards, pool=pool)
         self._seed = int(np.random.SeedSequence(config.seed, spawn_key=(index,)).generate_state(1)[0] >> 1)
         self._replay: Replay[Any] = build_replay(config, self._shards, seed=self._seed)
         stack.callback(self._replay.join)
@@ -155,22 +158,23 @@ class GradientSession:
     """The agents of one process, each on a thread of its own: one that waits for parameters holds up no other.
 
     Args:
-        process: the frame, of an agent.
+        process: the frame, of an agent or an RLX server.
         stack: closes what is opened here.
+        pool: of a server's sessions, which one agent plays; None: each agent has environments of its own.
 
     Raises:
         StoppedError, SurrealError: as from `GradientAgent`.
     """
 
-    def __init__(self, process: RoleProcess, stack: ExitStack) -> None:
+    def __init__(self, process: RoleProcess, stack: ExitStack, pool: EnvPool | None = None) -> None:
         config = gradients_config(process.config)
-        number = config.agent.per_process
+        number = config.agent.per_process if pool is None else 1
         first = process.index * number
         self._process = process
         self._limit = config.run.max_env_steps
         self._episode_lock = threading.Lock()
         self._agents = [
-            GradientAgent(process, config, stack, first + place, self._add_episode) for place in range(number)
+            GradientAgent(process, config, stack, first + place, self._add_episode, pool) for place in range(number)
         ]
         self._threads = Supervisor("agents")
         stack.callback(self._threads.join, _JOIN_TIMEOUT_S)
@@ -196,8 +200,11 @@ class GradientSession:
         """Episodes of all agents here."""
         return sum(agent.episodes for agent in self._agents)
 
-    def run(self) -> None:
+    def run(self, *checks: Callable[[], object]) -> None:
         """Act and compute until the run ends, or has its env steps.
+
+        Args:
+            checks: called now and then; what they raise ends it.
 
         Raises:
             SurrealError: what ended an agent.
@@ -208,6 +215,8 @@ class GradientSession:
             if self._limit is not None and self.global_step >= self._limit:
                 logger.info("the run has its %d env steps", self._limit)
                 break
+            for check in checks:
+                check()
             self._process.stop.wait(_CHECK_INTERVAL_S)
         self._threads.stop()
         self._threads.join(_JOIN_TIMEOUT_S)
@@ -217,6 +226,10 @@ class GradientSession:
             if isinstance(failure.__cause__, SurrealError):
                 raise failure.__cause__ from None
             raise
+
+    def status(self) -> dict[str, Any]:
+        """Say which run this is, and which parameters act; from any thread."""
+        return {"run": self._process.client.run, "version": self._agents[0].version, "exploration": None}
 
     def _add_episode(self, episode_return: float, length: int) -> None:
         with self._episode_lock:

@@ -67,6 +67,7 @@ def test_what_is_wrong_is_one_line_and_ends_with_2(capsys: Shown) -> None:
         (["generate", "-a", "ppo"], "app.yaml does not exist; `surreal new NAME` makes an app"),
         (["generate"], "name what to generate"),
         (["config", "set", "learner.gamma", "1"], "app.yaml does not exist"),
+        (["config", "set", "learner.gamma", "1", "learner.n_step"], "learner.n_step has no value"),
         (["config", "explain", "learner.gama"], "did you mean gamma?"),
         (["config", "import", "nothing.yaml"], "cannot be read"),
         (["run"], "there is no app.yaml here"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal.apps.creating import new_app, set_setting, switch_algorithm, switch_environment, switch_local
+from surreal.apps.creating import new_app, set_settings, switch_algorithm, switch_environment, switch_local
 from surreal.apps.document import get_value, read_document
 from surreal.apps.environments import find_template, templates
 from surreal.apps.local_copy import copy_algorithm
@@ -122,8 +122,7 @@ def test_settings_for_other_environments_are_taken_with_a_warning(bandit: Path) 
 
 
 def test_a_setting_is_set_or_nothing_is_written(bandit: Path) -> None:
-    set_setting(bandit, "learner.gamma", "0.75")
-    set_setting(bandit, "environment.report-every", "7")
+    set_settings(bandit, {"learner.gamma": "0.75", "environment.report-every": "7"})
     assert load_config(bandit).learner.gamma == 0.75
     assert "report_every: 7 " in bandit.read_text()
     text = bandit.read_text()
@@ -133,7 +132,7 @@ def test_a_setting_is_set_or_nothing_is_written(bandit: Path) -> None:
         ("learner.gamma", "{", "is not valid YAML"),
     ):
         with pytest.raises(ConfigError, match=message):
-            set_setting(bandit, key, value)
+            set_settings(bandit, {"learner.n_step": "2", key: value})
     assert bandit.read_text() == text
 
 

@@ -64,6 +64,13 @@ def test_setting_a_value_keeps_comments_and_order() -> None:
     assert get_value(parse_document(text, ""), "learner") == {"gamma": 0.5, "args": {"mini_batch": None}}
 
 
+def test_a_setting_that_is_new_stands_with_those_of_its_section() -> None:
+    document = parse_document(TEXT, "app.yaml")
+    set_value(document, "env.kwargs.max_episode_steps", 9)
+    set_value(document, "env.num_envs", 4)
+    assert "  num_envs: 4\n  kwargs:\n    max_episode_steps: 9\n\n# Of nothing" in to_text(document)
+
+
 @pytest.mark.parametrize("value", ["on", "1e3", "null", "~", "", "a: b", "# no", "plain", "1_000", "0x1", [1, "no"]])
 def test_text_is_read_again_as_the_text_that_it_is(value: object) -> None:
     document = parse_document("name: x\n", "app.yaml")

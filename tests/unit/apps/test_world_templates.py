@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from surreal.apps.creating import new_app, set_setting
+from surreal.apps.creating import new_app, set_settings
 from surreal.apps.environments import find_template
 from surreal.config import load_config
 from surreal.envs.window import Window
@@ -67,7 +67,7 @@ def test_an_app_of_it_plays_and_its_settings_fit(
     folder = tmp_path / "app"
     change = new_app(folder, environment, None)
     assert change.template is not None
-    set_setting(folder / "app.yaml", "env.kwargs.max_episode_steps", "3")
+    set_settings(folder / "app.yaml", {"env.kwargs.max_episode_steps": "3"})
     config = load_config(folder / "app.yaml")
     assert (config.env.id, config.learner.class_path) == (env_id, f"surreal.learner.{algorithm}Learner")
     check_names(config)
@@ -98,7 +98,7 @@ def test_a_signal_shows_and_hides_a_running_program(tmp_path: Path, monkeypatch:
     agent = Watched(1)
     monkeypatch.setattr(Window, "show", lambda self, frame: frames.append(agent.steps) or True)
     new_app(tmp_path / "app", "vizdoom:basic", None)
-    set_setting(tmp_path / "app" / "app.yaml", "env.kwargs.max_episode_steps", "8")
+    set_settings(tmp_path / "app" / "app.yaml", {"env.kwargs.max_episode_steps": "8"})
     training = program(tmp_path / "app", agent, monkeypatch)
     assert training.run()
     assert frames == [3, 4], "from one signal to the next"

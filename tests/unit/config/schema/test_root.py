@@ -41,7 +41,16 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
         (["agent.per_process=2"], "agent.per_process", "learner.gradients is learner"),
         (["learner.gradients=agents", "learner.dc_lambda=0.1"], "learner.dc_lambda", "combine_gradients is fifo"),
         (["learner.gradients=agents", "run.deterministic=true"], "learner.gradients", "one process acts and learns"),
-        (["learner.gradients=agents", "rlx.servers=1"], "rlx.servers", "each agent keeps its experience"),
+        (
+            ["learner.gradients=agents", "rlx.servers=1", "rlx.on_full=drop"],
+            "rlx.on_full",
+            "computes from it, while sessions wait",
+        ),
+        (
+            ["learner.gradients=agents", "env.observation_space=raw", "env.action_space={type: discrete, n: 2}"],
+            "env.observation_space",
+            "raw states are no experience",
+        ),
         (["learner.gradients=agents", "replay.shards=2"], "replay.shards", "set it to 1"),
         (
             ["learner.gradients=agents", "learner.ranks=2", "replay.shards=2"],

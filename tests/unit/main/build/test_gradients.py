@@ -8,7 +8,7 @@ from surreal.config import load_config
 from surreal.errors import ConfigError
 from surreal.learner import A2CLearner
 from surreal.main.build.learning import build_gradient_learner, check_gradients
-from surreal.main.build.lockstep import gradients_config, server_config
+from surreal.main.build.lockstep import gradients_config, server_config, turn_rows, turn_trajectories
 from surreal.main.lockstep.gradient_agent import waiting_of
 from surreal.main.session.leading.offline import offline_overrides
 from surreal.replay.archive import Manifest
@@ -43,7 +43,7 @@ def test_off_policy_learners_too_where_a_ratio_says_how_often(preset: str) -> No
             "cartpole-ppo",
             ["learner.combine_gradients=avg", "agent.count=2"],
             "learner.num_gradients",
-            "waits after each gradient, and agent.count and agent.per_process make 2 agents",
+            "waits after each gradient, and agent.count, agent.per_process and rlx.servers make 2 agents",
         ),
     ],
 )
@@ -79,6 +79,15 @@ def test_a_server_publishes_after_each_update() -> None:
 def test_agents_give_a_mean_its_gradients_before_they_wait(agents: int, ahead: int) -> None:
     overrides = ["learner.combine_gradients=avg", f"agent.count={agents}"]
     assert waiting_of(load_config("cartpole-a3c", overrides)).ahead == ahead
+
+
+def test_an_rlx_server_learns_from_a_batch_or_a_chunk_whoever_plays_it() -> None:
+    servers = ["agent.count=0", "rlx.servers=2", "rlx.on_full=wait"]
+    config = load_config("cartpole-a3c", [*servers, "learner.combine_gradients=avg"])
+    assert (turn_rows(config), turn_trajectories(config)) == (16, config.learner.batch_size)
+    assert waiting_of(config).ahead == 1
+    config = load_config("pendulum-ddpg", [AGENTS, *servers, "env.num_envs=1"])
+    assert (turn_rows(config), turn_trajectories(config)) == (config.sender.chunk_steps, 1)
 
 
 def test_processes_of_a_run_must_have_the_same_learner_then() -> None:

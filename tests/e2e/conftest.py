@@ -110,13 +110,13 @@ class Workplace:
         """`surreal ARGUMENTS` in the background."""
         return self.start_python("-m", "surreal", *arguments, **environment)
 
-    def start_python(self, *arguments: str, **environment: str) -> Command:
-        """`python ARGUMENTS` in the background, forked off a warm one where that is possible."""
-        return self._begin(arguments, environment, self._warm_python)
+    def start_python(self, *arguments: str, at: Path | None = None, **environment: str) -> Command:
+        """`python ARGUMENTS` in the background, `at` a folder below, forked off a warm one where that is possible."""
+        return self._begin(arguments, environment, self._warm_python, at)
 
-    def spawn(self, *arguments: str, **environment: str) -> Command:
-        """`python ARGUMENTS` in the background, as a Python of its own."""
-        return self._begin(arguments, environment, None)
+    def spawn(self, *arguments: str, at: Path | None = None, **environment: str) -> Command:
+        """`python ARGUMENTS` in the background, `at` a folder below, as a Python of its own."""
+        return self._begin(arguments, environment, None, at)
 
     def run(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """`surreal ARGUMENTS` until it ends: exit code and output."""
@@ -151,7 +151,9 @@ class Workplace:
         for process in psutil.process_iter():
             try:
                 # What was forked off the warm Python, or by that, shows its variables, but is at work in the folder.
-                is_ours = process.environ().get(_MARK) == str(self.temporary) or process.cwd() == str(self.folder)
+                is_ours = process.environ().get(_MARK) == str(self.temporary) or Path(process.cwd()).is_relative_to(
+                    self.folder
+                )
                 if is_ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
             except psutil.Error:
@@ -165,8 +167,14 @@ class Workplace:
         names = {path.name for path in self.folder.iterdir()}
         assert {name for name in names if not name.startswith("out-")} == {"runs"}
 
-    def _begin(self, arguments: Sequence[str], environment: dict[str, str], warm_python: WarmPython | None) -> Command:
-        command = Command(arguments, self.folder, {**self.environment, **environment}, warm_python)
+    def _begin(
+        self,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        warm_python: WarmPython | None,
+        at: Path | None = None,
+    ) -> Command:
+        command = Command(arguments, at or self.folder, {**self.environment, **environment}, warm_python)
         self.commands.append(command)
         return command
 

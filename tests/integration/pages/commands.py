@@ -23,7 +23,7 @@ from surreal.main.build.check import check_run
 from surreal.main.process.arguments import parse
 from surreal.main.process.roles import Role
 from surreal.rlx.client.gym_driver import Counts
-from tests.integration.pages.desk import ROOT
+from tests.integration.pages.desk import ROOT, Desk
 
 #: What commands get beside what the pages say.
 _ADDED = {
@@ -42,7 +42,8 @@ _ROLES = ("agent", "learner", "eval", "parameter_server", "rlx_server")
 class Commands:
     """Carries out commands in the current folder."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._desk = desk
         self._monkeypatch = monkeypatch
         # Windows that nobody sees.
         monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
@@ -59,7 +60,8 @@ class Commands:
     def carry_out(self, command: str) -> None:
         """Carry out a command; it must succeed."""
         words = shlex.split(command)
-        program = {"surreal": self._surreal, "cd": self._cd, "make": self._make, "pip": self._pip}.get(words[0])
+        programs = {"surreal": self._surreal, "cd": self._cd, "git": self._git, "make": self._make, "pip": self._pip}
+        program = programs.get(words[0])
         assert program is not None, f"no test carries out {words[0]}: have one do it, or mark the block"
         program(words[1:])
 
@@ -69,6 +71,9 @@ class Commands:
 
     def _cd(self, words: Sequence[str]) -> None:
         self._monkeypatch.chdir(words[0])
+
+    def _git(self, words: Sequence[str]) -> None:
+        assert words[0] == "clone", "the clone is there: it has this test"
 
     def _make(self, words: Sequence[str]) -> None:
         subprocess.run(["make", "-n", *words], cwd=ROOT, check=True, capture_output=True)

@@ -54,7 +54,7 @@ AROUND: dict[str, list[Around]] = {
     ],
     "docs/atari.md": [
         Around(
-            before="from surreal.envs import Atari, EpisodeMonitor, FrameStack\nfrom surreal.model import ConvQFunction",
+            before="from surreal import Atari, ConvQFunction, EpisodeMonitor, FrameStack",
             after="import torch\n"
             "obs, _ = env.reset()\n"
             "assert q_model(torch.as_tensor(obs)[None]).shape == (1, 6) == (1, env.action_space.n)",
@@ -161,9 +161,12 @@ AROUND: dict[str, list[Around]] = {
             "assert my_player(None, legal, np.random.default_rng(0)) == 1",
         ),
         Around(
-            after="game = my_games.Matching(rounds=2)\n"
-            "game.reset()\n"
-            "assert game.step({'even': 1, 'odd': 1})[1] == {'even': 1.0, 'odd': -1.0}",
+            after="from surreal.config import load_config\n"
+            "from surreal.main.build.environments import build_env\n"
+            "env = build_env(load_config('matching.yaml'), training=False)\n"
+            "env.reset(seed=0)\n"
+            "results = [env.step(0) for _ in range(10)]\n"
+            "assert results[-1][2] and sum(result[1] for result in results) in range(-10, 11)",
         ),
         Around(
             before="from tests.policies import write_policy\n"

@@ -13,16 +13,18 @@ from surreal.main.build.check import check_run
 from surreal.runs.sweep.definition.checking import check_settings
 from surreal.runs.sweep.definition.loading import load_definition
 
-#: Which preset a page's sections belong to; other sections belong to one that takes most environments.
+#: To which preset sections belong that say such things; others belong to the last one.
 _PRESETS = {
-    "atari.md": "atari-dqn",
-    "replay.md": "cartpole-dqn",
-    "self-play.md": "tictactoe-selfplay-ppo",
+    "ALE/": "atari-ppo",
+    "ConvQFunction": "atari-dqn",
+    "PrioritizedReplay": "cartpole-dqn",
+    "self_play:": "tictactoe-selfplay-ppo",
+    "izDoom": "vizdoom-basic-ppo",
+    "": "cartpole-ppo",
 }
-_PRESETS_OF_ENVIRONMENTS = {"ALE": "atari-ppo", "surreal/ViZDoom": "vizdoom-basic-ppo", "Vizdoom": "vizdoom-basic-ppo"}
 
 
-def check_section(text: str, page: str, folder: Path) -> None:
+def check_section(text: str, folder: Path) -> None:
     """Check the YAML of a page: a sweep's, a whole configuration, or sections that replace those of a preset."""
     sections = yaml.safe_load(text)
     file = folder / "checked.yaml"
@@ -32,15 +34,9 @@ def check_section(text: str, page: str, folder: Path) -> None:
         return
     base: dict[str, Any] = {}
     if "name" not in sections:
-        base = yaml.safe_load(preset_path(_preset(sections, page)).read_text())
-        base["name"] = "checked"
+        preset = next(preset for word, preset in _PRESETS.items() if word in text)
+        base = {**yaml.safe_load(preset_path(preset).read_text()), "name": "checked"}
     file.write_text(yaml.safe_dump(base | sections))
     config = load_config(file)
     add_python_path(config.python_path)
     check_run(config)
-
-
-def _preset(sections: dict[str, Any], page: str) -> str:
-    name = str(sections.get("env", {}).get("id", ""))
-    of_environment = [preset for start, preset in _PRESETS_OF_ENVIRONMENTS.items() if name.startswith(start)]
-    return (of_environment or [_PRESETS.get(page, "cartpole-ppo")])[0]

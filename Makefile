@@ -97,13 +97,7 @@ docs: $(STAMP)
 	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.doctor.reference; } > .cache/page.md
 	mv .cache/page.md docs/doctor.md
 
-# What it needs is no part of `dev`.
-.venv/site: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	@touch $@
-
-site: .venv/site
-	@mkdir -p .cache
+site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build
 	@echo 'open .cache/site/index.html'
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,11 +17,11 @@ from surreal.config.yaml_tree import parse as parse_yaml
 from surreal.distributed.connection import keys
 from surreal.main.commands import option_docs
 from surreal.main.process.arguments import parse
-from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, ROLES
 from surreal.runs.sweep.definition import reference as sweep_reference
 from surreal.runs.sweep.definition.checking import check_settings
 from surreal.runs.sweep.definition.loading import load_definition
-from tests.pages import Block, Kind, read_page
+from tests.pages import Kind, read_page
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -101,16 +102,14 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def printed_commands() -> list[str]:
-    """In blocks, whether they are run or not, and in sentences; those with "..." or a placeholder are none."""
-    found = [command for page in PAGES for block in read_page(page) for command in commands_of(block)]
-    for page in PAGES:
-        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-        found += re.findall(r"`(surreal [a-z][^`\n]*)`", text)
-    return sorted({line for line in found if not re.search(r"\.\.\.|[|\[]", line)})
+    """In blocks, whether tests run them or not."""
+    blocks = [block for page in PAGES for block in read_page(page) if block.kind is Kind.COMMANDS]
+    return sorted({line for block in blocks for line in block.commands() if line.startswith("surreal ")})
 
 
-def commands_of(block: Block) -> list[str]:
-    return [line for line in block.commands() if line.startswith("surreal ")] if block.kind is Kind.COMMANDS else []
+@cache
+def commands() -> dict[str, Any]:
+    return dict(cast(Any, typer.main.get_command(app)).commands)
 
 
 @pytest.mark.parametrize("line", printed_commands())
@@ -121,9 +120,21 @@ def test_commands_in_the_pages_have_these_arguments(line: str) -> None:
     if role is not None:
         parse(role, arguments, "")
     else:
-        command = cast(Any, typer.main.get_command(app)).commands[name]
-        # A sentence may name a command without what it needs.
-        command.make_context(name, arguments, resilient_parsing=not arguments)
+        commands()[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_sentences_have_these_options(page: Path) -> None:
+    """Sentences name them without values."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for name, rest in re.findall(r"`surreal ([a-z][\w-]*)([^`]*)`", prose):
+        command = commands()[name]
+        words = rest.split()
+        if words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words[0]]
+        known = {option for parameter in command.params for option in parameter.opts}
+        if name not in [role.name for role in ROLES]:  # these have parsers of their own
+            assert {word for word in words if re.match(r"--?[a-z]", word)} <= known, f"surreal {name}{rest}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -29,23 +29,26 @@ from tests.integration.pages.programs import Around
 from tests.integration.rlx.conftest import Harness
 from tests.pages import Block, Kind
 from tests.policies import write_policy
-from tests.recorded import record_run
+from tests.recorded import record_run, write_metrics
 
 ROOT = Path(__file__).parents[3]
 #: The run that pages call NAME or demo, and others.
-_RUN, _OTHER, _NEW = "demo", "other", "another"
+_RUN, _OTHER = "demo", "other"
 _PRESET, _SMALL = "cartpole-dqn", ("model.args.hidden_sizes=[8]",)
 #: What stands for a reader's own, and what it is here.
 _WORDS = {
     r"(redis://:SECRET@)?\b(HOST|replay-host|redis-[012]):(6379|PORT)\b": "{redis}",
     r"\bNAME\b": _RUN,
-    r"\bOTHER\b": _NEW,
+    r"\bOTHER\b": _OTHER,
     r"\bPATH\b": "archive",
+    r"\bDIR\b": f"runs/{_RUN}",
 }
 _GAME = """
+import { NodeWebSocket as Socket } from "./node-websocket.mjs";
+globalThis.WebSocket ??= Socket;
 let pulls = 0;
 const game = {
-  reset() { return this; }, state() { return [0.5]; }, get isOver() { return false; },
+  reset() { return Object.assign([0.5], { isOver: false }); }, state() { return [0.5]; },
   step() { if (++pulls === 5) process.exit(0); return { reward: 1, isOver: pulls % 2 === 0 }; },
 };
 """
@@ -57,6 +60,18 @@ struct {
     bool step(long) { return true; }
     double reward() { return 1.0; }
 } game;
+"""
+
+_OLD_APP = """
+version: 1.1.0
+environment: {run: python environment/training.py}
+algorithm: {name: policy_gradient, input: {shape: [4]}, output: {continuous: false, action_size: 2}}
+"""
+_PACKAGE = """
+import gymnasium
+from surreal.learner import A2CLearner as A2C
+
+gymnasium.register("MyEnv-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
 """
 
 
@@ -77,6 +92,7 @@ class Desk:
         self._stack = ExitStack()
         self.client = self._stack.enter_context(RedisClient(address, run=_RUN))
         self._server: Harness | None = None
+        self._names: dict[str, Any] = {}
         self._expected: tuple[type[BaseException], ...] = ()
         (folder / "runs" / _RUN / "redis.address").write_text(f"{address}\n{_RUN}\n")
         self._begin_run()
@@ -85,14 +101,15 @@ class Desk:
         """Put what is here in the place of a reader's own."""
         for word, meaning in _WORDS.items():
             text = re.sub(word, meaning.format(redis=self.address), text)
-        return re.sub(r"localhost:7001", lambda _: f"localhost:{self._port()}", text)
+        return text
 
     def run(self, block: Block, around: Around) -> None:
         """Run a program, or import a file, between what is around it."""
         if around.elsewhere:
             return
-        names: dict[str, Any] = {"desk": self, "__name__": "page"}
-        self._expected = ()
+        names = self._names if "continued" in block.marks else {"desk": self, "__name__": "page"}
+        self._names, self._expected = names, ()
+        self._execute(block.marks.get("setup", ""), names)
         self._execute(around.before, names)
         if block.kind is Kind.FILE:
             name = block.file.removesuffix(".py")
@@ -111,7 +128,7 @@ class Desk:
         """Run a module beside those of our client, with a game that ends it after some steps."""
         for path in (ROOT / "clients" / "js").glob("*.mjs"):
             shutil.copy(path, self.folder)
-        (self.folder / "page.mjs").write_text(_GAME + self.read(text))
+        (self.folder / "page.mjs").write_text(_GAME + self._with_server(text))
         subprocess.run([node, "page.mjs"], check=True, timeout=60)
 
     def check_cpp(self, text: str, compiler: str) -> None:
@@ -129,17 +146,21 @@ class Desk:
         if self._server is not None:
             self._server.close()
         self.client.delete_run()
-        with RedisClient(self.address, run=_NEW) as new:
-            new.delete_run()
+        for run in (_OTHER, "own"):
+            with RedisClient(self.address, run=run) as client:
+                client.delete_run()
         self._stack.close()
 
     def _execute(self, text: str, names: dict[str, Any]) -> None:
-        exec(compile(self.read(text), "page", "exec"), names)
+        exec(compile(self._with_server(text), "page", "exec"), names)
+
+    def _with_server(self, text: str) -> str:
+        return re.sub(r"localhost:7001", lambda _: f"localhost:{self._port()}", self.read(text))
 
     def _port(self) -> int:
         """Port of an RLX server whose agent takes any state, and always answers 0."""
         if self._server is None:
-            self._server = Harness(RlxEnvPool(spaces.Discrete(4), "raw"))
+            self._server = Harness(RlxEnvPool(spaces.Discrete(4)))
         return self._server.port
 
     def _begin_run(self) -> None:
@@ -158,14 +179,19 @@ class Desk:
 
 def make_stock(folder: Path) -> Path:
     """Make what every desk begins with: `runs` with two runs, an app, and files that pages name."""
-    for seed, name in enumerate((_RUN, _OTHER)):
+    for seed, name in enumerate((_RUN, _OTHER, "cartpole-1")):
         (folder / "runs" / name).mkdir(parents=True)
         run = record_run(folder / "runs" / name, preset=_PRESET, seed=seed, overrides=_SMALL)
         write_policy(run / "eval" / "best.safetensors", _PRESET, *_SMALL)
+        write_metrics(run, "agent-0", 1000, {"agent/episode_return_recent": 20.0})
         _write_checkpoint(run / "checkpoints" / "0000004000.safetensors")
     (folder / "app.yaml").write_text(preset_path(_PRESET).read_text())
     (folder / "my_sweep.yaml").write_text((ROOT / "examples" / "sweeps" / "learning-rate.yaml").read_text())
-    (folder / "my_package.py").write_text("from surreal.learner import A2CLearner as A2C\n")
+    for sweep in ("lr", "my_sweep"):
+        (folder / "sweeps" / sweep).mkdir(parents=True)
+    (folder / "old").mkdir()
+    (folder / "old" / "app.yaml").write_text(_OLD_APP)
+    (folder / "my_package.py").write_text(_PACKAGE)
     (folder / "examples").symlink_to(ROOT / "examples")
     return folder
 

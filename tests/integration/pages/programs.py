@@ -19,14 +19,17 @@ class Around(NamedTuple):
 _LEARNER = """
 import torch
 from surreal.config import load_config
+from surreal.distributed import RedisClient
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_learner
 from surreal.specs import ObsSpec
 
 def make_learner(*overrides):
-    config = load_config("cartpole-ppo", overrides)
-    return build_learner(config, build_model(config, build_spaces(config)), None)
+    config = load_config("cartpole-a2c", ["learner.args={}", *overrides])
+    learner = build_learner(config, build_model(config, build_spaces(config)), None)
+    learner.become_ready()
+    return learner
 """
 _TRAJECTORIES = """
 import numpy as np
@@ -95,17 +98,18 @@ AROUND: dict[str, list[Around]] = {
             "class Server:\n"
             "    count_episodes = staticmethod(calls.append)\n"
             "agent = my_calls.Telling(model, server=Server(), obs_spec=ObsSpec.from_obs(np.zeros(4, np.float32)))\n"
-            "agent.act(np.zeros(4, np.float32))\n"
-            "assert calls == [1]",
+            "yes = np.ones(2, bool)\n"
+            "agent.act_batch(np.zeros((2, 4), np.float32), yes, np.arange(2), yes, None)\n"
+            "assert calls == [2]",
             before="import numpy as np",
         ),
         Around(
-            before=_LEARNER + "client, learner = desk.client, make_learner()\n"
+            before=_LEARNER + "client, learner = RedisClient(desk.address, run='own'), make_learner()\n"
             "loss = learner.model(torch.rand(3, 4))[1].sum()",
-            after="assert (pushed.status, pushed.global_step) == ('ok', 228)",
+            after="assert (pushed.status, pushed.global_step) == ('ok', 128)",
         ),
         Around(
-            before=_LEARNER + "client, learner = desk.client, make_learner()\n"
+            before=_LEARNER + "client, learner = RedisClient(desk.address, run='own'), make_learner()\n"
             "from surreal.learner.parameter_server.server import ParameterServer\n"
             "class Applied(Exception): pass\n"
             "def published(server, version):\n"
@@ -124,7 +128,7 @@ AROUND: dict[str, list[Around]] = {
             before="import torch\n"
             "from types import SimpleNamespace as Made\n"
             "from surreal import ExpSender, RedisClient\n"
-            "sender = ExpSender(RedisClient(desk.address, run='another'))\n"
+            "sender = ExpSender(RedisClient(desk.address, run='own'))\n"
             "obs, new_obs, action, reward, done, info, td_error = [0.0], [1.0], 1, 1.0, False, {}, -0.5",
             after="assert sender.close()\n"
             "chosen, extras = _act(Made(model=lambda obs: obs), torch.tensor([[1.0, 3.0]]), None)\n"
@@ -133,7 +137,7 @@ AROUND: dict[str, list[Around]] = {
         Around(
             before="from surreal import ExpSender, RedisClient, UniformReplay\n"
             "from surreal.distributed.experience.shards import ReplayShards",
-            after="replay.close()\nassert sender.close()",
+            after="replay.stop()\nassert sender.close()",
         ),
         Around(
             before="from types import SimpleNamespace as Made\n"

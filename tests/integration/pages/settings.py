@@ -36,7 +36,12 @@ def check_section(text: str, folder: Path) -> None:
     if "name" not in sections:
         preset = next(preset for word, preset in _PRESETS.items() if word in text)
         base = {**yaml.safe_load(preset_path(preset).read_text()), "name": "checked"}
-    file.write_text(yaml.safe_dump(base | sections))
+    for name, section in sections.items():
+        if isinstance(section, dict) and name != "env":
+            # A class of its own has its own arguments, but the other settings stay.
+            section = base.get(name, {}) | ({"args": {}} if "class" in section else {}) | section
+        base[name] = section
+    file.write_text(yaml.safe_dump(base))
     config = load_config(file)
     add_python_path(config.python_path)
     check_run(config)

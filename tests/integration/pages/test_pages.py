@@ -15,9 +15,16 @@ import pytest
 
 from tests.integration.pages.commands import Commands
 from tests.integration.pages.desk import ROOT, Desk, make_stock
-from tests.integration.pages.programs import AROUND
+from tests.integration.pages.programs import AROUND, Around
 from tests.integration.pages.settings import check_section
 from tests.pages import Kind, read_page
+
+#: Box2D's extension crashes where this warning, which it causes, is an error.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:builtin type .* has no __module__ attribute:DeprecationWarning"),
+    # The page says so, too.
+    pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:DeprecationWarning"),
+]
 
 E2E = [path.read_text() for path in (ROOT / "tests" / "e2e").glob("test_*.py")]
 #: Pages that tests follow as a reader does.
@@ -48,7 +55,9 @@ def test_what_a_page_shows_works(
 ) -> None:
     blocks = [block for block in PAGES[page] if block.is_run]
     commands = Commands(desk, monkeypatch)
-    around = iter(AROUND.get(page, []))
+    programs = [block for block in blocks if block.language == "python"]
+    around = AROUND.get(page) or [Around()] * len(programs)
+    assert len(around) == len(programs), f"tests/integration/pages/programs.py is not about the programs of {page}"
     # Commands may name files that the page shows further down.
     for block in blocks:
         if block.kind is Kind.FILE:
@@ -57,10 +66,9 @@ def test_what_a_page_shows_works(
     for block in blocks:
         try:
             if block.language == "python":
-                desk.run(block, next(around))
+                desk.run(block, around[programs.index(block)])
             elif block.kind is Kind.COMMANDS:
-                for command in block.commands():
-                    commands.carry_out(desk.read(command))
+                commands.carry_out(block)
             elif block.language == "yaml":
                 check_section(block.text, desk.folder)
             elif block.language == "js":
@@ -72,7 +80,6 @@ def test_what_a_page_shows_works(
         except BaseException as error:
             error.add_note(f"{page}, block at line {block.line}")
             raise
-    assert next(around, None) is None, f"tests/integration/pages/programs.py has more programs than {page}"
 
 
 def test_a_block_that_nobody_runs_says_why() -> None:

@@ -8,6 +8,7 @@
 #   make bench-learning  against Stable-Baselines3 and Sample Factory: how soon tasks are solved, Pong's frames/s
 #   make kills           a run whose server, agents and Redis are killed 20 times, and which still solves CartPole
 #   make docs            write the pages that come from the code
+#   make site            docs/ as a site with search and the API reference, in .cache/site
 #   make images          draw the pictures of the documentation
 #   make wheel           the distribution, in dist/: what `pip install` gets
 #   make pictures        the pictures of the pages on the dashboard and on plots, out of short runs; needs Chromium
@@ -26,7 +27,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs images pictures wheel clean
+.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs site images pictures wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -95,6 +96,10 @@ docs: $(STAMP)
 	mv .cache/page.md docs/many-runs.md
 	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.doctor.reference; } > .cache/page.md
 	mv .cache/page.md docs/doctor.md
+
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build
+	@echo 'open .cache/site/index.html'
 
 images: $(STAMP)
 	$(BIN)/python scripts/draw_live_view.py

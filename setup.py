@@ -61,6 +61,8 @@ EXTRAS = {
     "mlflow": ["mlflow-skinny>=2.16"],
     # What gymnasium needs to show an environment in a window, and to write a video.
     "video": ["gymnasium[classic-control]>=1.1,<2", "moviepy>=2.1"],
+    # The pages as a site: `make site`. mkdocs 2 takes neither the theme nor plugins.
+    "docs": ["mkdocs>=1.6.1,<2", "mkdocs-material>=9.7.5,<10", "mkdocstrings-python>=2"],
     # What writes policies as ONNX, and what runs them.
     "onnx": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],
 }
@@ -70,6 +72,7 @@ TESTED = (
     "box2d",
     "dashboard",
     "dm-control",
+    "docs",
     "minigrid",
     "mlflow",
     "onnx",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.pages import read_page
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
@@ -32,6 +35,17 @@ thread.join()
 print("done")
 """
 
+#: Before a program that would train for a minute.
+SHORTER = """
+import surreal
+
+def train(source, overrides, real=surreal.train, **more):
+    overrides |= {"run.max_env_steps": 1000, "eval.episodes": 2, "agent.count": 1}
+    return real(source, overrides=overrides, progress=False, **more)
+
+surreal.train = train
+"""
+
 
 def test_a_program_trains_loads_and_evaluates(workplace: Workplace) -> None:
     command = workplace.spawn("-c", PROGRAM)
@@ -40,4 +54,12 @@ def test_a_program_trains_loads_and_evaluates(workplace: Workplace) -> None:
     assert command.output.endswith("done\n")
     assert len(command.output.splitlines()) == 2
     assert len(list((workplace.folder / "runs").iterdir())) == 1
+    workplace.assert_nothing_is_left()
+
+
+def test_the_program_of_the_page_trains_too(workplace: Workplace) -> None:
+    program = read_page(Path(__file__).parents[2] / "docs" / "python.md")[0].text
+    command = workplace.start_python("-c", SHORTER + program)
+    assert command.wait() == 0, command.output
+    assert float(command.output) > 5.0
     workplace.assert_nothing_is_left()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,17 +13,16 @@ import pytest
 import typer
 
 from surreal.cli import app
-from surreal.config import add_python_path, load_config, reference
+from surreal.config import reference
 from surreal.config.yaml_tree import parse as parse_yaml
 from surreal.distributed.connection import keys
-from surreal.main.build.check import check_names, check_run
-from surreal.main.build.environments import build_env
 from surreal.main.commands import option_docs
 from surreal.main.process.arguments import parse
-from surreal.main.process.roles import AGENT, EVAL, LEARNER
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, ROLES
 from surreal.runs.sweep.definition import reference as sweep_reference
 from surreal.runs.sweep.definition.checking import check_settings
 from surreal.runs.sweep.definition.loading import load_definition
+from tests.pages import Kind, read_page
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -114,45 +113,40 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def test_the_classes_of_the_readme_fit_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "my_classes.py").write_text(blocks(ROOT / "README.md", "python")[0])
-    (tmp_path / "my_experiment.yaml").write_text(blocks(ROOT / "README.md", "yaml")[0])
-    config = load_config(tmp_path / "my_experiment.yaml")
-    add_python_path(config.python_path)
-    check_names(config)
-    assert config.agent.class_path == "my_classes.ShyAgent"
-
-
-def test_the_game_of_the_self_play_page_fits_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    page = ROOT / "docs" / "self-play.md"
-    code, settings = (blocks(page, language) for language in ("python", "yaml"))
-    (tmp_path / "my_games.py").write_text(next(block for block in code if "class Matching" in block))
-    (tmp_path / "matching.yaml").write_text(next(block for block in settings if "name: matching" in block))
-    config = load_config(tmp_path / "matching.yaml")
-    add_python_path(config.python_path)
-    check_run(config)
-    env = build_env(config, training=False)
-    env.reset(seed=0)
-    results = [env.step(0) for _ in range(10)]
-    assert results[-1][2] and sum(result[1] for result in results) in range(-10, 11)
-
-
 def printed_commands() -> list[str]:
-    lines = [line for page in PAGES for block in blocks(page, "(?:bash|sh)") for line in block.splitlines()]
-    return [re.split(r"\s[#>]", line)[0].strip() for line in lines if line.startswith("surreal ")]
+    """In blocks, whether tests run them or not."""
+    blocks = [block for page in PAGES for block in read_page(page) if block.kind is Kind.COMMANDS]
+    return sorted({line for block in blocks for line in block.commands() if line.startswith("surreal ")})
+
+
+@cache
+def commands() -> dict[str, Any]:
+    return dict(cast(Any, typer.main.get_command(app)).commands)
 
 
 @pytest.mark.parametrize("line", printed_commands())
 def test_commands_in_the_pages_have_these_arguments(line: str) -> None:
     _, name, *arguments = shlex.split(line)
     # Parsed, not carried out; wrong ones would raise or exit.
-    role = next((role for role in (AGENT, LEARNER, EVAL) if role.name == name), None)
+    role = next((role for role in (AGENT, LEARNER, EVAL, PARAMETER_SERVER) if role.name == name), None)
     if role is not None:
-        assert parse(role, arguments, "").config is not None
+        parse(role, arguments, "")
     else:
-        cast(Any, typer.main.get_command(app)).commands[name].make_context(name, arguments)
+        commands()[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_sentences_have_these_options(page: Path) -> None:
+    """Sentences name them without values."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for name, rest in re.findall(r"`surreal ([a-z][\w-]*)([^`]*)`", prose):
+        command = commands()[name]
+        words = rest.split()
+        if words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words[0]]
+        known = {option for parameter in command.params for option in parameter.opts}
+        if name not in [role.name for role in ROLES]:  # these have parsers of their own
+            assert {word for word in words if re.match(r"--?[a-z]", word)} <= known, f"surreal {name}{rest}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

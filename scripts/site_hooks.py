@@ -1,0 +1,130 @@
+"""What docs/ needs to become a site beside mkdocs.yml, which names this file; mkdocs calls the functions `on_...`.
+
+- The navigation is docs/README.md: its headings are the sections, its items the pages. An item that is a folder is a
+  section of that folder's pages: as its own README.md lists them, else by name.
+- Pages link to files outside of docs/ by relative paths, as a forge shows them. These become pages of the site, below
+  `files/`: Markdown as what it is, source as text, a folder as the list of what is in it. README.md is the home page.
+- In docs/api/, an item that is a name of the package becomes the documentation of that name.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+_LIST = "docs/README.md"
+#: Pages that are not where their file is.
+_PLACES = {"README.md": "index.md", _LIST: "pages.md"}
+_ELSEWHERE = "files/"
+_LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".html": "html", ".mjs": "js", ".py": "python", ".yaml": "yaml"}
+#: A relative link: text before it, path, anchor and end.
+_LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
+_ITEM = re.compile(r"^- \[([^\]]+)\]\(([^)#]+)\)", re.MULTILINE)
+_NAME = re.compile(r"^- `(surreal(?:\.\w+)+)`$", re.MULTILINE)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Make the navigation."""
+    sections = re.split(r"^## ", (ROOT / _LIST).read_text(), flags=re.MULTILINE)[1:]
+    config.nav = [{section.partition("\n")[0]: _items(section, _LIST)} for section in sections]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the files outside of docs/ that pages link to, and those that these link to."""
+    files.remove(files.src_uris["README.md"])
+    linked = {"README.md", _LIST}
+    for file in files.documentation_pages():
+        linked |= _linked(file.content_string, _source(file.src_uri))
+    while linked:
+        path = linked.pop()
+        content = _content(path)
+        files.append(File.generated(config, _place(path), content=content))
+        if path.endswith(".md"):
+            linked |= {found for found in _linked(content, path) if _place(found) not in files.src_uris}
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Have links lead to where pages are, and names of the package become their documentation."""
+    here = page.file.src_uri
+
+    def replaced(link: re.Match[str]) -> str:
+        target = _place(_target(link[2], _source(here)))
+        return link[1] + posixpath.relpath(target, posixpath.dirname(here)) + link[3]
+
+    if here.startswith("api/"):
+        markdown = _NAME.sub(r"::: \1", markdown)
+    return _LINK.sub(replaced, markdown)
+
+
+def _items(text: str, source: str) -> list[dict[str, Any]]:
+    """Navigation of the items in a list of pages."""
+    items: list[dict[str, Any]] = []
+    for title, link in _ITEM.findall(text):
+        path = _target(link, source)
+        items.append({title.replace("`", ""): _folder_items(path) if (ROOT / path).is_dir() else _place(path)})
+    return items
+
+
+def _folder_items(folder: str) -> list[Any]:
+    readme = f"{folder}/README.md"
+    if (ROOT / readme).exists():
+        return [_place(readme), *_items((ROOT / readme).read_text(), readme)]
+    return [_place(f"{folder}/{page.name}") for page in sorted((ROOT / folder).glob("*.md"))]
+
+
+def _linked(text: str, source: str) -> set[str]:
+    """Files outside of docs/ that a text links to, by their paths in the repository."""
+    targets = {_target(link, source) for _, link, _ in _LINK.findall(text)}
+    return {path for path in targets if not path.startswith("docs/") and path != "docs" and (ROOT / path).exists()}
+
+
+def _target(link: str, source: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
+
+
+def _place(path: str) -> str:
+    """Where a file of the repository is among the pages of the site."""
+    if path.startswith("docs/") and (ROOT / path).is_dir():
+        return _first(_folder_items(path))
+    if path in _PLACES:
+        return _PLACES[path]
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    return f"{_ELSEWHERE}{path}" if path.endswith(".md") else f"{_ELSEWHERE}{path}.md"
+
+
+def _source(place: str) -> str:
+    """The file of the repository that a page is made of."""
+    for path, its_place in _PLACES.items():
+        if place == its_place:
+            return path
+    if not place.startswith(_ELSEWHERE):
+        return f"docs/{place}"
+    path = place.removeprefix(_ELSEWHERE)
+    return path if (ROOT / path).exists() else path.removesuffix(".md")
+
+
+def _first(items: list[Any]) -> str:
+    return items[0] if isinstance(items[0], str) else next(iter(items[0].values()))
+
+
+def _content(path: str) -> str:
+    """Markdown of a file or folder of the repository."""
+    file = ROOT / path
+    if path.endswith(".md"):
+        return file.read_text()
+    head = f"---\nsearch: {{exclude: true}}\n---\n# {path}\n\n"
+    if file.is_dir():
+        names = sorted(entry.name for entry in file.iterdir() if not entry.name.startswith(("_", ".")))
+        return head + "\n".join(f"- {name}" for name in names) + "\n"
+    # More backticks than any file has in a row.
+    return f"{head}``````{_LANGUAGES.get(file.suffix, 'text')}\n{file.read_text().rstrip()}\n``````\n"

@@ -1,0 +1,106 @@
+"""Commands of pages, carried out in seconds.
+
+Each is the real command in this process, up to where it would train, serve, or go on until Ctrl-C: `surreal run` gets
+`--check`, what serves is replaced by a function that takes the same arguments. What follows there is what tests/e2e is
+about.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from surreal import __version__
+from surreal.cli import main
+from surreal.config import load_config
+from surreal.main.build.check import check_run
+from surreal.main.process.arguments import parse
+from surreal.main.process.roles import Role
+from surreal.rlx.client.gym_driver import Counts
+from tests.integration.pages.desk import ROOT, Desk
+from tests.pages import Block
+
+#: What commands get beside what the pages say.
+_ADDED = {
+    "doctor": ["--only", "redis"],
+    "run": ["--check"],
+    "runs clean": ["--yes"],
+    "runs delete": ["--yes"],
+    "sweep": ["--check"],
+    "top": ["--once"],
+    "watch": ["--episodes", "1"],
+}
+#: Modules of processes, whose arguments are read and whose configuration is checked.
+_ROLES = ("agent", "learner", "eval", "parameter_server", "rlx_server")
+
+
+class Commands:
+    """Carries out commands in the current folder."""
+
+    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._desk = desk
+        self._monkeypatch = monkeypatch
+        # Windows that nobody sees.
+        monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+        for role in _ROLES:
+            monkeypatch.setattr(f"surreal.main.{role}.run_role", _check_role)
+        for place in (
+            "surreal.main.commands.redis_server.serve",
+            "surreal.main.rlx_server.serve_policy",
+            "surreal.runs.dashboard.serving.serve",
+        ):
+            monkeypatch.setattr(place, lambda *_, **__: None)
+        monkeypatch.setattr("surreal.main.rlx_client.run_envs", lambda *_, **__: Counts())
+
+    def carry_out(self, block: Block) -> None:
+        """Carry out the commands of a block; each must succeed."""
+        for command in [*block.marks.get("setup", "").splitlines(), *block.commands()]:
+            words = shlex.split(self._desk.read(command))
+            if words[:1] == ["surreal"]:
+                words += shlex.split(block.marks.get("options", ""))
+            if words:
+                self._carry_out(words)
+
+    def _carry_out(self, words: Sequence[str]) -> None:
+        programs = {"surreal": self._surreal, "cd": self._cd, "git": self._git, "make": self._make, "pip": self._pip}
+        program = programs.get(words[0])
+        assert program is not None, f"no test carries out {words[0]}: have one do it, or mark the block"
+        program(words[1:])
+
+    def _surreal(self, words: Sequence[str]) -> None:
+        if words[0] == "sweep" and "--resume" in words:
+            return  # tests/e2e/test_sweep.py goes on with one
+        if "--terminal" in words:
+            return  # tests/unit/envs/terminal has one
+        known = next((name for name in _ADDED if list(words[: len(name.split())]) == name.split()), "")
+        assert main([*words, *_ADDED.get(known, [])]) == 0
+
+    def _cd(self, words: Sequence[str]) -> None:
+        self._monkeypatch.chdir(words[0])
+
+    def _git(self, words: Sequence[str]) -> None:
+        assert words[0] == "clone", "the clone is there: it has this test"
+
+    def _make(self, words: Sequence[str]) -> None:
+        subprocess.run(["make", "-n", *words], cwd=ROOT, check=True, capture_output=True)
+
+    def _pip(self, words: Sequence[str]) -> None:
+        assert words[0] == "install"
+        setup = (ROOT / "setup.py").read_text()
+        for extra in re.findall(r"\[([\w-]+)\]", " ".join(words)):
+            assert f'"{extra}": [' in setup, f"there is no extra {extra}"
+        for wheel in (word for word in words if word.endswith(".whl")):
+            assert Path(wheel).name == f"surreal_rl-{__version__}-py3-none-any.whl"
+
+
+def _check_role(role: Role, _: Any, argv: Sequence[str] | None, description: str) -> int:
+    arguments = parse(role, argv or (), description)
+    if arguments.config is not None:
+        check_run(load_config(arguments.config, arguments.overrides))
+    return 0

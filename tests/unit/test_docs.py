@@ -116,7 +116,8 @@ def blocks(page: Path, language: str) -> list[str]:
 def printed_commands() -> list[str]:
     """In blocks, whether tests run them or not."""
     blocks = [block for page in PAGES for block in read_page(page) if block.kind is Kind.COMMANDS]
-    return sorted({line for block in blocks for line in block.commands() if line.startswith("surreal ")})
+    lines = {line.partition(" >")[0] for block in blocks for line in block.commands()}
+    return sorted(line for line in lines if line.startswith("surreal "))
 
 
 @cache

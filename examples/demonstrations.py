@@ -3,7 +3,7 @@
 Walk along gymnasium's cliff: type moves (w up, a left, s down, d right) and press Enter, for as many episodes as you
 like; Ctrl-D ends. Up, eleven times right, and down is shortest. The learner below is all of behavioural cloning.
 
-    python examples/demonstrations.py            prints the board after each line, and what the policy gets in the end
+    python examples/demonstrations.py        prints the board after each line, and what the policy gets in the end
 """
 
 import sys

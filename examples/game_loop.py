@@ -3,7 +3,7 @@
 The engine calls `tick` 60 times a second. At each sixth tick the game sends what it sees and what it gained since it
 last did, and gets an action, which it holds until then. Without a server to play with, the program starts a run.
 
-    python examples/game_loop.py                 half a minute; prints the mean score of each ten matches
+    python examples/game_loop.py             30 s; prints the mean score of each ten matches
     python examples/game_loop.py --rlx-server HOST:PORT --max-episodes 100 --show-ui      with another server, at 60 Hz
 """
 

@@ -3,7 +3,7 @@
 The steps are a random player's. `surreal replay export RUN PATH --format parquet` writes the same file for any run that
 goes on, and `surreal run cartpole-dqn --offline PATH` learns from it, with all that belongs to a run.
 
-    python examples/offline_parquet.py           half a minute; prints the mean return in the file, and what was learned
+    python examples/offline_parquet.py        10 s; prints the mean return in the file, and what was learned
 """
 
 import sys
@@ -21,14 +21,13 @@ from surreal.replay.archive import export_replay, import_replay
 ENVS = [lambda: gymnasium.make("CartPole-v1")] * 8
 
 
-def record(path: Path, steps: int) -> Path:
+def record(path: Path, steps: int) -> None:
     """Act at random, and write what happened."""
     with surreal.temporary_run() as client, surreal.LocalEnvPool(ENVS) as pool:
         with surreal.ExpSender(client, lookahead=2) as sender:
             agent = surreal.QAgent(surreal.QFunction(action_space=2), exploration=1.0)
             surreal.AgentLoop(pool, agent, sender).run(max_env_steps=steps)
         export_replay(client, path, file_format="parquet")
-    return path
 
 
 def learn(path: Path, updates: int) -> surreal.QFunction:
@@ -43,16 +42,17 @@ def learn(path: Path, updates: int) -> surreal.QFunction:
     return model
 
 
-def main(archive: str = "", steps: int = 10_000, updates: int = 3000) -> None:
+def main(steps: int = 10_000, updates: int = 3000) -> None:
     """Write, read, learn, play."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(archive) if archive else record(Path(folder) / "archive", steps)
+        path = Path(folder, "archive")
+        record(path, steps)
         rows = pyarrow.parquet.read_table(path / "steps-00000.parquet").select(["kind", "terminated"]).to_pydict()
         model = learn(path, updates)
-    steps, episodes = rows["kind"].count("step"), sum(rows["terminated"])
+    recorded, episodes = rows["kind"].count("step"), sum(rows["terminated"])
     scores = Evaluator(surreal.QAgent(model), [make() for make in ENVS], rng=np.random.default_rng(1)).play(16)
     learned = np.mean([score.episode_return for score in scores])
-    print(f"mean return: {steps / episodes:.1f} in the file's {steps} steps, {learned:.1f} learned from it")
+    print(f"mean return: {recorded / episodes:.1f} in the file's {recorded} steps, {learned:.1f} learned from it")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 A class with gymnasium's interface in a file is all that is needed. This one is a room with a heater: the temperature
 should stay at 20 degrees, whatever it is outside.
 
-    python examples/own_environment.py       half a minute; the live view, then the mean return at random and learned
+    python examples/own_environment.py       20 s; the live view, then the mean return at random and learned
 """
 
 import sys

@@ -3,7 +3,7 @@
 `predict` chooses the actions, SB3's own evaluation keeps score, and the file at the end is one of SB3; between them are
 a sender, a replay and a learner, which could be elsewhere. Needs `pip install stable-baselines3`.
 
-    python examples/sb3_actor.py             half a minute; prints the mean return before and after
+    python examples/sb3_actor.py             20 s; prints the mean return before and after
 """
 
 import sys

@@ -3,7 +3,7 @@
 The game is Nim: one to three matches are taken in turn, and who takes the last one wins. Leaving multiples of four is
 perfect, which nobody says. An id of PettingZoo, or a class with its interface, will do as well: docs/self-play.md.
 
-    python examples/self_play.py             half a minute; the live view, then what the policy takes from each heap
+    python examples/self_play.py             20 s; the live view, then what the policy takes from each heap
 """
 
 import sys

@@ -4,7 +4,7 @@ A valve fills and empties a tank at random. One thread sends what happens, as an
 could; the other draws batches of three-step transitions, as tensors, from the newest 5000. The limiter holds back
 whoever is too fast, so that each step is drawn four times on average.
 
-    python examples/sender_and_replay.py         some seconds; prints what the batches hold
+    python examples/sender_and_replay.py         10 s; prints what the batches hold
 """
 
 import sys
@@ -47,7 +47,7 @@ def main(steps: int = 20_000) -> None:
                     f"{replay.global_step} steps sent, {len(replay)} in the replay; "
                     f"obs {tuple(batch.obs.shape)}, mean reward of three steps {batch.reward.mean():.3f}"
                 )
-    print(f"each step was drawn {64 * batches / steps:.1f} times")
+    print(f"each step was drawn {64 * batches / steps:.2f} times")
 
 
 if __name__ == "__main__":

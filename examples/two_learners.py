@@ -4,7 +4,7 @@ The first learner owns the stream, and its policy acts. The second follows: it h
 from Redis, and publishes its policy under another name. Each could be a process on a machine of its own, the second by
 `surreal learner ... --set replay.follow=true --set broadcast.policy=second`.
 
-    python examples/two_learners.py          a minute; prints the mean return of both policies
+    python examples/two_learners.py          20 s; prints the mean return of both policies
 """
 
 import sys
@@ -34,7 +34,7 @@ def main(steps: int = 10_000) -> None:
         surreal.ExpSender(client, chunk_steps=64, lookahead=2) as sender,
     ):
         replays = (uniform, prioritized)
-        learners = [surreal.DQNLearner(new_model(), replay, target_update_period=50) for replay in replays]
+        learners = [surreal.DQNLearner(new_model(), replay, initial_learning_rate=2.3e-3) for replay in replays]
         broadcasters = [surreal.TorchBroadcaster(client, learners[i].model, policy=POLICIES[i]) for i in (0, 1)]
         batches = [replay.batch_iterator() for replay in replays]
         agent = surreal.QAgent(new_model(), surreal.LinearSchedule(1.0, 0.05, steps // 2))

@@ -34,6 +34,9 @@ def run_program(name: str, body: Callable[..., object], *, log_level: str = "INF
     Returns:
         0 when it has ended, 1 after an error that Surreal explains, 130 after Ctrl-C. Other exceptions are a program's
         own, and are shown in full.
+
+    Raises:
+        ValueError: a parameter of `body` has no default.
     """
     options = _read_options(body)
     setup_logging(log_level, name)
@@ -57,6 +60,8 @@ def _read_options(body: Callable[..., object]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=text, formatter_class=layout, allow_abbrev=False)
     for parameter in parameters:
         option, default = f"--{parameter.name.replace('_', '-')}", parameter.default
+        if default is parameter.empty:
+            raise ValueError(f"{body} has no default for {parameter.name}, which is to be an option")
         if default is False:
             parser.add_argument(option, action="store_true")
         else:

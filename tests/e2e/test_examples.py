@@ -59,13 +59,13 @@ def test_an_environment_of_ones_own_is_trained(example: Example) -> None:
 def test_a_lift_learns_with_dict_observations_and_masks(example: Example) -> None:
     output = example.run("dict_and_masks", "--steps", "6000")
     at_random, learned = numbers("mean return: # at random, # in the last 100 episodes", output)
-    assert learned > at_random / 2
+    assert learned > max(-8, at_random)  # no policy has more than -3.7
 
 
 def test_sender_and_replay_work_alone_at_the_rate_of_the_limiter(example: Example) -> None:
     output = example.run("sender_and_replay", "--steps", "8000")
     (drawn,) = numbers("each step was drawn # times", output)
-    assert 3.3 < drawn < 4.3  # the band's width, and the steps before the first batch
+    assert 3.2 < drawn < 4.3  # four for each but the first 500, give or take the tolerance
     assert "obs (64, 1)" in output
 
 
@@ -95,19 +95,21 @@ def test_a_policy_of_stable_baselines_acts_while_surreal_learns(example: Example
 
 
 def test_a_person_shows_the_way(example: Example) -> None:
-    moves = "w" + 11 * "d" + "s\n"
-    output = example.run("demonstrations", typed=moves + "aw\n" + moves[2:])
-    assert numbers("learned from # moves returns # in # moves", output)[1:] == [-13, 13]
+    shortest = 11 * "d" + "s\n"
+    output = example.run("demonstrations", typed=f"w{shortest}aw\n{shortest}")  # against the wall, once
+    assert numbers("learned from # moves returns # in # moves", output) == [27, -13, 13]
+    silent = example.workplace.start_python(str(EXAMPLES / "demonstrations.py"), **example.environment)
+    assert (silent.wait(), silent.output.splitlines()[-1]) == (1, "nothing was shown, so there is nothing to learn")
 
 
 def test_two_learners_learn_from_what_one_policy_does(example: Example) -> None:
     output = example.run("two_learners", "--steps", "6000")
     for policy in ("first", "second"):
-        assert numbers(f"{policy} policy: mean return #", output)[0] > 60  # about 20 at random
+        assert numbers(f"{policy} policy: mean return #", output)[0] > 40  # about 20 at random
 
 
 def test_self_play_finds_what_wins(example: Example) -> None:
-    output = example.run("self_play", "--steps", "12000", trains=True)
+    output = example.run("self_play", "--steps", "9000", trains=True)
     assert output.count("as it should") >= 7, output  # of 9
 
 

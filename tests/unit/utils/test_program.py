@@ -58,6 +58,11 @@ def test_parameters_with_defaults_are_options(monkeypatch: pytest.MonkeyPatch) -
     assert seen == [(10, 0.5, "", False), (3, 1.0, "x", True)]
 
 
+def test_a_parameter_without_a_default_is_refused() -> None:
+    with pytest.raises(ValueError, match="no default for steps"):
+        run_program("agent", lambda steps: steps)
+
+
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [

@@ -15,6 +15,7 @@ import yaml
 from surreal.config.loading.preset_files import preset_path
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.queue import GradientQueue
+from surreal.distributed.parameters.published import PublishedReader, part_keys
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Command, Workplace
@@ -134,10 +135,10 @@ def test_two_servers_go_on_in_step_when_either_is_killed(workplace: Workplace, s
     workplace.wait_for(workplace.knows, "the run's first process")
     for name in ("ps-1", "ps"):
         workplace.wait_for(lambda: _updates(workplace.status()) >= 40, "updates, and a checkpoint")
-        before, pid = _status(workplace, server.address), workplace.role_pid(name)
+        before, pid = _status(workplace, server.address, 2), workplace.role_pid(name)
         os.kill(pid, signal.SIGKILL)
         workplace.wait_for(
-            lambda: _goes_on(_status(workplace, server.address), name, pid, before),  # noqa: B023
+            lambda: _goes_on(_status(workplace, server.address, 2), name, pid, before),  # noqa: B023
             f"the return of {name}",
         )
     updates = _end(command, run_dir)
@@ -157,12 +158,12 @@ def _updates(status: dict[str, Any]) -> float:
     return float(status["updates"])
 
 
-def _status(workplace: Workplace, address: str) -> dict[str, Any]:
+def _status(workplace: Workplace, address: str, servers: int = 1) -> dict[str, Any]:
     """The run's status with the version that agents may have: a server may die before it tells them its newest."""
     status = workplace.status()
     with RedisClient(address, run=status["run"]) as client:
-        version = client.redis.hget(client.policy_keys("default").params, "version")
-    return status | {"version": int(version or 0)}
+        published = PublishedReader(client, part_keys(client, "default", servers)).standing()
+    return status | {"version": published.version}
 
 
 def _goes_on(status: dict[str, Any], name: str, killed: int, before: dict[str, Any]) -> bool:

@@ -6,7 +6,6 @@ effect. This is for the others: pages to look things up, whose commands need no 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

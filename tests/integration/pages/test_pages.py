@@ -6,7 +6,6 @@ effect. This is for the others: pages to look things up, whose commands need no 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.integration.pages.commands import Commands
-from tests.integration.pages.desk import ROOT, Desk, make_stock
+from tests.integration.pages.desk import Desk, make_stock
 from tests.integration.pages.programs import AROUND, Around
 from tests.integration.pages.settings import check_section
-from tests.pages import Kind, read_page
+from tests.pages import FOLLOWED, ROOT, Kind, read_page
 
 #: Box2D's extension crashes where this warning, which it causes, is an error.
 pytestmark = [
@@ -26,13 +25,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:DeprecationWarning"),
 ]
 
-E2E = [path.read_text() for path in (ROOT / "tests" / "e2e").glob("test_*.py")]
-#: Pages that tests follow as a reader does.
-FOLLOWED = {name for text in E2E if "Reader(" in text for name in re.findall(r"[\w-]+\.md", text)}
 PAGES = {
     str(path.relative_to(ROOT)): read_page(path)
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    if path.name not in FOLLOWED
+    if path.stem not in FOLLOWED
 }
 WITH_BLOCKS = sorted(name for name, blocks in PAGES.items() if blocks)
 

@@ -56,7 +56,7 @@ def _read_options(body: Callable[..., object]) -> dict[str, Any]:
     parameters = inspect.signature(body).parameters.values()
     if not parameters:
         return {}
-    text, layout = sys.modules[body.__module__].__doc__, argparse.RawDescriptionHelpFormatter
+    text, layout = getattr(sys.modules.get(body.__module__), "__doc__", None), argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=text, formatter_class=layout, allow_abbrev=False)
     for parameter in parameters:
         option, default = f"--{parameter.name.replace('_', '-')}", parameter.default

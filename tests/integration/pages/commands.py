@@ -1,15 +1,17 @@
 """Commands of pages, carried out in seconds.
 
 Each is the real command in this process, up to where it would train, serve, or go on until Ctrl-C: `surreal run` gets
-`--check`, what serves is replaced by a function that takes the same arguments. What follows there is what tests/e2e is
-about.
+`--check`, a program of the clone `--help`, and what serves is replaced by a function that takes the same arguments.
+What follows there is what tests/e2e is about.
 """
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,8 @@ from surreal.main.build.check import check_run
 from surreal.main.process.arguments import parse
 from surreal.main.process.roles import Role
 from surreal.rlx.client.gym_driver import Counts
-from tests.integration.pages.desk import ROOT, Desk
-from tests.pages import Block
+from tests.integration.pages.desk import Desk
+from tests.pages import ROOT, Block
 
 #: What commands get beside what the pages say.
 _ADDED = {
@@ -68,8 +70,14 @@ class Commands:
                 self._carry_out(words)
 
     def _carry_out(self, words: Sequence[str]) -> None:
-        programs = {"surreal": self._surreal, "cd": self._cd, "git": self._git, "make": self._make, "pip": self._pip}
-        program = programs.get(words[0])
+        program = {
+            "cd": self._cd,
+            "git": self._git,
+            "make": self._make,
+            "pip": self._pip,
+            "python": self._python,
+            "surreal": self._surreal,
+        }.get(words[0])
         assert program is not None, f"no test carries out {words[0]}: have one do it, or mark the block"
         program(words[1:])
 
@@ -89,6 +97,12 @@ class Commands:
 
     def _make(self, words: Sequence[str]) -> None:
         subprocess.run(["make", "-n", *words], cwd=ROOT, check=True, capture_output=True)
+
+    def _python(self, words: Sequence[str]) -> None:
+        self._monkeypatch.setattr(sys, "argv", [words[0], *words[1:], "--help"])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(ROOT / words[0]), run_name="__main__")
+        assert end.value.code in (0, None)
 
     def _pip(self, words: Sequence[str]) -> None:
         assert words[0] == "install"

@@ -27,11 +27,10 @@ from surreal.main.process.registry import Registrant, plain_config, write_progre
 from surreal.rlx.pool.pool import RlxEnvPool
 from tests.integration.pages.programs import Around
 from tests.integration.rlx.conftest import Harness
-from tests.pages import Block, Kind
+from tests.pages import ROOT, Block, Kind
 from tests.policies import write_policy
 from tests.recorded import record_run, write_metrics
 
-ROOT = Path(__file__).parents[3]
 #: The run that pages call NAME or demo, and others.
 _RUN, _OTHER = "demo", "other"
 _PRESET, _SMALL = "cartpole-dqn", ("model.args.hidden_sizes=[8]",)
@@ -107,7 +106,7 @@ class Desk:
         """Run a program, or import a file, between what is around it."""
         if around.elsewhere:
             return
-        names = self._names if "continued" in block.marks else {"desk": self, "__name__": "page"}
+        names = self._names if "continued" in block.marks else {"desk": self, "__name__": "__main__"}
         self._names, self._expected = names, ()
         self._execute(block.marks.get("setup", ""), names)
         self._execute(around.before, names)

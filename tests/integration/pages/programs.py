@@ -90,6 +90,10 @@ AROUND: dict[str, list[Around]] = {
             "check_env(my_module.MyEnv(render_mode='rgb_array'), skip_render_check=True)",
         ),
     ],
+    "docs/examples.md": [
+        Around(),
+        Around(before="desk.monkeypatch.setattr('sys.argv', ['', '--steps', '5'])\ndesk.ends_with(SystemExit)"),
+    ],
     "docs/gradients.md": [
         Around(
             after=_LEARNER + "learner = make_learner('learner.class=my_calls.Counting')\n"

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.integration.pages.commands import Commands
-from tests.integration.pages.desk import ROOT, Desk, make_stock
+from tests.integration.pages.desk import Desk, make_stock
 from tests.integration.pages.programs import AROUND, Around
 from tests.integration.pages.settings import check_section
-from tests.pages import FOLLOWED, Kind, read_page
+from tests.pages import FOLLOWED, ROOT, Kind, read_page
 
 #: Box2D's extension crashes where this warning, which it causes, is an error.
 pytestmark = [

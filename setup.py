@@ -133,7 +133,7 @@ setup(
     install_requires=INSTALL_REQUIRES,
     extras_require={
         **EXTRAS,
-        "all": [requirement for requirements in EXTRAS.values() for requirement in requirements],
+        "all": [requirement for name, requirements in EXTRAS.items() if name != "docs" for requirement in requirements],
         "dev": [*DEV, *(requirement for name in TESTED for requirement in EXTRAS[name])],
     },
     entry_points={"console_scripts": ["surreal = surreal.cli:program"]},

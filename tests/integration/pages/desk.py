@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,6 @@ struct {
     double reward() { return 1.0; }
 } game;
 """
-
 _OLD_APP = """
 version: 1.1.0
 environment: {run: python environment/training.py}
@@ -88,8 +86,7 @@ class Desk:
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
         self.folder, self.address, self.monkeypatch = folder, address, monkeypatch
-        self._stack = ExitStack()
-        self.client = self._stack.enter_context(RedisClient(address, run=_RUN))
+        self._client = RedisClient(address, run=_RUN)
         self._server: Harness | None = None
         self._names: dict[str, Any] = {}
         self._expected: tuple[type[BaseException], ...] = ()
@@ -115,8 +112,12 @@ class Desk:
             self.monkeypatch.delitem(sys.modules, name, raising=False)
             names[name] = importlib.import_module(name)
         else:
-            with suppress(*self._expected):
+            try:
                 self._execute(block.text, names)
+            except self._expected as end:
+                assert not getattr(end, "code", None), f"exit code {end}"
+            else:
+                assert not self._expected, f"it was to end with {self._expected}"
         self._execute(around.after, names)
 
     def ends_with(self, *errors: type[BaseException]) -> None:
@@ -144,11 +145,10 @@ class Desk:
         """Leave nothing in Redis, and no thread."""
         if self._server is not None:
             self._server.close()
-        self.client.delete_run()
-        for run in (_OTHER, "own"):
+        self._client.close()
+        for run in (_RUN, _OTHER, "own"):
             with RedisClient(self.address, run=run) as client:
                 client.delete_run()
-        self._stack.close()
 
     def _execute(self, text: str, names: dict[str, Any]) -> None:
         exec(compile(self._with_server(text), "page", "exec"), names)
@@ -164,14 +164,14 @@ class Desk:
 
     def _begin_run(self) -> None:
         config = load_config(_PRESET, _SMALL)
-        registry.register(self.client, config, Registrant("learner", leads=True))
-        sender = ExpSender(self.client, chunk_steps=50, lookahead=config.learner.n_step)
+        registry.register(self._client, config, Registrant("learner", leads=True))
+        sender = ExpSender(self._client, chunk_steps=50, lookahead=config.learner.n_step)
         obs = np.zeros(4, np.float32)
         for i in range(100):
             sender.send([obs, obs], i % 2, 1.0, i % 20 == 19)
         assert sender.close()
         model = build_model(config, build_spaces(config))
-        broadcaster = TorchBroadcaster(self.client, model)
+        broadcaster = TorchBroadcaster(self._client, model)
         broadcaster.broadcast(model, write_progress(1, 100))
         broadcaster.close()
 

@@ -6,6 +6,7 @@ effect. This is for the others: pages to look things up, whose commands need no 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,13 @@ def test_what_a_page_shows_works(
 def test_a_block_that_nobody_runs_says_why() -> None:
     reasons = [block.marks["not run"] for blocks in PAGES.values() for block in blocks if not block.is_run]
     assert reasons and all(len(reason.split()) > 3 for reason in reasons), reasons
+
+
+def test_code_is_in_fences() -> None:
+    """Indented, it would be a block that nobody sees."""
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        assert re.findall(r"(?:^|\n)\n    \S.*", prose) == [], page
 
 
 def test_tests_of_programs_that_are_elsewhere_are_there() -> None:

@@ -97,8 +97,9 @@ docs: $(STAMP)
 	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.doctor.reference; } > .cache/page.md
 	mv .cache/page.md docs/doctor.md
 
+# Not with --quiet, under which mkdocs does not count warnings.
 site: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo 'open .cache/site/index.html'
 
 images: $(STAMP)

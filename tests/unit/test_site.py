@@ -126,7 +126,7 @@ def is_among(value: Any, listed: list[Any]) -> bool:
 def test_the_site_is_built_of_what_comes_with_it(tmp_path: Path) -> None:
     """Strict: a link or a heading that is not there ends it. About 20 s of a core."""
     site = tmp_path / "site"
-    command = [sys.executable, "-m", "mkdocs", "--quiet", "build", "--site-dir", str(site)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
     # A warning of the theme about the next mkdocs, and none of ours.
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": ""}
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)

@@ -167,6 +167,8 @@ def _status(workplace: Workplace, address: str, servers: int = 1) -> dict[str, A
 
 
 def _goes_on(status: dict[str, Any], name: str, killed: int, before: dict[str, Any]) -> bool:
+    if not status["version"]:
+        return False  # two servers have none in common while one of them is away
     assert status["version"] >= before["version"]
     assert status["env_steps"] >= before["env_steps"]
     process = next((entry for entry in status["processes"] if entry["name"] == name), None)

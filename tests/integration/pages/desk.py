@@ -87,6 +87,8 @@ class Desk:
         shutil.copytree(stock, folder, symlinks=True)
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("algorithm", "environment")]:
+            monkeypatch.delitem(sys.modules, name)  # of the app of another test
         self.folder, self.address, self.monkeypatch = folder, address, monkeypatch
         self._client = RedisClient(address, run=_RUN)
         self._server: Harness | None = None
@@ -145,6 +147,7 @@ class Desk:
 
     def close(self) -> None:
         """Leave nothing in Redis, and no thread; what programs of pages leave open is no later test's business."""
+        self._names.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()

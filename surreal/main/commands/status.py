@@ -53,7 +53,7 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
     """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`.
 
     Args:
-        run: its id; None: the one of the folder, or the newest.
+        run: its id, or the name of its folder below `runs`; None: the one of the folder, or the newest.
         address: of its Redis.
         run_dir: its folder.
         must_be_known: false also takes a run that is named, but not listed there: another server lists it.
@@ -87,7 +87,8 @@ def find_address(run: str | None, *, address: str | None, run_dir: Path | None) 
     if address is not None:
         return address, run
     address, folder_run = _from_folder(run, run_dir)
-    return address, run or folder_run
+    # A name alone has led to a folder of that name, whose run may have another id.
+    return address, run if run is not None and run_dir is not None else folder_run
 
 
 def run_status(client: RedisClient) -> RunStatus:

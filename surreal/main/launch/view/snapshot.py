@@ -151,8 +151,8 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         age_s=_age_s(alive),
         lives=frozenset(lives),
         rating=learner.get("self_play/rating"),
-        past_versions=int(learner.get("self_play/versions_count", 0)),
-        rated_games=int(learner.get("self_play/games_total", 0)),
+        past_versions=whole(learner, "self_play/versions_count"),
+        rated_games=whole(learner, "self_play/games_total"),
     )
 
 

@@ -2,7 +2,7 @@
 
 A lift sees a dictionary, and goes where it is called; `info["action_mask"]` has the legal moves, others are errors.
 
-    python examples/dict_and_masks.py         10 s; prints the mean return at random, and of what was learned
+    python examples/dict_and_masks.py         10 s; prints the median return at random, and of what was learned
 """
 
 import sys
@@ -53,7 +53,7 @@ def main(steps: int = 10_000) -> None:
             learner.optimize(i, batch)
             if loop.step() and loop.env_steps >= steps:
                 break
-    print(f"mean return: {np.mean(returns[:50]):.1f} at random, {np.mean(returns[-100:]):.1f} in the last 100 episodes")
+    print(f"median return: {np.median(returns[:50])} at random, {np.median(returns[-100:])} in the last 100 episodes")
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ def test_an_environment_of_ones_own_is_trained(example: Example) -> None:
 
 def test_a_lift_learns_with_dict_observations_and_masks(example: Example) -> None:
     output = example.run("dict_and_masks", "--steps", "6000")
-    at_random, learned = numbers("mean return: # at random, # in the last 100 episodes", output)
-    assert learned > max(-8, at_random)  # no policy has more than -3.7
+    at_random, learned = numbers("median return: # at random, # in the last 100 episodes", output)
+    assert learned >= -5 > at_random  # the best has -3; an episode or two may stand still for long, hence no mean
 
 
 def test_sender_and_replay_work_alone_at_the_rate_of_the_limiter(example: Example) -> None:

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from surreal import __version__
-from surreal.cli import apps, completion, policies, replay, running, runs, seeing, sweep, training
+from surreal.cli import apps, cluster, completion, policies, replay, running, runs, seeing, sweep, training
 from surreal.main.process.ending.output import flush_output
 from surreal.main.process.ending.reasons import ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
@@ -47,7 +47,7 @@ def common(
 
 
 # In the order of `surreal --help`.
-for _group in (training, sweep, apps, running, seeing, runs, policies, replay, completion):
+for _group in (training, sweep, apps, running, seeing, runs, policies, replay, cluster, completion):
     _group.add_to(app)
 
 

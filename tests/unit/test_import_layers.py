@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [
     {"observers"},
     {"main"},
     {"api"},
-    {"apps", "runs", "doctor", "export"},
+    {"apps", "runs", "doctor", "export", "engines", "chaos"},
     {"cli"},
     {"__main__"},
 ]
@@ -33,6 +33,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
     "doctor": [{"frame"}, {"machine", "server", "environment", "model", "run"}, {"."}],
+    "engines": [{"kubernetes", "slurm", "scaling"}, {"."}],
     "envs": [{"atari", "terminal", "window"}, {"wrappers", "games"}, {"."}, {"players"}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
     "main": [{"process"}, {"build"}, {"session"}, {"lockstep"}, {"."}, {"launch"}, {"commands"}],

@@ -1,0 +1,1 @@
+"""Slurm: one batch script of a whole run."""

@@ -55,6 +55,8 @@ EXTRAS = {
     # The page of all runs; it brings Flask and Plotly's drawing.
     "dashboard": ["dash>=4.4,<5"],
     "plot": ["matplotlib>=3.8"],
+    # `surreal metrics`: a run's figures for Prometheus.
+    "prometheus": ["prometheus-client>=0.20"],
     # Which settings the next run of a sweep has.
     "sweep": ["optuna>=4"],
     "wandb": ["wandb>=0.18"],
@@ -78,6 +80,7 @@ TESTED = (
     "onnx",
     "pettingzoo",
     "plot",
+    "prometheus",
     "s3",
     "sweep",
     "video",
@@ -89,6 +92,9 @@ DEV = [
     # The wheel, which tests build without a network.
     "build>=1.2",
     "setuptools>=77.0.3",
+    # KEDA's and the Prometheus operator's kinds, to check k8s/overlays/autoscale.
+    "cloudcoil-models-keda>=2.16",
+    "cloudcoil-models-prometheus-operator",
     "hypothesis>=6.100",
     "mypy>=1.13",
     # A server of S3 in a thread of the tests.

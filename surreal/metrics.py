@@ -25,8 +25,10 @@ HistogramSource = Callable[[], Mapping[str, "Histogram"]]
 class RateMeter:
     """Events per second over the last few seconds, from one thread that adds and one that reads.
 
+    Of seconds that something took, it is the share of the time.
+
     Args:
-        name: metric's full name, ending in `_per_s`.
+        name: metric's full name, ending in `_per_s`, or in `_ratio` where seconds are added.
         window_s: raising it smooths the rate of what comes in bursts, and delays it.
         clock: seconds, monotonic.
     """
@@ -35,16 +37,16 @@ class RateMeter:
         self._name = name
         self._window_s = window_s
         self._clock = clock
-        self.total = 0
-        self._seen = deque([(clock(), 0)])
+        self.total = 0.0
+        self._seen = deque([(clock(), 0.0)])
 
-    def begin(self, total: int) -> None:
+    def begin(self, total: float) -> None:
         """Go on counting from a total, before anybody reads: what came before has no rate."""
         self.total = total
         self._seen = deque([(self._clock(), total)])
 
-    def add(self, count: int = 1) -> None:
-        """Count events."""
+    def add(self, count: float = 1) -> None:
+        """Count events, or seconds."""
         self.total += count
 
     def metrics(self) -> dict[str, float]:

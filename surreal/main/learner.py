@@ -41,6 +41,7 @@ from surreal.main.session.ranks.following import follow_first_rank
 from surreal.main.session.ranks.group import RankGroup, join_ranks
 from surreal.main.session.ranks.replay import RankReplay
 from surreal.main.session.rollback import Rollback
+from surreal.main.session.waiting import ExperienceWaits
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
 from surreal.utils.pytorch import Module
@@ -109,6 +110,7 @@ class LearnerSession:
         self._checked_s = 0.0
         self._is_done = False
         self._rate = RateMeter("learner/updates_per_s")
+        self._waits = ExperienceWaits(lambda: self.replay.is_starved)
 
     def make(self, model: Module, stack: ExitStack) -> tuple[Learner, Batches]:
         """Make what improves the model, and what that comes of."""
@@ -204,7 +206,7 @@ class LearnerSession:
     def _learn(self) -> None:
         i, timeout_s = 0, _CALLS_TIMEOUT_S if self._is_called else _DEQUEUE_TIMEOUT_S
         while not self.process.should_stop() and not self._is_done:
-            batch = (self._ranked or self.replay).dequeue(timeout_s)
+            batch = self._waits.take((self._ranked or self.replay).dequeue, timeout_s)
             if self._is_called:
                 self.calls.serve()
             try:
@@ -259,8 +261,8 @@ class LearnerSession:
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.learner.updates
-        rollbacks = {"learner/rollbacks_total": float(self.rollback.count)}
-        return {**self._rate.metrics(), **rollbacks, **self.publishing.metrics(), **self.checkpoints.metrics()}
+        counts = {"learner/rollbacks_total": float(self.rollback.count), **self._waits.metrics()}
+        return {**self._rate.metrics(), **counts, **self.publishing.metrics(), **self.checkpoints.metrics()}
 
 
 def body(process: RoleProcess) -> None:

@@ -53,6 +53,7 @@ class GradientIntake:
     """
 
     stream_mode = "window"
+    is_starved = True  #: where it has no gradient, none has come
 
     def __init__(self, queue: GradientQueue, server: ParameterServer, rng: np.random.Generator) -> None:
         self.rng = rng

@@ -286,6 +286,11 @@ class Replay(ABC, Generic[B]):
         return self.owner.global_step
 
     @property
+    def is_starved(self) -> bool:
+        """Whether what keeps it from making another batch is that the agents have sent too little."""
+        return self._engine.is_starved
+
+    @property
     def num_samples(self) -> int:
         """Transitions sampled in the whole run."""
         return self.owner.samples

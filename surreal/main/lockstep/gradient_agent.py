@@ -28,6 +28,7 @@ from surreal.main.lockstep.actor import Actor
 from surreal.main.lockstep.outgoing import Outgoing, Waiting
 from surreal.main.lockstep.turn import next_batch, take_in
 from surreal.main.process.role import RoleProcess
+from surreal.main.session.waiting import AgentWaits
 from surreal.metrics import RateMeter
 from surreal.replay import Replay
 from surreal.utils.threads import Supervisor
@@ -119,6 +120,12 @@ class GradientAgent:
         """Env steps of the whole run, as last heard."""
         return self._outgoing.global_step
 
+    @property
+    def waited_s(self) -> float:
+        """For room in the servers' queues, and for parameters that hold what it has pushed."""
+        sent, outgoing = self._sender.metrics(), self._outgoing.metrics()
+        return sent["gradients/wait_s_total"] + outgoing["agent/gradient_wait_s_total"]
+
     def turn(self) -> None:
         """Act, and compute the gradients that this allows; a thread's body.
 
@@ -183,6 +190,7 @@ class GradientSession:
         telemetry = process.telemetry
         telemetry.add_source(self._agents[0].metrics)
         telemetry.add_source(self._metrics)  # wins over the first agent's own
+        telemetry.add_source(AgentWaits(lambda: sum(agent.waited_s for agent in self._agents) / number).metrics)
         telemetry.watch(version=lambda: self._agents[0].version, global_step=lambda: self.global_step)
 
     @property

@@ -28,6 +28,7 @@ from surreal.main.build.acting import (
 from surreal.main.build.environments import Spaces
 from surreal.main.build.saved_policy import Policy
 from surreal.main.process.role import RoleProcess
+from surreal.main.session.waiting import AgentWaits
 from surreal.metrics import RateMeter
 from surreal.utils.liveness.wait_notice import WaitNotice
 
@@ -99,6 +100,9 @@ class ActingSession:
             rounds=rounds,
         )
         self._rate = RateMeter("agent/env_steps_per_s")
+        self._rounds = rounds
+        if self.sender is not None:
+            telemetry.add_source(AgentWaits(self._waited_s).metrics)
         for source in (self.loop.metrics, self._metrics, pool.metrics, listener.metrics):
             telemetry.add_source(source)
         telemetry.watch(version=lambda: listener.version)
@@ -141,6 +145,11 @@ class ActingSession:
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.loop.env_steps
         return self._rate.metrics()
+
+    def _waited_s(self) -> float:
+        """For credit or room, and for what was learned from a round: either way it is the learner that is slower."""
+        of_rounds = self._rounds.waited_s if self._rounds is not None else 0.0
+        return of_rounds + (self.sender.metrics()["sender/wait_s_total"] if self.sender is not None else 0.0)
 
 
 def saved_agent(policy: Policy, config: Config, spaces: Spaces, *, rng: np.random.Generator) -> Agent:

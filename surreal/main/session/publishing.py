@@ -38,6 +38,10 @@ class Intake(Protocol):
     def global_step(self) -> int:
         """Env steps of the whole run."""
 
+    @property
+    def is_starved(self) -> bool:
+        """Whether what it lacks to hand out more has to come from the agents."""
+
     def commit(self, version: int | None = None) -> None:
         """Take note that parameters of this version were broadcast, which came of all that was handed out."""
 

@@ -48,6 +48,7 @@ class ReplayEngine(Generic[B]):
 
     Attributes:
         has_begun: whether the streams were read to their ends once.
+        is_starved: whether there is room for another batch, but too little experience to make it of.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class ReplayEngine(Generic[B]):
         self._sampler: BatchSampler | None = None
         self._notice = WaitNotice(logger, level=logging.INFO)
         self.has_begun = False
+        self.is_starved = True
 
     def __len__(self) -> int:
         store = self.store
@@ -234,10 +236,12 @@ class ReplayEngine(Generic[B]):
         if sampler is None:
             return False, False
         asked, has_asked, is_limited = sampler.num_asked, False, False
-        if self.fetcher_queue.room > asked and self._hooks.start_sample_condition():
+        has_room = self.fetcher_queue.room > asked
+        if has_room and self._hooks.start_sample_condition():
             samples_per_batch = self._hooks.batch_size * self._hooks.steps_per_sample
             is_limited = not self.owner.may_sample((asked + 1) * samples_per_batch)
             has_asked = not is_limited
+        self.is_starved = has_room and not has_asked
         if has_asked and sampler.asks_ahead:
             sampler.ask()
             if asked < sampler.asks_ahead:

@@ -53,6 +53,13 @@ class Credit:
             return None
         return self.limiter.position(steps - self.base_steps, samples - self.base_samples)
 
+    def edges(self, steps: int) -> tuple[float, float] | None:
+        """Samples at which agents wait, and at which the learner does; None without a limiter."""
+        if self.limiter is None:
+            return None
+        low, high = self.limiter.edges(steps - self.base_steps)
+        return self.base_samples + low, self.base_samples + high
+
     def total(self, samples: int) -> int | None:
         """Env steps that the shards of the replay may reach together; None: as many as agents like."""
         if self.limiter is None:

@@ -283,12 +283,14 @@ class StreamKeeper:
         steps = self._steps - (limiter.start_size if limiter else 0)
         # A follower's own part of the run.
         base = (0, 0) if self.owners else (self._limits.base_steps, self._limits.base_samples)
-        position = self._limits.position(self._steps, self.samples)
+        position, edges = self._limits.position(self._steps, self.samples), self._limits.edges(self._steps)
+        low, high = (max(each - base[1], 0.0) / max(steps - base[0], 1) for each in edges or (0.0, 0.0))
         return {
             "replay/env_steps_total": self.global_step,
             "replay/samples_total": self.samples,
             "replay/samples_per_insert": (self.samples - base[1]) / max(steps - base[0], 1),
             **({} if position is None else {"replay/limiter_position_ratio": position}),
+            **({} if edges is None else {"replay/samples_per_insert_low": low, "replay/samples_per_insert_high": high}),
             "replay/limiter_wait_s_total": self._waits_s,
             "replay/redis_bytes": live_bytes,
             "replay/bytes_per_transition": live_bytes / max(live_steps, 1),

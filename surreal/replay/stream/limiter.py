@@ -128,6 +128,11 @@ class SamplesPerInsert:
         ahead = sampled - self.ratio * (inserted - self.start_size)
         return min(max(0.5 + ahead / (2 * self.tolerance), 0.0), 1.0)
 
+    def edges(self, inserted: int) -> tuple[float, float]:
+        """Samples at which agents wait, and at which the learner does."""
+        middle = self.ratio * (inserted - self.start_size)
+        return middle - self.tolerance, middle + self.tolerance
+
     def credit_steps(self, sampled: int) -> int:
         """Env steps that agents may reach in total."""
         return int(self.start_size + (sampled + self.tolerance) / self.ratio)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from surreal.metrics import RateMeter
 from surreal.rlx.pool.events import Event
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.poller import Poller
@@ -23,6 +24,9 @@ _MAX_TURNS = 32
 
 #: Read from a socket at a time, at most: a piece of work that cannot be divided.
 _BUFFER_BYTES = 1 << 16
+
+#: What is told of answers is of so many seconds, s.
+_WINDOW_S = 10.0
 
 #: Longest silence of a connection that has no session yet, s.
 FIRST_REQUEST_S = 30.0
@@ -90,6 +94,9 @@ class Hub:
         self.refused = self.errors = self.requests = self.refused_values = 0
         self._loop = loop
         self.num_sessions = self.num_active = self.num_waiting = 0
+        self._answers = RateMeter("rlx/answers_per_s", window_s=_WINDOW_S)
+        self._waits = RateMeter("rlx/waiting_sessions_count", window_s=_WINDOW_S)  # seconds of waiting in a second
+        self._noted_s = time.monotonic()
         self._staged: list[Event] = []
         self._seen = self._turns = 0
         self._free: list[int] = []
@@ -135,14 +142,31 @@ class Hub:
             return
         staged, self._staged = self._staged, []
         self._seen = self._turns = 0
+        self._note_waits(arrived=len(staged))
         self.pool.put(staged)
+
+    def _note_waits(self, arrived: int = 0) -> None:
+        """Add up for how long sessions wait, all together: a batch at a time, for a clock at each step would cost more.
+
+        Args:
+            arrived: events of sessions that have only just begun to.
+        """
+        now_s = time.monotonic()
+        self._waits.add(max(0, self.num_waiting - arrived) * (now_s - self._noted_s))
+        self._noted_s = now_s
+
+    def _answer(self, actions: Sequence[tuple[Waiting, Any]]) -> None:
+        self._note_waits()
+        self._answers.add(len(actions))
+        for session, action in actions:
+            session.answer(action)
 
     # -- from the agent loop's thread --------------------------------------------------------------------------------
 
     def on_actions(self, actions: Sequence[tuple[Waiting, Any]]) -> None:
         """Bring actions to their sessions."""
         with suppress(RuntimeError):  # the event loop is closed: so are the sessions
-            self._loop.call_soon_threadsafe(_answer, actions)
+            self._loop.call_soon_threadsafe(self._answer, actions)
 
     def on_released(self, slots: Sequence[int]) -> None:
         """Take back slots."""
@@ -162,6 +186,7 @@ class Hub:
 
     def sweep(self) -> None:
         """Close the connections that have been silent for too long, and note what the others hold."""
+        self._note_waits()
         self.settings.admission.note_buffered(self.buffered_bytes())
         now, idle_s = time.monotonic(), self.settings.idle_timeout_s
         if idle_s is None:
@@ -185,9 +210,6 @@ class Hub:
             "rlx/errors_total": float(self.errors),
             "rlx/refused_values_total": float(self.refused_values),
             "rlx/session_bytes": self.settings.admission.session_bytes,
+            **self._answers.metrics(),
+            **self._waits.metrics(),
         }
-
-
-def _answer(actions: Sequence[tuple[Waiting, Any]]) -> None:
-    for session, action in actions:
-        session.answer(action)

@@ -25,9 +25,7 @@ def metrics(
     ] = None,
     redis: RedisOption = None,
     run_dir: RunDir = None,
-    host: Annotated[
-        str, typer.Option(help="Where to listen; 0.0.0.0: for other machines.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0: for other machines.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 8700,
     once: Annotated[bool, typer.Option("--once", help="Print what a scrape gets, and end.")] = False,
 ) -> None:

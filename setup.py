@@ -94,7 +94,6 @@ DEV = [
     "setuptools>=77.0.3",
     # KEDA's and the Prometheus operator's kinds, to check k8s/overlays/autoscale.
     "cloudcoil-models-keda>=2.16",
-    "cloudcoil-models-prometheus-operator",
     "hypothesis>=6.100",
     "mypy>=1.13",
     # A server of S3 in a thread of the tests.

@@ -55,12 +55,13 @@ env: {id: "slow_parts:SlowCartPole-v0", num_envs: 1}
 model: {class: surreal.model.QFunction, args: {hidden_sizes: [32]}}
 agent: {class: surreal.agent.QAgent, count: 4, exploration: {type: linear, start: 1.0, end: 1.0, steps: 1}}
 learner: {class: slow_parts.SlowLearner, batch_size: 32}
-replay: {capacity: 20000, start_size: 200, samples_per_insert: 8}
+replay: {capacity: 20000, start_size: START_SIZE, samples_per_insert: 8}
 sender: {chunk_steps: 32, max_delay_s: 0.5}
 eval: {enabled: false}
 run: {max_env_steps: 10000000}
 """
 
+_START_SIZE = 200
 #: Time to settle, and of a recording, s.
 _SETTLE_S, _RECORD_S = 12.0, 20.0
 
@@ -71,7 +72,7 @@ class _Recorder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         (folder / "slow_parts.py").write_text(_PARTS)
-        (folder / "app.yaml").write_text(_SETTINGS)
+        (folder / "app.yaml").write_text(_SETTINGS.replace("START_SIZE", str(_START_SIZE)))
         self._address = f"unix://{folder}/redis.sock"
         self._reader = RunReader(RedisClient(self._address, run="recorded"), "recorded")
 
@@ -92,7 +93,12 @@ class _Recorder:
                     rows.append(self._look(agents))
                     sys.stderr.write(json.dumps(rows[-1]) + "\n")
                 drains = [self._drain(agent) for agent in agents]
-        return {"machine": f"{os.cpu_count()} cores {platform.machine()}", "rows": rows, "startup_s": starts, "drain_s": drains}
+        return {
+            "machine": f"{os.cpu_count()} cores {platform.machine()}",
+            "rows": rows,
+            "startup_s": starts,
+            "drain_s": drains,
+        }
 
     def _look(self, agents: list[subprocess.Popen[bytes]]) -> dict[str, Any]:
         processes = [psutil.Process(agent.pid) for agent in agents]
@@ -105,7 +111,10 @@ class _Recorder:
             rates.append(sum(beat.metrics.get("agent/env_steps_per_s", 0.0) for beat in now.alive))
             positions.append(_metric(now, "learner", "replay/limiter_position_ratio"))
         end, took_s = self._now(), time.monotonic() - began_s
-        cpu = [(sum(process.cpu_times()[:2]) - before) / took_s for process, before in zip(processes, cpu_before, strict=True)]
+        cpu = [
+            (sum(process.cpu_times()[:2]) - before) / took_s
+            for process, before in zip(processes, cpu_before, strict=True)
+        ]
 
         def grown(name: str, metric: str) -> float:
             return (_metric(end, name, metric) - _metric(began, name, metric)) / took_s
@@ -121,6 +130,7 @@ class _Recorder:
             "limiter_position": [round(each, 3) for each in positions],
             "rate_cv": round(statistics.pstdev(rates) / statistics.fmean(rates), 4),
             "cpu": round(statistics.fmean(cpu), 3),
+            "band_env_steps": round(_band_env_steps(end), 1),
         }
 
     def _drain(self, agent: subprocess.Popen[bytes]) -> float:
@@ -165,6 +175,14 @@ class _Recorder:
 
 def _metric(now: RunNow, name: str, metric: str) -> float:
     return next((beat.metrics.get(metric, 0.0) for beat in now.alive if beat.name == name), 0.0)
+
+
+def _band_env_steps(now: RunNow) -> float:
+    """Half the width of the limiter's band, in env steps."""
+    names = ("samples_per_insert_high", "samples_per_insert_low", "env_steps_total")
+    high, low, steps = (_metric(now, "learner", f"replay/{name}") for name in names)
+    middle = (high + low) / 2
+    return (high - middle) * (steps - _START_SIZE) / middle
 
 
 def record() -> None:

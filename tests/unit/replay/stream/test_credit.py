@@ -35,4 +35,7 @@ def test_where_in_the_band_sampling_is_counts_from_the_base() -> None:
     credit = Credit(SamplesPerInsert(1.0, 50, 50.0), lease_s=LEASE_S)
     credit.rebase(1000, 400)
     assert credit.position(1150, 500) == 0.5
-    assert Credit(None, lease_s=LEASE_S).position(1150, 500) is None
+    assert credit.edges(1150) == (450, 550)
+    assert (credit.position(1150, 450), credit.position(1150, 550)) == (0.0, 1.0)
+    without = Credit(None, lease_s=LEASE_S)
+    assert (without.position(1150, 500), without.edges(1150)) == (None, None)

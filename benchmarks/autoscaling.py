@@ -4,8 +4,8 @@
     python -m benchmarks.autoscaling --record      records real runs anew: four minutes, into autoscale/recording.json
 
 The rules are read from the ScaledObjects of k8s/overlays/autoscale, and the autoscaler is Kubernetes': what a cluster
-would do with the same figures. Seventy minutes of a run: its learner gets faster and slower, half of its agents die, and
-Prometheus is away for two minutes.
+would do with the same figures. Seventy minutes of a run: its learner gets faster and slower, half of its agents die,
+and Prometheus is away for two minutes.
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.prioritized
 	$(BIN)/python -m benchmarks.rlx
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.autoscaling
 
 bench-reverb: $(STAMP)
 	$(BIN)/python -m benchmarks.replay --sections reverb --stored 10000 100000

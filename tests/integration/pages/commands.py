@@ -56,6 +56,7 @@ class Commands:
             "surreal.main.commands.redis_server.serve",
             "surreal.main.rlx_server.serve_policy",
             "surreal.runs.dashboard.serving.serve",
+            "surreal.engines.scaling.serving.serve",
         ):
             monkeypatch.setattr(place, lambda *_, **__: None)
         monkeypatch.setattr("surreal.main.rlx_client.run_envs", lambda *_, **__: Counts())

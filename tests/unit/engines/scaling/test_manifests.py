@@ -43,7 +43,12 @@ def test_what_is_asked_for_is_what_surreal_metrics_serves() -> None:
         rule = Rule.load(name)
         assert set(rule.figures) <= served
         assert rule.most > rule.least >= 1
-    assert "demo" not in [figure.name for figure in FIGURES]
+
+
+def test_the_overlay_has_all_files_of_its_folder() -> None:
+    (overlay,) = manifests("kustomization.yaml")
+    listed = {*overlay["resources"], *overlay.get("patchesStrategicMerge", ())}
+    assert listed == {path.name for path in OVERLAY.glob("*.yaml")} - {"kustomization.yaml"}
 
 
 def test_prometheus_finds_the_metrics_and_often_enough() -> None:
@@ -60,7 +65,7 @@ def test_prometheus_finds_the_metrics_and_often_enough() -> None:
     assert {port["port"], container["ports"][0]["containerPort"], policy["spec"]["ingress"][0]["ports"][0]["port"]} == {
         int(service["metadata"]["annotations"]["prometheus.io/port"])
     }
-    assert str(port["port"]) in container["args"]
+    assert f"--port={port['port']}" in container["args"]
     pods = deployment["spec"]["template"]["metadata"]["labels"]
     for selector in (service["spec"]["selector"], policy["spec"]["podSelector"]["matchLabels"]):
         assert selector == name and selector.items() <= pods.items()

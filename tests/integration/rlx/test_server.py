@@ -362,3 +362,24 @@ def test_tls(harness: Any, certificate: tuple[Path, Path]) -> None:
         raw.sendall(frame(encode({"command": "init"})))
         while raw.recv(1000):
             pass
+
+
+def test_it_is_known_how_long_sessions_wait_for_their_actions(harness: Any, wire: Any) -> None:
+    served = harness()
+    clients = [wire(served) for _ in range(3)]
+    for client in clients:
+        client.init()
+    served.may_act.clear()
+    began_s = time.monotonic()
+    for client in clients:
+        client.send(command="update", reward=None, state=[1, 0], terminal=False)
+    served.wait(lambda: served.server._hub.num_waiting == 3)
+    held_s = time.monotonic()
+    served.wait(lambda: time.monotonic() > held_s + 0.2)
+    freed_s = time.monotonic()
+    served.may_act.set()
+    assert [client.recv()["data"] for client in clients] == [1, 1, 1]
+    ended_s = time.monotonic()
+    metrics = served.server.metrics()
+    each_s = metrics["rlx/waiting_sessions_count"] / metrics["rlx/answers_per_s"]
+    assert 0.9 * (freed_s - held_s) <= each_s <= 1.1 * (ended_s - began_s)

@@ -95,7 +95,7 @@ class Servers:
     def figures(self) -> Mapping[str, float]:
         """What `surreal metrics` would say now."""
         found = {"surreal_rlx_sessions": float(self.sessions)}
-        return {**found, "surreal_rlx_answer_seconds": self.answer_s} if self.sessions else found
+        return {**found, "surreal_rlx_queue_seconds": self.answer_s} if self.sessions else found
 
     def step(self) -> None:
         """Let a step of time pass."""

@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
+from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.engines.scaling.reading import RunNow
+from surreal.main.process.roles import LEARNER, RLX_SERVER
 
 #: What latency is said to be where sessions wait and none was answered, s: as long as nothing is known of.
 _NO_ANSWER_S = 10.0
@@ -33,11 +35,12 @@ class Figure(NamedTuple):
 
 def processes_by_role(now: RunNow) -> dict[str, int]:
     """How many processes of each role are alive; an RLX server is `rlx-server`, though it counts as an agent."""
-    return dict(Counter("rlx-server" if _is_server(beat.metrics) else beat.role for beat in now.alive))
+    servers = _servers(now)
+    return dict(Counter(RLX_SERVER.name if beat in servers else beat.role for beat in now.alive))
 
 
-def _is_server(metrics: Iterable[str]) -> bool:
-    return "rlx/active_sessions_count" in metrics
+def _servers(now: RunNow) -> list[Heartbeat]:
+    return [beat for beat in now.alive if "rlx/active_sessions_count" in beat.metrics]
 
 
 def _values(now: RunNow, metric: str) -> list[float]:
@@ -46,9 +49,14 @@ def _values(now: RunNow, metric: str) -> list[float]:
     return [value for value in found if value is not None and math.isfinite(value)]
 
 
-def _first(metric: str) -> Callable[[RunNow], float | None]:
-    """Of what one process says: the learner."""
-    return lambda now: next(iter(_values(now, metric)), None)
+def _learners(metric: str) -> Callable[[RunNow], float | None]:
+    """What the learner says, or a parameter server; agents that compute gradients have learners of their own."""
+
+    def read(now: RunNow) -> float | None:
+        found = (beat.metrics.get(metric) for beat in now.alive if beat.role == LEARNER.counts_as)
+        return next((value for value in found if value is not None), None)
+
+    return read
 
 
 def _sum(metric: str) -> Callable[[RunNow], float | None]:
@@ -60,11 +68,23 @@ def _mean(metric: str) -> Callable[[RunNow], float | None]:
 
 
 def _answer_s(now: RunNow) -> float | None:
+    return _each_waits_s(now, [beat.metrics.get("rlx/waiting_sessions_count", 0.0) for beat in _servers(now)])
+
+
+def _queue_s(now: RunNow) -> float | None:
+    """Without the time in which the server itself waited for the learner, and all of its sessions with it."""
+    waiting = []
+    for beat in _servers(now):
+        names = ("rlx/waiting_sessions_count", "rlx/active_sessions_count", "agent/waiting_ratio")
+        waits, sessions, share = (beat.metrics.get(name, 0.0) for name in names)
+        waiting.append(max(waits - share * sessions, 0.0))
+    return _each_waits_s(now, waiting)
+
+
+def _each_waits_s(now: RunNow, waiting: Iterable[float]) -> float | None:
     """Little's law: how long each waits is how many wait, by how many are answered in a second."""
-    waiting, answers = _sum("rlx/waiting_sessions_count")(now), _sum("rlx/answers_per_s")(now)
-    if waiting is None or answers is None:
-        return None
-    return min(waiting / answers, _NO_ANSWER_S) if answers > 0 else _NO_ANSWER_S if waiting > 0 else None
+    wait, answers = math.fsum(waiting), math.fsum(_values(now, "rlx/answers_per_s"))
+    return min(wait / answers, _NO_ANSWER_S) if answers > 0 else _NO_ANSWER_S if wait > 0 else None
 
 
 FIGURES: tuple[Figure, ...] = (
@@ -76,7 +96,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "surreal_learner_waiting_seconds_total", "counter",
         "Time that the learner has waited for experience, since its first update.",
-        _first("learner/wait_s_total"),
+        _learners("learner/wait_s_total"),
     ),
     Figure(
         "surreal_agents_waiting_ratio", "gauge",
@@ -90,15 +110,15 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "surreal_samples_per_insert", "gauge", "Times that an env step was sampled, on average over the run.",
-        _first("replay/samples_per_insert"),
+        _learners("replay/samples_per_insert"),
     ),
     Figure(
         "surreal_samples_per_insert_lower", "gauge", "Samples per insert at which agents wait for credit.",
-        _first("replay/samples_per_insert_low"),
+        _learners("replay/samples_per_insert_low"),
     ),
     Figure(
         "surreal_samples_per_insert_upper", "gauge", "Samples per insert at which the learner waits for experience.",
-        _first("replay/samples_per_insert_high"),
+        _learners("replay/samples_per_insert_high"),
     ),
     Figure(
         "surreal_policy_lag_versions", "gauge", "Versions between the learner's and the newest experience's.",
@@ -110,12 +130,17 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "surreal_replay_transitions", "gauge", "Transitions that can be sampled.",
-        _first("replay/transitions_count"),
+        _learners("replay/transitions_count"),
     ),
-    Figure("surreal_replay_bytes", "gauge", "Memory of Redis that the experience takes.", _first("replay/redis_bytes")),
+    Figure(
+        "surreal_replay_bytes",
+        "gauge",
+        "Memory of Redis that the experience takes.",
+        _learners("replay/redis_bytes"),
+    ),
     Figure("surreal_env_steps_total", "counter", "Env steps of the run.", lambda now: now.snapshot.env_steps),
-    Figure("surreal_updates_total", "counter", "Updates of the run.", _first("learner/updates_total")),
-    Figure("surreal_samples_total", "counter", "Transitions sampled in the run.", _first("replay/samples_total")),
+    Figure("surreal_updates_total", "counter", "Updates of the run.", _learners("learner/updates_total")),
+    Figure("surreal_samples_total", "counter", "Transitions sampled in the run.", _learners("replay/samples_total")),
     Figure(
         "surreal_parameter_version", "gauge", "Newest version of the parameters.", lambda now: now.snapshot.version
     ),
@@ -131,6 +156,12 @@ FIGURES: tuple[Figure, ...] = (
         "surreal_rlx_answer_seconds", "gauge",
         "How long an RLX session waits for an action in its server, mean over the last 10 s.",
         _answer_s,
+    ),
+    Figure(
+        "surreal_rlx_queue_seconds",
+        "gauge",
+        "The same without what the server itself waited for the learner: how long a session waits for its turn.",
+        _queue_s,
     ),
     Figure(
         "surreal_episode_return", "gauge", "Mean return of the agents' recent episodes, exploration included.",

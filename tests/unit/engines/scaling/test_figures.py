@@ -68,6 +68,22 @@ def test_latency_is_how_many_wait_by_how_many_are_answered() -> None:
     assert "surreal_rlx_answer_seconds" not in figures(run_of(server("rlx-server", 0.0, 0.0)))  # nobody plays
 
 
+def test_what_a_server_waits_for_the_learner_is_no_queue() -> None:
+    """Sixteen sessions of a server that waits for credit, four fifths of the time: more servers would not help."""
+    metrics = {"rlx/active_sessions_count": 16.0, "rlx/waiting_sessions_count": 14.8, "rlx/answers_per_s": 200.0}
+    found = figures(run_of(beat("agent", "rlx-server", {**metrics, "agent/waiting_ratio": 0.8})))
+    assert found["surreal_rlx_answer_seconds"] == pytest.approx(0.074)
+    assert found["surreal_rlx_queue_seconds"] == pytest.approx(0.010)
+
+
+def test_agents_that_compute_gradients_do_not_speak_for_the_learner() -> None:
+    learner = {"learner/updates_total": 500.0, "learner/waiting_ratio": 0.2}
+    agent = {"learner/updates_total": 90.0, "replay/samples_total": 80.0, "agent/busy_ratio": 1.0}
+    found = figures(run_of(beat("agent", "agent-0", agent), beat("learner", "ps-0", learner)))
+    assert found["surreal_updates_total"] == 500
+    assert "surreal_samples_total" not in found
+
+
 def test_names_are_as_prometheus_wants_them_and_the_page_has_each() -> None:
     own = {"surreal_redis_up", "surreal_scrape_seconds", "surreal_scrape_errors_total", "surreal_processes"}
     made = {figure.name: figure for figure in FIGURES}

@@ -164,6 +164,28 @@ def test_a_port_that_is_taken_and_an_address_that_is_none_are_said_in_a_line(
     assert f"127.0.0.1:{free_port} does not answer" in capsys.readouterr().err
 
 
+def test_numbers_that_make_no_sense_are_left_out(start_redis: Callable[..., Any]) -> None:
+    server = start_redis()
+    odd = {"learner/waiting_ratio": 1e308, "rlx/active_sessions_count": 1e308, "learner/updates_total": float("inf")}
+    plant(server.address, "one", **odd)
+    with RedisClient(server.address, run="one") as client, serving(server.address) as page:
+        now_s = client.server_time_s()
+        beat = Heartbeat("other", "agent", 'a"\n} 1', 1, "host", now_s, now_s, metrics=odd)
+        client.redis.hset(client.run_keys.processes, "other", beat.encode())  # type: ignore[arg-type]
+        client.redis.hset(client.run_keys.processes, "garbage", b"\x00{")
+        one = of_run(scrape(page), "one")
+    assert one["surreal_env_steps_total"] == 340
+    assert {"surreal_rlx_sessions", "surreal_updates_total"}.isdisjoint(one)
+
+
+def test_without_prometheus_client_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert main(["metrics", "--redis", "127.0.0.1:1"]) == 2
+    assert "pip install 'surreal-rl[prometheus]'" in capsys.readouterr().err
+
+
 def test_once_prints_it(start_redis: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     server = start_redis()
     plant(server.address, "one")

@@ -35,12 +35,15 @@ class Figure(NamedTuple):
 
 def processes_by_role(now: RunNow) -> dict[str, int]:
     """How many processes of each role are alive; an RLX server is `rlx-server`, though it counts as an agent."""
-    servers = _servers(now)
-    return dict(Counter(RLX_SERVER.name if beat in servers else beat.role for beat in now.alive))
+    return dict(Counter(RLX_SERVER.name if _is_server(beat) else beat.role for beat in now.alive))
+
+
+def _is_server(beat: Heartbeat) -> bool:
+    return "rlx/active_sessions_count" in beat.metrics
 
 
 def _servers(now: RunNow) -> list[Heartbeat]:
-    return [beat for beat in now.alive if "rlx/active_sessions_count" in beat.metrics]
+    return [beat for beat in now.alive if _is_server(beat)]
 
 
 def _values(now: RunNow, metric: str) -> list[float]:
@@ -60,11 +63,11 @@ def _learners(metric: str) -> Callable[[RunNow], float | None]:
 
 
 def _sum(metric: str) -> Callable[[RunNow], float | None]:
-    return lambda now: math.fsum(values) if (values := _values(now, metric)) else None
+    return lambda now: sum(values) if (values := _values(now, metric)) else None
 
 
 def _mean(metric: str) -> Callable[[RunNow], float | None]:
-    return lambda now: math.fsum(values) / len(values) if (values := _values(now, metric)) else None
+    return lambda now: sum(values) / len(values) if (values := _values(now, metric)) else None
 
 
 def _answer_s(now: RunNow) -> float | None:
@@ -83,7 +86,7 @@ def _queue_s(now: RunNow) -> float | None:
 
 def _each_waits_s(now: RunNow, waiting: Iterable[float]) -> float | None:
     """Little's law: how long each waits is how many wait, by how many are answered in a second."""
-    wait, answers = math.fsum(waiting), math.fsum(_values(now, "rlx/answers_per_s"))
+    wait, answers = sum(waiting), sum(_values(now, "rlx/answers_per_s"))
     return min(wait / answers, _NO_ANSWER_S) if answers > 0 else _NO_ANSWER_S if wait > 0 else None
 
 
@@ -133,9 +136,7 @@ FIGURES: tuple[Figure, ...] = (
         _learners("replay/transitions_count"),
     ),
     Figure(
-        "surreal_replay_bytes",
-        "gauge",
-        "Memory of Redis that the experience takes.",
+        "surreal_replay_bytes", "gauge", "Memory of Redis that the experience takes.",
         _learners("replay/redis_bytes"),
     ),
     Figure("surreal_env_steps_total", "counter", "Env steps of the run.", lambda now: now.snapshot.env_steps),
@@ -158,8 +159,7 @@ FIGURES: tuple[Figure, ...] = (
         _answer_s,
     ),
     Figure(
-        "surreal_rlx_queue_seconds",
-        "gauge",
+        "surreal_rlx_queue_seconds", "gauge",
         "The same without what the server itself waited for the learner: how long a session waits for its turn.",
         _queue_s,
     ),

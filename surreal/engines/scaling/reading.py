@@ -1,7 +1,7 @@
 """`RunReader`: looks at one run, or at all runs of a Redis, in one round trip.
 
 All that is told is in the heartbeats of a run's processes, so a look costs the server as little with many env steps a
-second as with few. Of a Redis Cluster, each server is asked once.
+second as with few. Of a Redis Cluster, each run's server is asked.
 """
 
 from __future__ import annotations

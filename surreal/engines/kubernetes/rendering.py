@@ -133,7 +133,7 @@ def _shards(manifests: list[Manifest], config: Config) -> list[str]:
     """Settings that spread the experience over all Redis servers of a run."""
     servers = find(manifests, "StatefulSet", "redis")
     count = 1 if servers is None else int(servers["spec"]["replicas"])
-    if count == 1 or config.redis.replay_address is not None:
+    if count == 1 or config.has_parameter_servers or config.redis.replay_address is not None:
         return []
     return [f"redis.replay_address=[{', '.join(f'redis-{number}.redis:{_REDIS_PORT}' for number in range(count))}]"]
 

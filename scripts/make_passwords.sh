@@ -3,6 +3,7 @@
 #
 #   sh scripts/make_passwords.sh FOLDER
 set -eu
+umask 022
 folder=${1:?usage: make_passwords.sh FOLDER}
 mkdir -p "$folder"
 # Compose shows the files to a container as they are, and its user is another one: the folder keeps others out.

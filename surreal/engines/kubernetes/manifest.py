@@ -109,7 +109,7 @@ def add_settings(manifest: Manifest, settings: Sequence[str]) -> None:
     """Override settings in each container that reads the configuration."""
     for container in containers(manifest):
         if CONFIG_PATH in container.get("args", ()):
-            container["args"] += [word for setting in settings for word in ("--set", setting)]
+            container["args"] += [f"--set={setting}" for setting in settings]
 
 
 def set_argument(manifest: Manifest, option: str, value: str) -> None:
@@ -117,6 +117,24 @@ def set_argument(manifest: Manifest, option: str, value: str) -> None:
     for container in containers(manifest):
         args = container.get("args", [])
         container["args"] = [f"{option}={value}" if word.startswith(f"{option}=") else word for word in args]
+
+
+def scale(manifest: Manifest, run: str, most: int | None) -> None:
+    """Have a ScaledObject ask for figures of a run.
+
+    Args:
+        manifest: of kind ScaledObject.
+        run: its id.
+        most: how many pods there may be; None: as it says.
+    """
+    spec = manifest["spec"]
+    for trigger in spec["triggers"]:
+        metadata = trigger["metadata"]
+        if "query" in metadata:
+            metadata["query"] = re.sub(r'\brun="[^"]*"', f'run="{run}"', metadata["query"])
+    if most is not None:
+        spec["maxReplicaCount"] = most
+        spec["minReplicaCount"] = min(spec.get("minReplicaCount", 0), most)
 
 
 def set_redis_memory(manifest: Manifest, maxmemory_bytes: int) -> None:

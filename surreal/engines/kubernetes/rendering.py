@@ -23,6 +23,7 @@ from surreal.engines.kubernetes.manifest import (
     pod_name,
     pod_template,
     put_into,
+    scale,
     set_argument,
     set_image,
     set_redis_memory,
@@ -110,6 +111,8 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
         put_into(manifest, space, run, checksum)
         set_image(manifest, request.image, request.gpu_image or request.image)
         add_settings(manifest, settings)
+        if manifest["kind"] == "ScaledObject":
+            scale(manifest, run, request.agents if pod_name(manifest) == "agent" else None)
         if manifest["kind"] == "StatefulSet" and pod_name(manifest) == "redis":
             set_redis_memory(manifest, config.own_redis_bytes)
     return manifests if request.namespace else [namespace(space, run), *manifests]
@@ -157,20 +160,16 @@ def _without_redis(manifests: list[Manifest], address: str) -> list[Manifest]:
     return [each for each in manifests if pod_name(each) != "redis"]
 
 
-def _counted(manifests: list[Manifest], config: Config, most_agents: int | None) -> list[Manifest]:
+def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:
     """Have as many processes of each kind as the configuration says, and leave out what there are none of.
 
-    How many there are of what something else scales is its business; of agents, it gets to know how many are allowed.
+    How many there are of what a ScaledObject scales is its business.
     """
     scaled = {each["spec"]["scaleTargetRef"]["name"] for each in manifests if each["kind"] == "ScaledObject"}
     counts = {name: role.count(config) for name, role in _ROLES.items()}
     kept = [each for each in manifests if counts.get(pod_name(each), 1)]
     for each in kept:
         name = pod_name(each)
-        if each["kind"] == "ScaledObject" and name == "agent" and most_agents is not None:
-            spec = each["spec"]
-            spec["maxReplicaCount"] = most_agents
-            spec["minReplicaCount"] = min(spec.get("minReplicaCount", 0), most_agents)
         if name not in counts or pod_template(each) is None:
             continue
         if each["metadata"]["name"] in scaled:

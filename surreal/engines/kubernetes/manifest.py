@@ -69,13 +69,6 @@ def check_namespace(name: str, key: str) -> str:
     return name
 
 
-def namespace(name: str, run: str) -> Manifest:
-    """A namespace, in which only pods without any privilege are admitted."""
-    enforced = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-    labels = {PART_LABEL: "surreal", RUN_LABEL: run, **enforced}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
 def config_map(name: str, data: Mapping[str, str]) -> Manifest:
     """A ConfigMap."""
     metadata = {"name": name, "labels": {PART_LABEL: "surreal"}}
@@ -85,7 +78,7 @@ def config_map(name: str, data: Mapping[str, str]) -> Manifest:
 def put_into(manifest: Manifest, namespace: str, run: str, checksum: str) -> None:
     """Say which run a manifest and its pods are of; pods start anew when the checksum changes."""
     metadata = manifest["metadata"]
-    metadata["namespace"] = namespace
+    metadata["name" if manifest["kind"] == "Namespace" else "namespace"] = namespace
     metadata.setdefault("labels", {})[RUN_LABEL] = run
     if (template := pod_template(manifest)) is not None:
         template["metadata"].setdefault("labels", {})[RUN_LABEL] = run

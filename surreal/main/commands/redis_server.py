@@ -12,6 +12,7 @@ from surreal.config.schema.fields import parse_size
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import ConfigError
+from surreal.main.commands.redis_health import serve_and_tell
 from surreal.main.process.ending.interrupts import set_at_signals
 
 
@@ -50,7 +51,7 @@ def serve(
         raise ConfigError(str(error)) from error
     stop = threading.Event()
     set_at_signals(stop)
-    server.serve(stop, on_ready)
+    serve_and_tell(server, stop, on_ready)
 
 
 def address_for_others(address: str, bind: str) -> str:

@@ -177,6 +177,13 @@ def stop_reason(client: RedisClient) -> str:
     return value.decode(errors="replace") if value else ""
 
 
+def is_over(client: RedisClient) -> bool | None:
+    """Whether the run has ended; None if Redis does not know it."""
+    if stop_reason(client):
+        return True
+    return None if _parse(_stored(client)) is None else False
+
+
 def clear_stop(client: RedisClient) -> None:
     """Let a stopped run go on; called by whoever resumes it."""
     client.redis.delete(client.run_keys.stop)

@@ -124,7 +124,7 @@ class Campaign:
         options = self._options
         self._began_s = self._clock()
         plan = Plan(np.random.default_rng(options.seed), options.kinds, options.every_s)
-        planned = plan.next()
+        planned = plan.next(0.0)
         try:
             while not self._stop.is_set() and not self._is_over():
                 is_done = options.most is not None and len(self.recoveries) >= options.most
@@ -132,7 +132,7 @@ class Campaign:
                     break
                 self._turn()
                 if planned.at_s <= self.now_s and self._begin(planned):
-                    planned = plan.next()
+                    planned = plan.next(self.now_s)
                 self._stop.wait(_TURN_S)
         finally:
             self._heal()

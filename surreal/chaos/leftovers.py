@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from surreal.chaos.invariants.verdict import Verdict
+from surreal.chaos.invariants.verdict import Complaints, Verdict
 from surreal.chaos.observing.sights import Life
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
@@ -67,14 +67,11 @@ class ProcessBook:
 
 def judge_keys(clients: Sequence[RedisClient]) -> Verdict:
     """Look for keys of a run that has ended."""
-    left = [
-        f"{key.decode()} is left at {client.address}"
-        for client in clients
-        for pattern in run_pattern(client.run)
-        for key in client.scan(pattern)
-    ]
-    left += [f"{RUNS} at {client.address} lists the run" for client in clients if _is_listed(client)]
-    return Verdict("no key is left behind", f"{len(left)} keys of the run at {_places(clients)}", tuple(left))
+    left = [key.decode() for client in clients for pattern in run_pattern(client.run) for key in client.scan(pattern)]
+    complaints = Complaints()
+    complaints.extend(f"{key} is left" for key in left)
+    complaints.extend(f"{RUNS} at {client.address} lists the run" for client in clients if _is_listed(client))
+    return Verdict("no key is left behind", f"{len(left)} keys of the run in Redis", complaints.all())
 
 
 def judge_blocks(streams: Sequence[Stream], more: str = "") -> Verdict:
@@ -115,10 +112,6 @@ class _Blocks:
 def _is_listed(client: RedisClient) -> bool:
     with client.directory() as directory:
         return bool(directory.hexists(RUNS, client.run))
-
-
-def _places(clients: Sequence[RedisClient]) -> str:
-    return ", ".join(client.address for client in clients)
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -37,15 +37,13 @@ class Plan:
         self._rng = rng
         self._kinds = list(kinds)
         self._every_s = every_s
-        self._at_s = 0.0
 
-    def next(self) -> Planned:
-        """The next one."""
+    def next(self, now_s: float) -> Planned:
+        """The next one, counted from now, s."""
         gap = float(np.clip(self._rng.exponential(), _SHORTEST, _LONGEST))
-        self._at_s += gap * self._every_s
         kind = self._kinds[int(self._rng.integers(len(self._kinds)))]
         hold, role, member = self._rng.random(3).tolist()
-        return Planned(self._at_s, kind, _LEAST_HOLD + (1 - _LEAST_HOLD) * hold, role, member)
+        return Planned(now_s + gap * self._every_s, kind, _LEAST_HOLD + (1 - _LEAST_HOLD) * hold, role, member)
 
 
 def pick(options: Sequence[str], draw: float) -> str:

@@ -123,6 +123,7 @@ class Audit:
         ledgers = list(self._ledgers.values())
         chunks, steps = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("chunks", "steps"))
         held, counted = f"{chunks:,} chunks of {steps:,} env steps", sum(ledger.growth for ledger in ledgers)
+        looks = f"; compared {sum(ledger.looks for ledger in ledgers):,} times"
         unseen = sum(ledger.unseen_chunks for ledger in ledgers)
         told = self._acknowledged
         seen = f"{held} were seen in the streams" + (f", {unseen:,} chunks were gone before" if unseen else "")
@@ -136,7 +137,10 @@ class Audit:
             Verdict("nothing acknowledged is lost", f"{heard}; {seen}{dropped}", lost, self._losses()),
             Verdict("nothing is doubled", f"each number of a sender came once: {held}", doubled, self._repeats()),
             Verdict(
-                "the global step is exact", f"Redis counted {counted:,} env steps; {held}", inexact, self._recounts()
+                "the global step is exact",
+                f"Redis counted {counted:,} env steps; {held}{looks}",
+                inexact,
+                self._recounts(),
             ),
             Verdict(
                 "versions rise",

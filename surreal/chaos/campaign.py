@@ -170,8 +170,11 @@ class Campaign:
                 active.disturbance.turn()
         if not self.audit.look():
             return
+        hit = self._hit()
         for recovery in self.recoveries:
-            if not recovery.is_over and recovery.look(self.now_s, self.audit.standing, self.expected):
+            # Those that others have hit come back in their own time.
+            expected = self.expected - (hit - {recovery.target})
+            if not recovery.is_over and recovery.look(self.now_s, self.audit.standing, expected):
                 took = f"after {recovery.took_s:.1f} s" if recovery.took_s else "at once"
                 self._say(f"{self.now_s:7.1f} s  {recovery.number:3}  itself again {took}")
             if recovery.is_late(self.now_s, self._options.within_s) and recovery.number not in self._late:
@@ -259,19 +262,23 @@ class Campaign:
     def _choose(self, planned: Planned) -> Life | None:
         """A process that may be hit: of each role equally often."""
         roles = self._options.roles_of(planned.kind)
-        busy = {active.recovery.target for active in self._active}
-        busy |= {recovery.target for recovery in self.recoveries if recovery.killed and not recovery.is_over}
+        hit = self._hit()
         limit = self._subject.config.run.restart_limit
         by_role: dict[str, list[Life]] = {}
         for name, life in sorted(self.audit.standing.alive().items()):
             is_spent = planned.kind is Kind.KILL and self._kills.get(name, 0) >= limit
-            if role_of(name) in roles and life.is_here and name not in busy and not is_spent:
+            if role_of(name) in roles and life.is_here and name not in hit and not is_spent:
                 by_role.setdefault(role_of(name), []).append(life)
         if not by_role:
             return None
         members = by_role[pick(sorted(by_role), planned.role)]
         name = pick([life.name for life in members], planned.member)
         return next(life for life in members if life.name == name)
+
+    def _hit(self) -> set[str]:
+        """Processes that are paused, or were killed and are not back."""
+        killed = {recovery.target for recovery in self.recoveries if recovery.killed and not recovery.is_over}
+        return killed | {active.recovery.target for active in self._active}
 
     def _choose_server(self, planned: Planned) -> Server | None:
         try:

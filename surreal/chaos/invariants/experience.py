@@ -25,6 +25,7 @@ class ShardLedger:
         counts_chunks: whether all env steps come in chunks; gradients are counted without.
 
     Attributes:
+        looks: at a shard that has an epoch.
         chunks, steps: seen, over all epochs.
         unseen_chunks, unseen_steps: evicted before they could be looked at; what Redis counted of them.
         repeated: chunks that came again after Redis was emptied.
@@ -42,7 +43,7 @@ class ShardLedger:
         counts_chunks: bool = True,
     ) -> None:
         self.lost, self.doubled, self.inexact = Complaints(), Complaints(), Complaints()
-        self.chunks = self.steps = self.unseen_chunks = self.unseen_steps = 0
+        self.looks = self.chunks = self.steps = self.unseen_chunks = self.unseen_steps = 0
         self.repeated = self.rolled_back = 0
         self.carried: list[tuple[int, int | None]] = []
         self._where = f"shard {shard}: " if shard else ""
@@ -78,6 +79,7 @@ class ShardLedger:
         """Compare one sight with all before it."""
         if not sight.epoch:
             return
+        self.looks += 1
         if sight.epoch != self._epoch:
             self._enter(sight)
         elif sight.chunks < self._base_chunks + self._epoch_chunks:

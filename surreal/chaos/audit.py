@@ -123,7 +123,7 @@ class Audit:
         ledgers = list(self._ledgers.values())
         chunks, steps = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("chunks", "steps"))
         held, counted = f"{chunks:,} chunks of {steps:,} env steps", sum(ledger.growth for ledger in ledgers)
-        looks = f"; compared {sum(ledger.looks for ledger in ledgers):,} times"
+        looks = f"{held}, compared {sum(ledger.looks for ledger in ledgers):,} times"
         unseen = sum(ledger.unseen_chunks for ledger in ledgers)
         told = self._acknowledged
         seen = f"{held} were seen in the streams" + (f", {unseen:,} chunks were gone before" if unseen else "")

@@ -82,8 +82,12 @@ class ShardLedger:
         self.looks += 1
         if sight.epoch != self._epoch:
             self._enter(sight)
-        elif sight.chunks < self._base_chunks + self._epoch_chunks:
-            self._go_back(sight)
+        else:
+            # Where the end may have been lost, as much may have come again already.
+            held = sight.chunks - (len(sight.entries) if self._may_roll_back else 0)
+            if (gone := self._base_chunks + self._epoch_chunks - held) > 0:
+                self._go_back(sight, gone)
+        self._may_roll_back = False
         for entry in sight.entries:
             self._note(entry)
         self._compare(sight)
@@ -111,14 +115,12 @@ class ShardLedger:
             self._before[sender] = max(number, self._before.get(sender, 0))
         self._highest = {}
 
-    def _go_back(self, sight: ShardSight) -> None:
+    def _go_back(self, sight: ShardSight, gone: int) -> None:
         """Redis counts fewer chunks than it held: it has forgotten the last ones."""
-        gone = self._base_chunks + self._epoch_chunks - sight.chunks
         if self._may_roll_back:
             self.rolled_back += gone
         else:
             self.lost.add(f"{self._where}{gone} chunks that were acknowledged are gone, and the epoch is the same")
-        self._may_roll_back = False
         self._epoch_chunks = sight.chunks - self._base_chunks - len(sight.entries)
         self._epoch_steps = sight.steps - self._base_steps - sum(entry.own_steps for entry in sight.entries)
         self._forget_numbers()

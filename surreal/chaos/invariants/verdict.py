@@ -31,27 +31,22 @@ class Verdict:
 
 
 class Complaints:
-    """Gathers violations, each once, and not more than a person reads."""
+    """Gathers violations, each once; more than a person reads are only counted."""
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
-        self._number = 0
 
     def __bool__(self) -> bool:
-        return self._number > 0
+        return bool(self._texts)
 
     def add(self, text: str) -> None:
-        if text in self._texts:
-            return
-        self._number += 1
-        if self._number <= _MOST:
-            self._texts[text] = None
+        self._texts[text] = None
 
     def extend(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            self.add(text)
+        self._texts.update(dict.fromkeys(texts))
 
     def all(self) -> tuple[str, ...]:
         """The sentences."""
-        left = self._number - len(self._texts)
-        return (*self._texts, *([f"and {left} more of the kind"] if left else []))
+        texts = list(self._texts)
+        left = len(texts) - _MOST
+        return (*texts[:_MOST], *([f"and {left} more of the kind"] if left > 0 else []))

@@ -7,6 +7,8 @@
   bytes as bare EVALSHA calls: one round trip each (`ratio`), and many at once (`ratio_pipelined`).
   No chunk may be dropped or sent twice, and what was acknowledged must be what the stream counts.
 * broadcast: parameters of 6.7 MB (those of `atari-dqn`) that two processes read as fast as they can, MB/s.
+* the server's CPU time for each append (`server_cpu_us`), and MB/s for each of its seconds (`a_core_of_the_server`): it
+  serves on one core, so these tell what it carries where this machine has no time for it.
 * fairness: the slowest agent's chunks over the mean of all, over all rounds; aim 0.5.
 * memory: of the server for each idle connection, between no connections and half of them, and between half and all.
 """
@@ -211,7 +213,10 @@ def store_bare(path: str, chunk: EncodedChunk, at_once: int, seconds: float) -> 
         raw.sock.sendall(burst)
         left = at_once
         while left:
-            left -= raw.sock.recv(4096).count(b":1\r\n")  # replies are short, and come whole
+            replies = raw.sock.recv(4096)
+            if b"-" in replies:
+                raise RuntimeError(f"the script failed: {replies!r}")
+            left -= replies.count(b"\n")
         number += at_once
     raw.sock.close()
     return number / (time.perf_counter() - started_s)
@@ -222,7 +227,7 @@ def memory_a_connection(address: str, agents: int) -> dict[str, float]:
     client = RedisClient(address)
 
     def used() -> int:
-        time.sleep(0.3)  # Redis counts its clients some times a second
+        time.sleep(3.0)  # Redis takes back the buffers of clients that are idle for two seconds
         return int(client.redis.info("memory")["used_memory"])
 
     used_bytes, clients = [used()], []
@@ -237,31 +242,46 @@ def memory_a_connection(address: str, agents: int) -> dict[str, float]:
     return {"first_half": round(first), "second_half": round(second)}
 
 
+def cpu_s(client: RedisClient) -> float:
+    """CPU time of the server so far, s: what it is short of when it carries no more."""
+    used: Any = client.redis.info("cpu")
+    return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
+
 def measure(server: EmbeddedRedis, agents: int, rounds: int, seconds: float) -> None:
     path = server.address.removeprefix("unix://")
-    run = f"fleet-{uuid.uuid4().hex[:8]}"
-    chunk = prepare_chunk(**CARTPOLE)
+    client = RedisClient(server.address, run=f"fleet-{uuid.uuid4().hex[:8]}")
     emit("memory of a connection", "bytes", **memory_a_connection(server.address, agents), connections=agents)
-    processes = Processes(server.address, run, agents)
-    fleets, rates, single, pipelined = list[Round](), list[float](), list[float](), list[float]()
+    processes = Processes(server.address, client.run, agents)
+    try:
+        measure_appends(client, path, processes, agents, rounds, seconds)
+        measure_broadcast(client, processes, rounds, seconds / 2)
+    finally:
+        processes.close()
+        client.close()
+
+
+def measure_appends(
+    client: RedisClient, path: str, processes: Processes, agents: int, rounds: int, seconds: float
+) -> None:
+    _, chunk = prepare_chunk(**CARTPOLE)
+    fleets, rates, single, pipelined, cpu = list[Round](), list[float](), list[float](), list[float](), list[float]()
     for number in range(rounds + 1):
-        started_s = time.perf_counter()
+        started_s, used_s = time.perf_counter(), cpu_s(client)
         found = processes.send(seconds)
-        rate = sum(found.chunks) / (time.perf_counter() - started_s)
-        bare = store_bare(path, chunk[1], 1, seconds / 2), store_bare(path, chunk[1], min(agents, 64), seconds / 2)
+        appended = sum(found.chunks)
+        rate, each_s = appended / (time.perf_counter() - started_s), (cpu_s(client) - used_s) / appended
+        bare = store_bare(path, chunk, 1, seconds / 2), store_bare(path, chunk, min(agents, 64), seconds / 2)
         fleets.append(found)
         if number:  # the first is a warm-up
             rates.append(rate)
             single.append(bare[0])
             pipelined.append(bare[1])
-    with RedisClient(server.address, run=run) as client:
-        stored = int(client.redis.hget(client.shard_keys().meta, "chunks") or 0)
-        memory: Any = client.redis.info("memory")
-        clients = int(client.redis.info("clients")["connected_clients"])
-        client.redis.hset(client.policy_keys().params, "data", bytes(PARAMETERS_BYTES))
-        read = [processes.read(seconds / 2) / 1e6 for _ in range(rounds + 1)][1:]
-    sent = sum(sum(each.chunks) for each in fleets)
-    processes.close()
+            cpu.append(1e6 * each_s)
+    memory: Any = client.redis.info("memory")
+    connections: Any = client.redis.info("clients")
+    stored: Any = client.redis.hget(client.shard_keys().meta, "chunks")
+    acknowledged = sum(sum(each.chunks) for each in fleets)
     ratios = [ours / theirs for ours, theirs in zip(rates, pipelined, strict=True)]
     report(
         f"appends of {agents} agents",
@@ -271,18 +291,30 @@ def measure(server: EmbeddedRedis, agents: int, rounds: int, seconds: float) -> 
         aim=None,
         ratio_pipelined=round(statistics.median(ratios), 3),
         ratio_pipelined_range=[round(min(ratios), 3), round(max(ratios), 3)],
-        steps_a_chunk=chunk[1].own_steps,
-        bytes_a_chunk=chunk[1].content_bytes + len(chunk[1].head),
+        server_cpu_us=round(statistics.median(cpu)),
+        server_cpu_us_range=[round(min(cpu)), round(max(cpu))],
+        steps_a_chunk=chunk.own_steps,
+        bytes_a_chunk=chunk.content_bytes + len(chunk.head),
         dropped=sum(each.dropped for each in fleets),
         duplicates=sum(each.duplicates for each in fleets),
-        acknowledged=sent,
-        stored=stored,
+        acknowledged=acknowledged,
+        stored=int(stored or 0),
     )
-    emit("fairness", "slowest / mean", value=round(fairness(fleets), 3), aim=_AIM_FAIRNESS, chunks=sent)
-    emit("broadcast", "MB/s", value=round(statistics.median(read)), range=[round(min(read)), round(max(read))])
-    emit(
-        "clients at work", "bytes", value=round(int(memory.get("mem_clients_normal", 0)) / clients), connections=clients
-    )
+    emit("fairness", "slowest / mean", value=round(fairness(fleets), 3), aim=_AIM_FAIRNESS, chunks=acknowledged)
+    number = connections["connected_clients"]
+    emit("clients at work", "bytes", value=round(int(memory.get("mem_clients_normal", 0)) / number), connections=number)
+
+
+def measure_broadcast(client: RedisClient, processes: Processes, rounds: int, seconds: float) -> None:
+    client.redis.hset(client.policy_keys().params, "data", bytes(PARAMETERS_BYTES))
+    rates, a_core = [], []
+    for _ in range(rounds):
+        used_s = cpu_s(client)
+        rate = processes.read(seconds)
+        rates.append(rate / 1e6)
+        a_core.append(rate * seconds / 1e6 / max(cpu_s(client) - used_s, 1e-3))
+    figures = {"value": round(statistics.median(rates)), "range": [round(min(rates)), round(max(rates))]}
+    emit("broadcast", "MB/s", **figures, a_core_of_the_server=round(statistics.median(a_core)))
 
 
 def emit(name: str, unit: str, **figures: Any) -> None:
@@ -294,7 +326,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of a round")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a round")
     args = parser.parse_args()
     with EmbeddedRedis(maxmemory_bytes=1 << 30) as server:
         measure(server, args.agents, args.rounds, args.seconds)

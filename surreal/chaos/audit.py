@@ -17,7 +17,7 @@ from surreal.chaos.leftovers import ProcessBook
 from surreal.chaos.observing.reader import Reader
 from surreal.chaos.observing.sights import Life, Standing
 from surreal.chaos.observing.standing import read_lives
-from surreal.chaos.subject import Subject
+from surreal.chaos.subjects.subject import Subject
 from surreal.distributed.connection.client import RedisClient
 
 logger = logging.getLogger(__name__)

@@ -13,24 +13,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
-from redis.exceptions import RedisError
 
 from surreal.chaos.audit import Audit
-from surreal.chaos.disturbances.base import Disturbance, NotDoneError
-from surreal.chaos.disturbances.connections import Cut
+from surreal.chaos.choosing import Chooser
+from surreal.chaos.disturbances.base import Disturbance, Kind, NotDoneError
 from surreal.chaos.disturbances.guarding import Guard
-from surreal.chaos.disturbances.processes import Kill, Pause, find_process
-from surreal.chaos.disturbances.servers import Flush, Full, Restart
 from surreal.chaos.invariants.recovery import Recovery
 from surreal.chaos.invariants.verdict import Complaints, Verdict
-from surreal.chaos.observing.sights import Life
-from surreal.chaos.options import ROLES, ChaosOptions, Kind, role_of
-from surreal.chaos.plan import Plan, Planned, pick
-from surreal.chaos.subject import Keeps, Server, Subject
+from surreal.chaos.options import ROLES, ChaosOptions
+from surreal.chaos.plan import Plan, Planned
+from surreal.chaos.subjects.subject import Subject
 from surreal.errors import SurrealError
 
 logger = logging.getLogger(__name__)
@@ -38,8 +34,6 @@ logger = logging.getLogger(__name__)
 _TURN_S = 0.1
 #: How long a run may take to start, or to show that it goes on, s.
 _WHOLE_WITHIN_S = 180.0
-#: How long writes are held off while a server is looked at for the last time, ms.
-_LAST_LOOK_MS = 2000
 
 
 class _Active(NamedTuple):
@@ -79,14 +73,13 @@ class Campaign:
         self.expected: frozenset[str] = frozenset()
         self._subject = subject
         self._options = options
-        self._guard = guard
+        self._chooser = Chooser(subject, options, guard, self.audit)
         self._say = say
         self._stop = stop
         self._is_over = is_over
         self._clock = clock
         self._began_s = clock()
         self._active: list[_Active] = []
-        self._kills: dict[str, int] = {}
         self._late: set[int] = set()
         self._complaints = Complaints()
 
@@ -191,8 +184,9 @@ class Campaign:
         return all(each.is_over or each.is_late(self.now_s, within_s) for each in self.recoveries)
 
     def _heal(self) -> None:
-        for active in list(self._active):
-            self._end(active)
+        with ExitStack() as stack:  # all of them, whatever one of them raises
+            for active in self._active:
+                stack.callback(self._end, active)
 
     def _end(self, active: _Active) -> None:
         self._active.remove(active)
@@ -205,7 +199,8 @@ class Campaign:
 
     def _begin(self, planned: Planned) -> bool:
         """Begin what is due; returns false where nothing can be hit now, and it is to be tried again."""
-        found = self._make(planned)
+        is_redis_hit = any(active.disturbance.kind not in (Kind.KILL, Kind.PAUSE) for active in self._active)
+        found = self._chooser.choose(planned, self._hit(), is_redis_hit=is_redis_hit)
         if found is None:
             return False
         disturbance, killed = found
@@ -227,83 +222,10 @@ class Campaign:
             recovery.end(now_s, self.audit.standing)
         return True
 
-    def _make(self, planned: Planned) -> tuple[Disturbance, str] | None:
-        """The disturbance, and the life that it ends; None if there is nobody whom it could hit now."""
-        kind = planned.kind
-        if kind in (Kind.KILL, Kind.PAUSE):
-            life = self._choose(planned)
-            if life is None:
-                return None
-            if kind is Kind.PAUSE:
-                return Pause(life, self._guard), ""
-            try:
-                self.audit.processes.note(find_process(life))  # what it has started must end with it
-            except NotDoneError:
-                return None
-            self._kills[life.name] = self._kills.get(life.name, 0) + 1
-            return Kill(life), life.id
-        if any(active.disturbance.kind not in (Kind.KILL, Kind.PAUSE) for active in self._active):
-            return None  # one at a time
-        server = self._choose_server(planned)
-        return None if server is None else (self._make_for(kind, server), "")
-
-    def _make_for(self, kind: Kind, server: Server) -> Disturbance:
-        client = server.client
-        if kind is Kind.CUT:
-            return Cut(server.name, client, is_exclusive=server.is_exclusive, pids=self._pids)
-        if kind is Kind.FLUSH:
-            return Flush(server.name, client, partial(self._look_and, server))
-        if kind is Kind.FULL:
-            return Full(server.name, client, self._options.hold_s)
-        if server.kill is None:
-            raise ValueError(f"nobody would start {server.name} again")
-        return Restart(server.name, server.kill, server.start, partial(self._before_restart, server))
-
-    def _choose(self, planned: Planned) -> Life | None:
-        """A process that may be hit: of each role equally often."""
-        roles = self._options.roles_of(planned.kind)
-        hit = self._hit()
-        limit = self._subject.config.run.restart_limit
-        by_role: dict[str, list[Life]] = {}
-        for name, life in sorted(self.audit.standing.alive().items()):
-            is_spent = planned.kind is Kind.KILL and self._kills.get(name, 0) >= limit
-            if role_of(name) in roles and life.is_here and name not in hit and not is_spent:
-                by_role.setdefault(role_of(name), []).append(life)
-        if not by_role:
-            return None
-        members = by_role[pick(sorted(by_role), planned.role)]
-        name = pick([life.name for life in members], planned.member)
-        return next(life for life in members if life.name == name)
-
     def _hit(self) -> set[str]:
         """Processes that are paused, or were killed and are not back."""
         killed = {recovery.target for recovery in self.recoveries if recovery.killed and not recovery.is_over}
         return killed | {active.recovery.target for active in self._active}
-
-    def _choose_server(self, planned: Planned) -> Server | None:
-        try:
-            servers = [each for each in self._subject.servers if not each.refusal(planned.kind)]
-        except RedisError:  # it is away
-            return None
-        if not servers:
-            return None
-        name = pick([server.name for server in servers], planned.member)
-        return next(server for server in servers if server.name == name)
-
-    def _look_and(self, server: Server, and_then: Callable[..., object]) -> None:
-        self.audit.expect_emptying(server.client)
-        self.audit.look_at(server.client, and_then)
-
-    def _before_restart(self, server: Server) -> None:
-        if server.keeps is Keeps.NEARLY_ALL:
-            self.audit.expect_rollback(server.client)
-        elif server.keeps is Keeps.NOTHING:
-            # Nobody writes between the last look and the end.
-            server.client.execute("CLIENT", "PAUSE", _LAST_LOOK_MS, "WRITE")
-            self._look_and(server, lambda _: None)
-
-    def _pids(self) -> list[int]:
-        return [life.pid for life in self.audit.standing.lives if life.is_here and life.is_alive]
 
 
 def _words(recovery: Recovery) -> str:

@@ -17,12 +17,12 @@ from surreal.chaos.campaign import Campaign
 from surreal.chaos.disturbances.guarding import Guard
 from surreal.chaos.invariants.scores import judge_scores
 from surreal.chaos.invariants.verdict import Verdict
-from surreal.chaos.joining import join
 from surreal.chaos.leftovers import judge_blocks, judge_keys
 from surreal.chaos.options import ChaosOptions
 from surreal.chaos.report import Report
-from surreal.chaos.starting import StartedRun
-from surreal.chaos.subject import Subject
+from surreal.chaos.subjects.joining import join
+from surreal.chaos.subjects.starting import StartedRun
+from surreal.chaos.subjects.subject import Subject
 from surreal.config import preset_names
 from surreal.errors import ConfigError, SurrealError
 from surreal.main.build.kept import round_lines
@@ -130,7 +130,9 @@ def _disturb_joined(subject: Subject, call: Call, setting: Setting, guard: Guard
     alive = [life.pid for life in campaign.audit.standing.alive().values() if life.is_here]
     verdicts.append(campaign.audit.processes.judge(spared=_families(alive), within_s=_GONE_S))
     verdicts.append(judge_blocks(subject.replay.streams()))
-    return _report(subject, call, setting, campaign, verdicts, "the run goes on")
+    reason = registry.stop_reason(subject.client)
+    ending = f"the run has ended meanwhile: {reason}" if reason else "the run goes on"
+    return _report(subject, call, setting, campaign, verdicts, ending)
 
 
 def _campaign(subject: Subject, setting: Setting, guard: Guard, is_over: Callable[[], str]) -> Campaign:

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from surreal.chaos.disturbances.base import REDIS_KINDS, Kind
 from surreal.errors import ConfigError
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER, Role
 
 #: Those that have a heartbeat, by which their processes are found.
 ROLES: tuple[Role, ...] = (LEARNER, PARAMETER_SERVER, AGENT, RLX_SERVER, EVAL)
 ALL = "all"
-
-
-class Kind(StrEnum):
-    """A way to disturb a run."""
-
-    KILL = "kill"  #: SIGKILL of a process
-    PAUSE = "pause"  #: SIGSTOP, and SIGCONT some seconds later
-    CUT = "cut"  #: all connections of the run are broken again and again
-    RESTART = "restart"  #: Redis is killed, and starts again
-    FLUSH = "flush"  #: Redis loses all that the run has there
-    FULL = "full"  #: Redis has no room left
-
-
-#: What `--redis` takes.
-REDIS_KINDS = (Kind.RESTART, Kind.FLUSH, Kind.FULL)
 
 
 @dataclass(frozen=True)

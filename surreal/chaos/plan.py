@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from surreal.chaos.options import Kind
+from surreal.chaos.disturbances.base import Kind
 
 #: A gap is drawn from an exponential distribution, and kept within these multiples of its mean.
 _SHORTEST, _LONGEST = 0.2, 3.0

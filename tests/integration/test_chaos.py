@@ -17,15 +17,14 @@ import redis
 
 from benchmarks.fleet import CARTPOLE, Fleet, prepare_chunk
 from surreal.chaos.audit import Audit
-from surreal.chaos.disturbances.base import NotDoneError
+from surreal.chaos.disturbances.base import Kind, NotDoneError
 from surreal.chaos.disturbances.connections import Cut
 from surreal.chaos.disturbances.guarding import Guard
 from surreal.chaos.disturbances.processes import Kill, Pause, find_process
 from surreal.chaos.disturbances.servers import Flush, Full
 from surreal.chaos.leftovers import ProcessBook, judge_blocks, judge_keys
 from surreal.chaos.observing.sights import Life
-from surreal.chaos.options import Kind
-from surreal.chaos.subject import Keeps, Server, Subject
+from surreal.chaos.subjects.subject import Keeps, Server, Subject
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards

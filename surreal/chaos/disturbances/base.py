@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import StrEnum
 
-from surreal.chaos.options import Kind
+
+class Kind(StrEnum):
+    """A way to disturb a run."""
+
+    KILL = "kill"  #: SIGKILL of a process
+    PAUSE = "pause"  #: SIGSTOP, and SIGCONT some seconds later
+    CUT = "cut"  #: all connections of the run are broken again and again
+    RESTART = "restart"  #: Redis is killed, and starts again
+    FLUSH = "flush"  #: Redis loses all that the run has there
+    FULL = "full"  #: Redis has no room left
+
+
+#: What `--redis` takes.
+REDIS_KINDS = (Kind.RESTART, Kind.FLUSH, Kind.FULL)
 
 
 class Disturbance(ABC):

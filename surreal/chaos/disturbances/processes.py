@@ -9,10 +9,9 @@ from contextlib import suppress
 
 import psutil
 
-from surreal.chaos.disturbances.base import Disturbance, NotDoneError
+from surreal.chaos.disturbances.base import Disturbance, Kind, NotDoneError
 from surreal.chaos.disturbances.guarding import Guard
 from surreal.chaos.observing.sights import Life
-from surreal.chaos.options import Kind
 
 
 class Kill(Disturbance):

@@ -9,8 +9,7 @@ from typing import Any
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 
-from surreal.chaos.disturbances.base import Disturbance, NotDoneError
-from surreal.chaos.options import Kind
+from surreal.chaos.disturbances.base import Disturbance, Kind, NotDoneError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from surreal.chaos.command import Call
+from surreal.chaos.disturbances.base import Kind
 from surreal.chaos.invariants.recovery import Recovery
 from surreal.chaos.invariants.verdict import Verdict
 from surreal.chaos.observing.sights import Standing
-from surreal.chaos.options import Kind, read_kinds, role_of
+from surreal.chaos.options import read_kinds, role_of
 from surreal.chaos.plan import Plan, Planned, pick
 from surreal.chaos.report import Report, check_path
 from surreal.errors import ConfigError

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from surreal.chaos.observing.sights import Life
 from surreal.chaos.observing.standing import read_lives
-from surreal.chaos.subject import Keeps, Server, Subject
+from surreal.chaos.subjects.subject import Keeps, Server, Subject
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RunKeys

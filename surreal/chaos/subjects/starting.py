@@ -16,7 +16,7 @@ from typing import Any, Self
 import psutil
 
 from surreal.chaos.disturbances.guarding import Guard
-from surreal.chaos.subject import Keeps, Server, Subject
+from surreal.chaos.subjects.subject import Keeps, Server, Subject
 from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from surreal.chaos.disturbances.base import REDIS_KINDS, Kind
 from surreal.chaos.disturbances.servers import MOST_BALLAST_BYTES
-from surreal.chaos.options import REDIS_KINDS, Kind
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys

@@ -27,13 +27,13 @@ HEADROOM = 0.5
 class Measured(NamedTuple):
     """What one of each carries, on the machine that docs/scaling.md names."""
 
-    server_chunks_s: float  #: append calls of many agents, by one Redis
+    server_chunks_s: float  #: append calls of many agents, of 10 kB, by the core of one Redis
     server_bytes_s: float  #: experience in, frames, by one Redis
-    broadcast_bytes_s: float  #: parameters out, by one Redis
+    broadcast_bytes_s: float  #: parameters out, by the core of one Redis
     network_bytes_s: float  #: of a network card of 10 Gbit/s, by its name
 
 
-MEASURED = Measured(server_chunks_s=6000, server_bytes_s=700e6, broadcast_bytes_s=500e6, network_bytes_s=1.25e9)
+MEASURED = Measured(server_chunks_s=12_500, server_bytes_s=700e6, broadcast_bytes_s=1.1e9, network_bytes_s=1.25e9)
 
 
 class Task(NamedTuple):
@@ -43,7 +43,6 @@ class Task(NamedTuple):
     chunk: dict[str, Any]  #: see `prepare_chunk`
     intake_steps_s: float  #: that one learner process reads, decodes and inserts (docs/replay.md, "ours, fill")
     parameters_bytes: float
-    broadcast_interval_s: float
 
     def bytes_a_step(self) -> float:
         """Of experience, as it travels and lies in Redis."""
@@ -56,13 +55,12 @@ class Task(NamedTuple):
 
 
 TASKS = (
-    Task("4 floats", CARTPOLE, intake_steps_s=12e6, parameters_bytes=4 * 17_410, broadcast_interval_s=0.1),
+    Task("4 floats", CARTPOLE, intake_steps_s=12e6, parameters_bytes=4 * 17_410),
     Task(
         "84x84 frames",
         {"shape": (84, 84), "dtype": np.uint8, "num_envs": 8, "chunk_steps": 544},
         intake_steps_s=115e3,
         parameters_bytes=4 * 1_687_206,
-        broadcast_interval_s=1.0,
     ),
 )
 
@@ -75,16 +73,15 @@ class Plan(NamedTuple):
     chunks_s: float
     shards: int  #: Redis servers for experience
     ranks: int  #: learner processes that take it in
-    broadcast_bytes_s: float
-    parameter_replicas: int  #: Redis servers that would have to give the parameters out
     cards: int  #: network cards for the experience
+    broadcast_interval_s: float  #: the shortest at which one server can give each version to every agent
 
 
 def plan(task: Task, agents: int, measured: Measured = MEASURED) -> Plan:
     """What so many agents take."""
     steps_s = float(agents * AGENT_STEPS_S)
     bytes_s, chunks_s = steps_s * task.bytes_a_step(), steps_s / task.steps_a_chunk
-    broadcast = agents * task.parameters_bytes / task.broadcast_interval_s
+    given_s = HEADROOM * min(measured.broadcast_bytes_s, measured.network_bytes_s)
 
     def number(load: float, capacity: float) -> int:
         return max(1, math.ceil(load / (HEADROOM * capacity)))
@@ -96,9 +93,8 @@ def plan(task: Task, agents: int, measured: Measured = MEASURED) -> Plan:
         # In and, to the learner, out again.
         max(number(chunks_s, measured.server_chunks_s), number(2 * bytes_s, measured.server_bytes_s)),
         number(steps_s, task.intake_steps_s),
-        broadcast,
-        number(broadcast, measured.broadcast_bytes_s),
         number(bytes_s, measured.network_bytes_s),
+        agents * task.parameters_bytes / given_s,
     )
 
 
@@ -111,17 +107,17 @@ def render() -> str:
         lines.append(f"| {task.name} | {task.steps_a_chunk} | {size:,.0f} | {row / size:.0%} |")
     lines += [
         "",
-        "| agents | env steps/s | observation | experience | chunks/s | replay servers | learner ranks "
-        "| parameters out | servers for them | 10 Gbit/s cards |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| agents | env steps/s | observation | experience | chunks/s | replay servers | 10 Gbit/s cards "
+        "| learner ranks | a version at most every |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for agents in AGENTS:
         for task in TASKS:
             found = plan(task, agents)
             lines.append(
                 f"| {agents:,} | {found.steps_s:,.0f} | {task.name} | {found.bytes_s / 1e6:,.1f} MB/s "
-                f"| {found.chunks_s:,.0f} | {found.shards} | {found.ranks} | {found.broadcast_bytes_s / 1e6:,.0f} MB/s "
-                f"| {found.parameter_replicas} | {found.cards} |"
+                f"| {found.chunks_s:,.0f} | {found.shards} | {found.cards} | {found.ranks} "
+                f"| {found.broadcast_interval_s:.2g} s |"
             )
     return "\n".join(lines) + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def test_the_page_has_the_tables_that_the_code_gives() -> None:
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_twice_as_many_agents_never_need_less(task: object) -> None:
     plans = [plan(task, agents) for agents in sorted({*AGENTS, *(2 * agents for agents in AGENTS)})]  # type: ignore[arg-type]
-    for less, more in zip(plans, plans[1:], strict=False):
+    for less, more in itertools.pairwise(plans):
         assert all(a <= b for a, b in zip(less, more, strict=True))
 
 

@@ -122,8 +122,8 @@ class Audit:
         """What held so far."""
         ledgers = list(self._ledgers.values())
         chunks, steps = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("chunks", "steps"))
-        held, counted = f"{chunks:,} chunks of {steps:,} env steps", sum(ledger.growth for ledger in ledgers)
-        looks = f"{held}, compared {sum(ledger.looks for ledger in ledgers):,} times"
+        held = f"{chunks:,} chunks of {steps:,} env steps"
+        counted, looks = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("counted", "looks"))
         unseen = sum(ledger.unseen_chunks for ledger in ledgers)
         told = self._acknowledged
         seen = f"{held} were seen in the streams" + (f", {unseen:,} chunks were gone before" if unseen else "")
@@ -133,15 +133,15 @@ class Audit:
         doubled = tuple(text for ledger in ledgers for text in ledger.doubled.all())
         inexact = tuple(text for ledger in ledgers for text in ledger.inexact.all())
         versions = self._versions
+        kept, once = f"{heard}; {seen}{dropped}", f"each number of a sender came once: {held}"
+        exact = f"Redis counted {counted:,} env steps where it got {held}; compared at {looks:,} looks"
+        if self._subject.config.has_parameter_servers:
+            kept = once = "not looked at: agents send gradients, and no experience"
+            exact = f"the count of env steps only rose, by {counted:,}; compared at {looks:,} looks"
         return [
-            Verdict("nothing acknowledged is lost", f"{heard}; {seen}{dropped}", lost, self._losses()),
-            Verdict("nothing is doubled", f"each number of a sender came once: {held}", doubled, self._repeats()),
-            Verdict(
-                "the global step is exact",
-                f"Redis counted {counted:,} env steps; {held}{looks}",
-                inexact,
-                self._recounts(),
-            ),
+            Verdict("nothing acknowledged is lost", kept, lost, self._losses()),
+            Verdict("nothing is doubled", once, doubled, self._repeats()),
+            Verdict("the global step is exact", exact, inexact, self._recounts()),
             Verdict(
                 "versions rise",
                 f"{versions.publications:,} publications up to version {versions.newest:,}, of {len(versions.epochs)} "

@@ -26,6 +26,7 @@ class ShardLedger:
 
     Attributes:
         looks: at a shard that has an epoch.
+        counted: env steps by which the counter grew.
         chunks, steps: seen, over all epochs.
         unseen_chunks, unseen_steps: evicted before they could be looked at; what Redis counted of them.
         repeated: chunks that came again after Redis was emptied.
@@ -43,7 +44,7 @@ class ShardLedger:
         counts_chunks: bool = True,
     ) -> None:
         self.lost, self.doubled, self.inexact = Complaints(), Complaints(), Complaints()
-        self.looks = self.chunks = self.steps = self.unseen_chunks = self.unseen_steps = 0
+        self.looks = self.counted = self.chunks = self.steps = self.unseen_chunks = self.unseen_steps = 0
         self.repeated = self.rolled_back = 0
         self.carried: list[tuple[int, int | None]] = []
         self._where = f"shard {shard}: " if shard else ""
@@ -105,6 +106,7 @@ class ShardLedger:
                     f"it: {self._epoch_chunks} chunks are gone"
                 )
             self.carried.append((self._total, None))
+        self._total = self._base_steps
         self._is_counted = sight.is_counted and is_first and not self._is_new
         self._epoch, self._may_be_emptied = sight.epoch, False
         self._epoch_chunks = self._epoch_steps = 0
@@ -123,6 +125,7 @@ class ShardLedger:
             self.lost.add(f"{self._where}{gone} chunks that were acknowledged are gone, and the epoch is the same")
         self._epoch_chunks = sight.chunks - self._base_chunks - len(sight.entries)
         self._epoch_steps = sight.steps - self._base_steps - sum(entry.own_steps for entry in sight.entries)
+        self._total = self._base_steps + self._epoch_steps
         self._forget_numbers()
 
     def _note(self, entry: Entry) -> None:
@@ -159,7 +162,7 @@ class ShardLedger:
     def _compare(self, sight: ShardSight) -> None:
         unseen = sight.chunks - self._base_chunks - self._epoch_chunks
         if sight.is_counted and not self._is_counted:
-            self._take_over(sight)
+            self._take_over(sight, is_blurred=unseen > 0 or not self._counts_chunks)
         if unseen > 0:
             self.unseen_chunks += unseen
             self._epoch_chunks += unseen
@@ -178,13 +181,22 @@ class ShardLedger:
             gone = self._missing - self.unseen_chunks
             self.lost.add(f"{self._where}{gone} chunks are missing between others of the same sender")
             self._missing = self.unseen_chunks
+        self.counted += sight.steps - self._total
         self._total = sight.steps
 
-    def _take_over(self, sight: ShardSight) -> None:
-        """The owner has added what it knew from before Redis was emptied, or from a checkpoint."""
+    def _take_over(self, sight: ShardSight, *, is_blurred: bool) -> None:
+        """The owner has added what it knew from before Redis was emptied, or from a checkpoint.
+
+        Args:
+            sight: in which it shows.
+            is_blurred: whether steps that came in no chunk that was seen may be in the same sight.
+        """
         self._is_counted = True
-        # With the steps of chunks that were not seen: the two cannot be told apart.
-        self._base_steps = brought = sight.steps - self._epoch_steps
+        brought = sight.steps - self._epoch_steps
+        if is_blurred and self.carried:
+            brought = min(brought, self.carried[-1][0])
+        self._total += brought - self._base_steps
+        self._base_steps = brought
         if self.carried:
             before = self.carried[-1][0]
             self.carried[-1] = (before, brought)

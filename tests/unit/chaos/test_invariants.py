@@ -67,7 +67,7 @@ def test_history_without_a_fault_is_not_complained_of() -> None:
     sights.append(shard.store(shard.chunk("a", 5, first=0)))  # a new episode
     ledger = ledger_of(*sights)
     assert complaints(ledger) == {}
-    assert (ledger.chunks, ledger.steps, ledger.growth) == (4, 32, 32)
+    assert (ledger.chunks, ledger.steps, ledger.growth, ledger.counted) == (4, 32, 32, 32)
 
 
 def test_chunk_that_is_missing_between_two_of_its_sender_is_lost() -> None:
@@ -173,7 +173,7 @@ def test_emptied_redis_loses_what_it_held_and_the_owner_brings_no_more_than_that
     assert list(complaints(ledger)) == ([] if is_exact else ["inexact"])
     assert ledger.repeated == 1
     assert ledger.carried == [(20, brought_back)]
-    assert ledger.growth == 40
+    assert ledger.growth == ledger.counted == 40
 
 
 def test_run_that_is_joined_is_followed_from_there() -> None:
@@ -199,7 +199,14 @@ def test_gradients_are_counted_without_chunks_and_only_up() -> None:
 
     ledger = ledger_of(*sights(), counts_chunks=False)
     assert (complaints(ledger), ledger.growth) == ({}, 256)
-    shard.steps = 200
+    ledger.expect_emptying()
+    shard.empty()
+    shard.steps = 128
+    ledger.look(shard.see())
+    shard.steps, shard.is_counted = 128 + 256 + 128, True  # brought back, and another gradient came in the same moment
+    ledger.look(shard.see())
+    assert (complaints(ledger), ledger.growth, ledger.carried) == ({}, 512, [(256, 256)])
+    shard.steps = 500
     ledger.look(shard.see())
     assert list(complaints(ledger)) == ["inexact"]
 

@@ -61,6 +61,7 @@ class Audit:
         }
         self._acknowledged = Acknowledgements(is_new=subject.is_new)
         self._versions = Versions()
+        self._num_policies = len(subject.policies())
         self._lives: tuple[Life, ...] = ()
         self._heard_s = -_HEARTBEATS_INTERVAL_S
         self._began_s: float | None = None
@@ -76,7 +77,9 @@ class Audit:
     @property
     def was_emptied(self) -> bool:
         """Whether a Redis lost what it held."""
-        return any(ledger.carried for ledger in self._ledgers.values()) or len(self._versions.epochs) > 1
+        return (
+            any(ledger.carried for ledger in self._ledgers.values()) or len(self._versions.epochs) > self._num_policies
+        )
 
     def look(self) -> bool:
         """Look at everything; returns whether all servers answered."""

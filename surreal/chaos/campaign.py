@@ -120,11 +120,11 @@ class Campaign:
         planned = plan.next(0.0)
         try:
             while not self._stop.is_set() and not self._is_over():
-                is_done = options.most is not None and len(self.recoveries) >= options.most
-                if is_done or self.now_s >= options.for_s:
+                is_done = self.now_s >= options.for_s or len(self.recoveries) == options.most
+                if is_done and not self._active:
                     break
                 self._turn()
-                if planned.at_s <= self.now_s and self._begin(planned):
+                if not is_done and planned.at_s <= self.now_s and self._begin(planned):
                     planned = plan.next(self.now_s)
                 self._stop.wait(_TURN_S)
         finally:

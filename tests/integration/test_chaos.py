@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
+from surreal.distributed.telemetry.telemetry import Telemetry
+from surreal.main.launch.servers import RunServers
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,6 +169,19 @@ def test_blocks_without_a_stream_and_entries_without_a_block_are_found(client: R
     assert len(judge_keys([client]).violations) >= 3
     client.delete_run()
     assert judge_keys([client]).holds
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_killed_process_of_the_launcher_keeps_no_keys_and_any_other_does(
+    client: RedisClient, tmp_path: Path, is_ours: bool
+) -> None:
+    """Its heartbeat looks alive for some seconds after its death."""
+    telemetry = Telemetry(client, "agent", "agent-0")
+    telemetry.step()
+    with ExitStack() as stack:
+        servers = RunServers(load_config("cartpole-dqn"), client.run, tmp_path, client.address, stack)
+        servers.clear(ended={os.getpid()} if is_ours else {1})
+    assert judge_keys([client]).holds is is_ours
 
 
 # -- what is done -----------------------------------------------------------------------------------------------------

@@ -40,7 +40,12 @@ def join(run: str | None, *, address: str | None, run_dir: Path | None, stack: E
         ConfigError: there is no such run, or it is over.
         RedisUnavailableError: its Redis does not answer.
     """
-    client = stack.enter_context(find_run(run, address=address, run_dir=run_dir))
+    try:
+        client = stack.enter_context(find_run(run, address=address, run_dir=run_dir))
+    except ConfigError as error:
+        if run is None:
+            raise
+        raise ConfigError(f"{run} is no preset, no file, and no run that goes on: {error}") from error
     lives = [life for life in read_lives(client) if life.is_alive]
     if not lives:
         raise ConfigError(f"run {client.run} is over: none of its processes is alive", key="run")

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import psutil
 from redis.exceptions import RedisError
 
 from surreal.chaos.campaign import Campaign
+from surreal.chaos.disturbances.base import Kind
 from surreal.chaos.disturbances.guarding import Guard
 from surreal.chaos.invariants.scores import judge_scores
 from surreal.chaos.invariants.verdict import Verdict
@@ -22,7 +23,7 @@ from surreal.chaos.options import ChaosOptions
 from surreal.chaos.report import Report
 from surreal.chaos.subjects.joining import join
 from surreal.chaos.subjects.starting import StartedRun
-from surreal.chaos.subjects.subject import Subject
+from surreal.chaos.subjects.subject import Keeps, Subject
 from surreal.config import preset_names
 from surreal.errors import ConfigError, SurrealError
 from surreal.main.build.kept import round_lines
@@ -119,9 +120,7 @@ def _disturb_started(run: StartedRun, call: Call, setting: Setting, guard: Guard
 
 def _disturb_joined(subject: Subject, call: Call, setting: Setting, guard: Guard) -> Report:
     """A run of somebody else's: it goes on afterwards."""
-    refusals = [text for kind in setting.options.kinds for text in subject.refusals(kind)]
-    if refusals:
-        raise ConfigError(f"{subject.title} cannot be disturbed like this: {refusals[0]}")
+    setting = replace(setting, options=only_possible(subject, setting.options, setting.say))
     setting.say(f"{subject.title}; it goes on afterwards")
     campaign = _campaign(subject, setting, guard, lambda: registry.stop_reason(subject.client))
     campaign.wait_until_whole()
@@ -133,6 +132,28 @@ def _disturb_joined(subject: Subject, call: Call, setting: Setting, guard: Guard
     reason = registry.stop_reason(subject.client)
     ending = f"the run has ended meanwhile: {reason}" if reason else "the run goes on"
     return _report(subject, call, setting, campaign, verdicts, ending)
+
+
+def only_possible(subject: Subject, options: ChaosOptions, say: Callable[[str], object]) -> ChaosOptions:
+    """Leave out what cannot be done to somebody else's run, if it was not asked for by name.
+
+    Raises:
+        ConfigError: it was, or nothing is left.
+    """
+    kinds = []
+    for kind in options.kinds:
+        refusals = subject.refusals(kind)
+        if options.is_default and kind is Kind.RESTART and any(each.keeps is Keeps.NOTHING for each in subject.servers):
+            refusals = refusals or ["Redis has no append-only file, and would come back empty"]
+        if refusals and not options.is_default:
+            raise ConfigError(f"{subject.title} cannot be disturbed by {kind}: {refusals[0]}")
+        if refusals:
+            say(f"without {kind}: {refusals[0]}")
+        else:
+            kinds.append(kind)
+    if not kinds:
+        raise ConfigError(f"{subject.title} cannot be disturbed")
+    return replace(options, kinds=tuple(kinds))
 
 
 def _campaign(subject: Subject, setting: Setting, guard: Guard, is_over: Callable[[], str]) -> Campaign:

@@ -28,6 +28,8 @@ class ChaosOptions:
         hold_s: how long a pause, a cut, a full or an absent Redis lasts at most, s.
         within_s: how long the run may take after each to be itself again, s.
         seed: of all that is drawn.
+        is_default: whether nothing was asked for by name, so that what is not possible, or would lose experience, is
+            left out.
     """
 
     kinds: tuple[Kind, ...]
@@ -39,6 +41,7 @@ class ChaosOptions:
     hold_s: float = 3.0
     within_s: float = 60.0
     seed: int = 0
+    is_default: bool = False
 
     def roles_of(self, kind: Kind) -> frozenset[str]:
         """Whose processes a kind is for; empty: it is not for processes."""

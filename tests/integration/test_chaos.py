@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import redis
 
 from benchmarks.fleet import CARTPOLE, Fleet, prepare_chunk
 from surreal.chaos.audit import Audit
+from surreal.chaos.command import only_possible
 from surreal.chaos.disturbances.base import Kind, NotDoneError
 from surreal.chaos.disturbances.connections import Cut
 from surreal.chaos.disturbances.guarding import Guard
@@ -25,12 +27,14 @@ from surreal.chaos.disturbances.processes import Kill, Pause, find_process
 from surreal.chaos.disturbances.servers import Flush, Full
 from surreal.chaos.leftovers import ProcessBook, judge_blocks, judge_keys
 from surreal.chaos.observing.sights import Life
+from surreal.chaos.options import ChaosOptions
 from surreal.chaos.subjects.subject import Keeps, Server, Subject
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.distributed.telemetry.telemetry import Telemetry
+from surreal.errors import ConfigError
 from surreal.main.launch.servers import RunServers
 
 ROOT = Path(__file__).parents[2]
@@ -211,6 +215,21 @@ def test_server_that_others_use_is_not_killed_or_filled(client: RedisClient) -> 
     assert [bool(shared.refusal(kind)) for kind in (Kind.RESTART, Kind.FULL, Kind.CUT, Kind.FLUSH, Kind.KILL)] == [
         True, True, True, False, False,
     ]  # fmt: skip
+
+
+def test_only_what_was_asked_for_by_name_empties_the_redis_of_somebody_elses_run(client: RedisClient) -> None:
+    server = Server(client, Keeps.NOTHING, lambda: 1, lambda: None, is_exclusive=True)
+    subject = Subject(
+        "a run", load_config("cartpole-dqn"), None, client, ReplayShards(client), client, [server], is_new=False,
+        can_kill=False,
+    )  # fmt: skip
+    asked, said = ChaosOptions((Kind.KILL, Kind.PAUSE, Kind.RESTART)), list[str]()
+    assert only_possible(subject, replace(asked, is_default=True), said.append).kinds == (Kind.PAUSE,)
+    assert [line.partition(":")[0] for line in said] == ["without kill", "without restart"]
+    with pytest.raises(ConfigError, match="cannot be disturbed by kill: nobody would start its processes again"):
+        only_possible(subject, asked, said.append)
+    by_name = ChaosOptions((Kind.RESTART,))
+    assert only_possible(subject, by_name, said.append) == by_name
 
 
 @pytest.mark.parametrize("port", [None, 0])

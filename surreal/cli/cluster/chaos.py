@@ -78,6 +78,7 @@ def chaos(
         hold_s=hold,
         within_s=within,
         seed=seed,
+        is_default=not (kill or pause or redis or cut),
     )
     setup_logging("warning")
     stop = threading.Event()

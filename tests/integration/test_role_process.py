@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import redis
 
 from surreal.cli import main
 from surreal.config import load_config
@@ -48,6 +49,26 @@ def test_stop_reaches_a_process_that_is_waiting(join: Callable[..., RoleProcess]
         # A launcher ends its children in an order of its own.
         assert process.stop.is_set() is not supervised
         assert process.telemetry.stop_reason == "enough"
+    finally:
+        process.close()
+        process.client.delete_run()
+
+
+def test_process_that_comes_while_redis_is_away_for_a_moment_joins_when_it_is_back(
+    join: Callable[..., RoleProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, register, tries = join(supervised=True), registry.register, []
+
+    def register_later(*arguments: Any) -> bool:
+        tries.append(arguments)
+        if len(tries) == 1:
+            raise redis.ConnectionError("Connection refused.")
+        return register(*arguments)
+
+    monkeypatch.setattr(registry, "register", register_later)
+    try:
+        process.join_run()
+        assert len(tries) == 2
     finally:
         process.close()
         process.client.delete_run()

@@ -81,6 +81,7 @@ def test_every_metric_of_the_code_is_on_its_page_and_named_by_its_scheme() -> No
 def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     run, shard, policy = keys.RunKeys("R"), keys.ShardKeys("R", 0), keys.PolicyKeys("R", "P")
     made = [keys.RUNS, run.config, run.processes, run.log, run.stop, run.claim("NAME"), run.scores, run.best]
+    made += [run.ballast(1)]
     made += [
         shard.stream,
         shard.meta,
@@ -98,7 +99,7 @@ def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     listed = set(re.findall(r"`(surreal:[^`]+)`", keys.__doc__ or ""))
     normal = {name if ":gradients:" in name else name.replace(":s0}", ":sS}") for name in made}
     normal = {re.sub(r":part:ID:1$", ":part:ID:I", name) for name in normal}
-    normal = {re.sub(r":(queue|block:ID|staged:ID):1", r":\1:I", name) for name in normal}
+    normal = {re.sub(r":(queue|block:ID|staged:ID|ballast):1", r":\1:I", name) for name in normal}
     normal = {re.sub(r":I:2$", ":I:J", re.sub(r":F:1$", ":F:N", name)) for name in normal}
     assert normal == listed
 

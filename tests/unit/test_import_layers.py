@@ -30,6 +30,7 @@ LAYERS: list[set[str]] = [
 #: The rooms of a part, from the bottom to the top; "." are the files beside the rooms. A room imports those below it.
 ROOMS: dict[str, list[set[str]]] = {
     "agent": [{"slots"}, {"exploring"}, {"."}, {"exported"}],
+    "chaos": [{"observing"}, {"invariants", "disturbances"}, {"subjects"}, {"."}],
     "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
     "doctor": [{"frame"}, {"machine", "server", "environment", "model", "run"}, {"."}],

@@ -39,6 +39,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:scores` | stream | `round`, as in `scores.jsonl`; of an evaluation without a launcher also `lines`, with its episodes | evaluation | learner, `surreal top` | newest 1000 |
 | `surreal:{R}:best` | hash | `score` and `policy` of its best round, at most 64 MiB | evaluation | learner | the run |
 | `surreal:{R}:stop` | string | why the run ends | launcher, `surreal stop` | every process | the run |
+| `surreal:{R}:ballast:I` | string | zeros: memory that is to be taken | `surreal chaos` | nobody | seconds |
 | `surreal:runs` | hash | run id -> creation time and title, JSON | first process | `surreal status` | until the run is deleted |
 
 Nothing ever calls FLUSHALL; `RedisClient.delete_run` removes the keys of one run.
@@ -245,6 +246,9 @@ class RunKeys:
 
     def claim(self, name: str) -> str:
         return f"surreal:{{{self.run}}}:claim:{name}"
+
+    def ballast(self, index: int) -> str:
+        return f"surreal:{{{self.run}}}:ballast:{index}"
 
 
 def run_pattern(run: str) -> tuple[str, str]:

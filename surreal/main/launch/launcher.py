@@ -133,7 +133,7 @@ class Launcher:
                     collection.finish(lambda: self._interrupts.is_hurried)
                 self._warnings.poll()
                 if ending.exit_code is ExitCode.OK:  # an interrupted or failed run may be resumed
-                    servers.clear()
+                    servers.clear(ended=supervision.pids)
             except KeyboardInterrupt:
                 supervision.kill()
                 asked = self._interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)

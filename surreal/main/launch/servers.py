@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
+from collections.abc import Container
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -80,13 +82,17 @@ class RunServers:
         counts = [stream.client.attempt(stream.counts, what="count the steps") for stream in self.replay.streams()]
         return any(each is not None and each.live_steps for each in counts)
 
-    def clear(self) -> None:
+    def clear(self, ended: Container[int]) -> None:
         """Remove the run's keys from servers that go on, unless processes elsewhere still use them.
 
         Our own server ends anyway, and may have its data in the folder.
+
+        Args:
+            ended: process ids of the launcher's own, all of which have ended; who was killed still has a heartbeat.
         """
         try:
-            if not live_processes(self.client):
+            here = socket.gethostname()
+            if all(beat.host == here and beat.pid in ended for beat in live_processes(self.client)):
                 self._delete_run()
         except (SurrealError, redis.RedisError) as error:
             logger.warning("the run's keys stay in Redis: %s", error)

@@ -74,6 +74,7 @@ class Supervision:
         self._log_dir = log_dir
         self._environment = environment
         self._restart_limit = restart_limit
+        self.pids: set[int] = set()  #: of all that were ever started
 
     def start(self) -> None:
         """Start all children."""
@@ -208,6 +209,7 @@ class Supervision:
         child.process = self._starter.start(
             child.role.module, arguments, console=self._console(child), environment=self._environment
         )
+        self.pids.add(child.process.pid)
         logger.info("%s %s, process %d", child.name, "started again" if is_restart else "started", child.process.pid)
 
     def _ended(self, child: Child, code: int) -> str | None:

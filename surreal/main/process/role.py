@@ -119,7 +119,7 @@ class RoleProcess:
             else:
                 registry.require_fresh(self.client, self.config.published_policy, self.parameter_client)
         self._claim.take(self.stop)
-        if registry.register(self.client, self.config, self._registrant, self.parameter_client):
+        if self.client.retry(self._register, what="agree with the run", stop=self.stop):
             take_over(self._claim, self.replay, self.stop)
         self.telemetry.at_each_step(self._stay)
         self.telemetry.start()
@@ -195,6 +195,9 @@ class RoleProcess:
         self.replay.close()
         self.parameter_client.close()
         self.client.close()
+
+    def _register(self) -> bool:
+        return registry.register(self.client, self.config, self._registrant, self.parameter_client)
 
     def _end(self, reason: str) -> None:
         # Under a launcher the order of the stop is its business: agents, learner, evaluation.
@@ -353,7 +356,9 @@ def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tup
     if run is None:
         raise ConfigError("name a configuration, or a run whose configuration is in Redis: --run NAME", key="--run")
     client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
-    client.check_server(timeout_s=arguments.connect_timeout_s, stop=stop)
+    # Whom a launcher starts again while Redis is away waits for it as long as those do that run.
+    timeout_s = client.retry_timeout_s if arguments.supervised else arguments.connect_timeout_s
+    client.check_server(timeout_s=timeout_s, stop=stop)
     if config is None:
         if role.leads and not arguments.index:  # which would wait for itself
             config = registry.stored_config(client, arguments.overrides)

@@ -56,6 +56,7 @@ __all__ = [
     "contract_id",
     "decode",
     "encode",
+    "segments_of",
     "split",
     "stored_bytes",
     "table_bytes",
@@ -151,6 +152,19 @@ def table_bytes(head: bytes) -> int:
         CodecError: as `contract_id`.
     """
     return int(_read_head(head)[6])
+
+
+def segments_of(head: bytes) -> list[tuple[int, ...]]:
+    """The segments that a head tells of, five numbers each; without the contract, they are not checked any further.
+
+    Raises:
+        CodecError: as `contract_id`, or the head ends among them.
+    """
+    number = int(_read_head(head)[2])
+    size = number * _SEGMENT_FIELDS * _SEGMENT_DTYPE.itemsize
+    if len(head) < _HEAD.size + size:
+        raise CodecError(f"a head of {len(head)} bytes cannot describe {number} segments")
+    return list(struct.iter_unpack(f"<{_SEGMENT_FIELDS}i", head[_HEAD.size : _HEAD.size + size]))
 
 
 def split(head: bytes, content: bytes) -> tuple[memoryview, memoryview]:

@@ -1,0 +1,336 @@
+"""Many agents at one Redis: does each get its turn, is anything dropped, and what does a connection cost?
+
+    python -m benchmarks.fleet [--agents 200] [--rounds N] [--seconds S]
+
+* appends: so many connections, each with an `Outbox` as an agent has it, send prepared chunks as fast as they are
+  acknowledged, while a replay in another process reads, inserts and evicts. Against one connection that sends the same
+  bytes as bare EVALSHA calls: one round trip each (`ratio`), and many at once (`ratio_pipelined`).
+  No chunk may be dropped or sent twice, and what was acknowledged must be what the stream counts.
+* broadcast: parameters of 6.7 MB (those of `atari-dqn`) that two processes read as fast as they can, MB/s.
+* the server's CPU time for each append (`server_cpu_us`), and MB/s for each of its seconds (`a_core_of_the_server`): it
+  serves on one core, so these tell what it carries where this machine has no time for it.
+* fairness: the slowest agent's chunks over the mean of all, over all rounds; aim 0.5.
+* memory: of the server for each idle connection, between no connections and half of them, and between half and all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.baselines.raw_client import RawClient
+from benchmarks.harness import report
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format.codec import Contract, EncodedChunk
+from surreal.distributed.experience.sending.outbox import Outbox
+from surreal.distributed.experience.sending.row_log import RowLog
+from surreal.distributed.experience.stream import Stream
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.specs import ArraySpec, ObsSpec
+from surreal.types import Action, StepBatch
+
+SPAWN = multiprocessing.get_context("spawn")
+_CAPACITY = 50_000
+_PROCESSES = 2
+_AIM_FAIRNESS = 0.5
+#: What the agents of the fleet send: 4 floats a step, 8 environments.
+CARTPOLE: dict[str, Any] = {"shape": (4,), "dtype": np.float32, "num_envs": 8, "chunk_steps": 256}
+
+
+def prepare_chunk(
+    shape: tuple[int, ...], dtype: type, *, num_envs: int, chunk_steps: int
+) -> tuple[Contract, EncodedChunk]:
+    """A chunk as an agent sends it in mid-episode: 2 steps of lookahead, for 3-step returns."""
+    rng = np.random.default_rng(0)
+    contract = Contract(
+        ObsSpec.from_obs(np.zeros(shape, dtype)), ArraySpec("action", (), np.dtype(np.int64)), lookahead=2
+    )
+    log = RowLog(contract, capacity=4 * chunk_steps)
+    no, yes = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
+    kind, slots, reward = np.ones(num_envs, np.uint8), np.arange(num_envs), np.ones(num_envs, np.float32)
+    chunks: list[EncodedChunk] = []
+    while len(chunks) < 2:  # the first has no rows that were carried
+        for _ in range(chunk_steps // num_envs):
+            obs = rng.integers(0, 255, (num_envs, *shape)).astype(dtype)
+            batch = StepBatch(kind, slots, obs, reward, no, no, yes, yes, 0, {}, np.zeros(0, np.int64))
+            log.append_batch(batch, Action(np.zeros(num_envs, np.int64), {}, 1))
+        chunks += log.cut(64 << 20)
+    return contract, chunks[-1]
+
+
+#: Parameters of `atari-dqn`: 1,687,206 float32.
+PARAMETERS_BYTES = 4 * 1_687_206
+
+
+class Round(NamedTuple):
+    """What agents did."""
+
+    chunks: list[int]  #: acknowledged, by agent
+    dropped: int
+    duplicates: int
+
+
+class Fleet:
+    """Some agents' connections, served in turn by one thread: each sends again when it was answered.
+
+    Args:
+        address: of Redis.
+        run: id.
+        number: of agents.
+        chunk: what all send, and its contract.
+    """
+
+    def __init__(self, address: str, run: str, number: int, chunk: tuple[Contract, EncodedChunk]) -> None:
+        self.contract, self.chunk = chunk
+        self._clients = [RedisClient(address, run=run) for _ in range(number)]
+        self.outboxes = [
+            Outbox(Stream(client), drops_when_full=False, max_stream_bytes=1 << 30) for client in self._clients
+        ]
+
+    def send(self, seconds: float) -> Round:
+        """Send for so long, and wait for all answers."""
+        before = [outbox.metrics() for outbox in self.outboxes]
+        end_s = time.perf_counter() + seconds
+        while time.perf_counter() < end_s:
+            for outbox in self.outboxes:
+                if not len(outbox) or outbox.has_answer:
+                    outbox.put(self.contract, [self.chunk])
+                    outbox.push(timeout_s=30.0, is_limited=False, waits_for_last=False)
+        for outbox in self.outboxes:
+            outbox.push(timeout_s=30.0, is_limited=False)
+        after = [outbox.metrics() for outbox in self.outboxes]
+        grown = {
+            name: [
+                int(new[f"sender/{name}_total"] - old[f"sender/{name}_total"])
+                for old, new in zip(before, after, strict=True)
+            ]
+            for name in ("chunks", "dropped_chunks", "duplicates")
+        }
+        return Round(grown["chunks"], sum(grown["dropped_chunks"]), sum(grown["duplicates"]))
+
+    def read(self, seconds: float) -> float:
+        """Read parameters for so long; returns bytes/s."""
+        keys = self._clients[0].policy_keys()
+        size, started_s = 0, time.perf_counter()
+        while time.perf_counter() - started_s < seconds:
+            size += len(self._clients[0].execute("HGET", keys.params, "data"))
+        return size / (time.perf_counter() - started_s)
+
+    def close(self) -> None:
+        for outbox, client in zip(self.outboxes, self._clients, strict=True):
+            outbox.close()
+            client.close()
+
+
+def serve_fleet(address: str, run: str, number: int, pipe: Connection) -> None:
+    """A process with a part of the agents, told how long to send."""
+    fleet = Fleet(address, run, number, prepare_chunk(**CARTPOLE))
+    pipe.send(fleet.send(0.0))
+    while (asked := pipe.recv()) is not None:
+        what, seconds = asked
+        pipe.send(fleet.send(seconds) if what == "send" else fleet.read(seconds))
+    fleet.close()
+
+
+def read_forever(address: str, run: str, pipe: Connection) -> None:
+    """A learner that takes everything in, evicts what is old, and draws nothing."""
+    import torch
+
+    from surreal.replay import UniformReplay
+
+    torch.set_num_threads(1)
+    replay = UniformReplay(RedisClient(address, run=run), capacity=_CAPACITY, start_size=_CAPACITY)
+    replay.start_threads()
+    pipe.send(True)
+    while not pipe.poll(0.1):
+        replay.check()
+    replay.stop()
+    replay.join()
+
+
+class Processes:
+    """The agents in a few processes, and the learner in another one."""
+
+    def __init__(self, address: str, run: str, agents: int) -> None:
+        shares = [len(share) for share in np.array_split(range(agents), _PROCESSES)]
+        self._reader, reader_end = SPAWN.Pipe()
+        self._children = [SPAWN.Process(target=read_forever, args=(address, run, reader_end), daemon=True)]
+        self._fleets: list[Connection] = []
+        for share in shares:
+            ours, theirs = SPAWN.Pipe()
+            self._fleets.append(ours)
+            self._children.append(SPAWN.Process(target=serve_fleet, args=(address, run, share, theirs), daemon=True))
+        for child in self._children:
+            child.start()
+        self._reader.recv()
+        for fleet in self._fleets:
+            fleet.recv()
+
+    def send(self, seconds: float) -> Round:
+        for fleet in self._fleets:
+            fleet.send(("send", seconds))
+        found: list[Round] = [fleet.recv() for fleet in self._fleets]
+        chunks = [number for each in found for number in each.chunks]
+        return Round(chunks, sum(each.dropped for each in found), sum(each.duplicates for each in found))
+
+    def read(self, seconds: float) -> float:
+        """Bytes/s of parameters that all processes read."""
+        for fleet in self._fleets:
+            fleet.send(("read", seconds))
+        return float(sum(fleet.recv() for fleet in self._fleets))
+
+    def close(self) -> None:
+        for pipe in (*self._fleets, self._reader):
+            pipe.send(None)
+        for child in self._children:
+            child.join(10)
+            child.kill()
+
+
+def fairness(rounds: Sequence[Round]) -> float:
+    """The slowest agent's chunks over the mean of all."""
+    chunks = np.sum([each.chunks for each in rounds], axis=0)
+    return float(chunks.min() / chunks.mean())
+
+
+def store_bare(path: str, chunk: EncodedChunk, at_once: int, seconds: float) -> float:
+    """Chunks/s of one connection that sends the same bytes in bare calls, so many on their way at once."""
+    raw = RawClient(path)
+    content = b"".join(chunk.pieces)
+    burst = b"".join(raw.packed_store(number, chunk.head, content) for number in range(at_once))
+    number, started_s = 0, time.perf_counter()
+    while time.perf_counter() - started_s < seconds:
+        raw.sock.sendall(burst)
+        left = at_once
+        while left:
+            replies = raw.sock.recv(4096)
+            if b"-" in replies:
+                raise RuntimeError(f"the script failed: {replies!r}")
+            left -= replies.count(b"\n")
+        number += at_once
+    raw.sock.close()
+    return number / (time.perf_counter() - started_s)
+
+
+def memory_a_connection(address: str, agents: int) -> dict[str, float]:
+    """Bytes of the server for each idle connection: of the first half, and of the second."""
+    client = RedisClient(address)
+
+    def used() -> int:
+        time.sleep(3.0)  # Redis takes back the buffers of clients that are idle for two seconds
+        return int(client.redis.info("memory")["used_memory"])
+
+    used_bytes, clients = [used()], []
+    for _ in range(2):
+        for _ in range(agents // 2):
+            clients.append(RedisClient(address))
+            clients[-1].ping()
+        used_bytes.append(used())
+    for each in clients:
+        each.close()
+    first, second = ((used_bytes[i + 1] - used_bytes[i]) / (agents // 2) for i in range(2))
+    return {"first_half": round(first), "second_half": round(second)}
+
+
+def cpu_s(client: RedisClient) -> float:
+    """CPU time of the server so far, s: what it is short of when it carries no more."""
+    used: Any = client.redis.info("cpu")
+    return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
+
+def measure(server: EmbeddedRedis, agents: int, rounds: int, seconds: float) -> None:
+    path = server.address.removeprefix("unix://")
+    client = RedisClient(server.address, run=f"fleet-{uuid.uuid4().hex[:8]}")
+    emit("memory of a connection", "bytes", **memory_a_connection(server.address, agents), connections=agents)
+    processes = Processes(server.address, client.run, agents)
+    try:
+        measure_appends(client, path, processes, agents, rounds, seconds)
+        measure_broadcast(client, processes, rounds, seconds / 2)
+    finally:
+        processes.close()
+        client.close()
+
+
+def measure_appends(
+    client: RedisClient, path: str, processes: Processes, agents: int, rounds: int, seconds: float
+) -> None:
+    _, chunk = prepare_chunk(**CARTPOLE)
+    fleets, rates, single, pipelined, cpu = list[Round](), list[float](), list[float](), list[float](), list[float]()
+    for number in range(rounds + 1):
+        started_s, used_s = time.perf_counter(), cpu_s(client)
+        found = processes.send(seconds)
+        appended = sum(found.chunks)
+        rate, each_s = appended / (time.perf_counter() - started_s), (cpu_s(client) - used_s) / appended
+        bare = store_bare(path, chunk, 1, seconds / 2), store_bare(path, chunk, min(agents, 64), seconds / 2)
+        fleets.append(found)
+        if number:  # the first is a warm-up
+            rates.append(rate)
+            single.append(bare[0])
+            pipelined.append(bare[1])
+            cpu.append(1e6 * each_s)
+    memory: Any = client.redis.info("memory")
+    connections: Any = client.redis.info("clients")
+    stored: Any = client.redis.hget(client.shard_keys().meta, "chunks")
+    acknowledged = sum(sum(each.chunks) for each in fleets)
+    ratios = [ours / theirs for ours, theirs in zip(rates, pipelined, strict=True)]
+    report(
+        f"appends of {agents} agents",
+        "chunks/s",
+        rates,
+        single,
+        aim=None,
+        ratio_pipelined=round(statistics.median(ratios), 3),
+        ratio_pipelined_range=[round(min(ratios), 3), round(max(ratios), 3)],
+        server_cpu_us=round(statistics.median(cpu)),
+        server_cpu_us_range=[round(min(cpu)), round(max(cpu))],
+        steps_a_chunk=chunk.own_steps,
+        bytes_a_chunk=chunk.content_bytes + len(chunk.head),
+        dropped=sum(each.dropped for each in fleets),
+        duplicates=sum(each.duplicates for each in fleets),
+        acknowledged=acknowledged,
+        stored=int(stored or 0),
+    )
+    emit("fairness", "slowest / mean", value=round(fairness(fleets), 3), aim=_AIM_FAIRNESS, chunks=acknowledged)
+    number = connections["connected_clients"]
+    emit("clients at work", "bytes", value=round(int(memory.get("mem_clients_normal", 0)) / number), connections=number)
+
+
+def measure_broadcast(client: RedisClient, processes: Processes, rounds: int, seconds: float) -> None:
+    client.redis.hset(client.policy_keys().params, "data", bytes(PARAMETERS_BYTES))
+    rates, a_core = [], []
+    for _ in range(rounds):
+        used_s = cpu_s(client)
+        rate = processes.read(seconds)
+        rates.append(rate / 1e6)
+        a_core.append(rate * seconds / 1e6 / max(cpu_s(client) - used_s, 1e-3))
+    figures = {"value": round(statistics.median(rates)), "range": [round(min(rates)), round(max(rates))]}
+    emit("broadcast", "MB/s", **figures, a_core_of_the_server=round(statistics.median(a_core)))
+
+
+def emit(name: str, unit: str, **figures: Any) -> None:
+    sys.stdout.write(json.dumps({"name": name, "unit": unit, **figures}) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agents", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a round")
+    args = parser.parse_args()
+    with EmbeddedRedis(maxmemory_bytes=1 << 30) as server:
+        measure(server, args.agents, args.rounds, args.seconds)
+
+
+if __name__ == "__main__":
+    main()

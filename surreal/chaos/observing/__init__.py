@@ -1,0 +1,6 @@
+"""What a run looks like from outside, at one moment: read from Redis, beside its processes.
+
+sights.py      the data
+reader.py      the stream's entries and counts at one instant; published versions
+standing.py    who is alive, and how far the run is
+"""

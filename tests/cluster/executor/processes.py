@@ -72,26 +72,36 @@ def innermost(process: subprocess.Popen[bytes], depth: int) -> int | None:
     return pid
 
 
+def end_holder(process: subprocess.Popen[bytes]) -> None:
+    """End a holder, and with it all that runs in its namespaces."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    process.wait()
+    process.stdout.close()
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that came of it, and wait until they are gone."""
+    """Kill a process and all that came of it, and wait until they are gone.
+
+    One that has forked ends by itself when its child has: killed before, it would leave the child to the first process
+    of the machine, which may let it be a zombie for seconds, and a namespace with a zombie does not end.
+    """
     try:
         family = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         family = []
-    process.kill()
     for member in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
+    if not family:
+        process.kill()
     process.wait()
     while any(_is_running(member) for member in family):
         time.sleep(0.001)
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
 
 
 def _is_running(process: psutil.Process) -> bool:
-    """Whether it runs; nobody may be left to ask how it ended."""
+    """Whether it runs; there may be nobody to ask how it ended."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import subprocess
 
-from tests.cluster.executor.processes import end, entering, program, start_holder
+from tests.cluster.executor.processes import end_holder, entering, program, start_holder
 
 POD_NETWORK = "10.244.0.0/16"
 SERVICE_NETWORK = "10.96.0.0/16"
@@ -57,7 +57,7 @@ class Router:
 
     def close(self) -> None:
         """End all processes in here; the kernel takes networks and rules along."""
-        end(self._process)
+        end_holder(self._process)
 
 
 class Sandbox:
@@ -91,7 +91,7 @@ class Sandbox:
 
     def close(self) -> None:
         """Kill all that runs in here; the cable goes with the namespace."""
-        end(self._process)
+        end_holder(self._process)
 
     def _lay_cable(self) -> None:
         self._router.ip(

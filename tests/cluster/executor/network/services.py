@@ -1,6 +1,6 @@
 """Services as rules of nftables and as names.
 
-A Service with an address leads every new connection to one of its ready pods, by chance; without a ready pod it
+A Service with an address leads every new connection to one of its ready pods, in turn; without a ready pod it
 refuses. A headless one is only a name with the addresses of all its ready pods, and one for each that has a hostname.
 """
 
@@ -32,8 +32,8 @@ def service_rules(ports: Sequence[ServedPort]) -> str:
             match = f"        ip daddr {address} {served.protocol} dport {served.port} "
             for taken, (target, port) in enumerate(served.targets):
                 left = len(served.targets) - taken
-                chance = f"numgen random mod {left} 0 " if left > 1 else ""
-                lead.append(f"{match}{chance}dnat to {target}:{port}\n")
+                turn = f"numgen inc mod {left} 0 " if left > 1 else ""
+                lead.append(f"{match}{turn}dnat to {target}:{port}\n")
             if not served.targets:
                 refuse.append(f"{match}reject\n")
         own |= {f"{target} . {target}" for target, _ in served.targets}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -103,13 +104,12 @@ class Container:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the container's first process; one that it does not handle is nothing to it."""
         if self.exit_status() is None:
-            try:
+            with contextlib.suppress(ProcessLookupError):  # it may just have ended
                 os.kill(self.pid, number)
-            except ProcessLookupError:
-                return  # it has just ended
 
     def kill(self) -> None:
         """Kill all its processes."""
+        self.send(signal.SIGKILL)
         end(self._process)
 
     def _spawn(self, command: Sequence[str], output: IO[bytes] | int) -> subprocess.Popen[bytes]:

@@ -136,7 +136,7 @@ setup(
         "all": [requirement for name, requirements in EXTRAS.items() if name != "docs" for requirement in requirements],
         "dev": [*DEV, *(requirement for name in TESTED for requirement in EXTRAS[name])],
     },
-    entry_points={"console_scripts": ["surreal = surreal.cli:program"]},
+    entry_points={"console_scripts": ["surreal = surreal.__main__:program"]},
     classifiers=[
         "Operating System :: MacOS",
         "Operating System :: POSIX :: Linux",

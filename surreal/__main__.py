@@ -1,6 +1,24 @@
-"""`python -m surreal`: the `surreal` command, where its script is not on PATH."""
+"""`python -m surreal`, and the `surreal` script: the command line.
 
-from surreal.cli import program
+A probe of health is asked for every few seconds in every container: it must not wait for the imports of all commands.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+
+def program() -> NoReturn:
+    """Be the command."""
+    if sys.argv[1:2] == ["health"]:
+        from surreal.utils.liveness import probe
+
+        sys.exit(probe.main(sys.argv[2:]))
+    from surreal import cli
+
+    cli.program()
+
 
 if __name__ == "__main__":
     program()

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from surreal.cli.options import NoColor, RedisOption, RunDir, RunName, say, stdout_console
+from surreal.errors import ConfigError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -68,12 +69,21 @@ def stop(
     delete: Annotated[
         bool, typer.Option("--delete", help="Also remove the run from Redis; only once its processes have ended.")
     ] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Let a run that has ended go on, where its processes --stay.")
+    ] = False,
 ) -> None:
     """End a run: all its processes drain."""
     from surreal.main.commands.status import find_run
     from surreal.main.process import registry
 
+    if delete and undo:
+        raise ConfigError("--undo lets the run go on, and --delete removes it: give one of them", key="--undo")
     with find_run(run_name, address=redis, run_dir=run_dir, must_be_known=not delete) as client:
+        if undo:
+            registry.clear_stop(client)
+            typer.echo(f"run {client.run} may go on")
+            return
         if not delete:
             registry.request_stop(client, "surreal stop")
             typer.echo(f"run {client.run} was asked to stop")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from surreal.errors import ConfigError
 from surreal.main.process.places import RankPlace, read_place
-from surreal.main.process.roles import LEARNER, PARAMETER_SERVER, Role
+from surreal.main.process.roles import AGENT, LEARNER, PARAMETER_SERVER, RLX_SERVER, Role
 
 #: Environment variable that holds the Redis address: a password in it is not shown by `ps`, as an argument would be.
 REDIS_VARIABLE = "SURREAL_REDIS"
@@ -26,6 +26,8 @@ class RoleArguments:
     """What a role process was started with; None and "" mean "as the configuration says".
 
     Attributes:
+        index: None: the first that no living process of the role has.
+        stay: stay when the run has ended, until a signal comes or the run goes on.
         place: among a learner's ranks; None where nobody has started the others.
         argv: all of it, as it was given.
     """
@@ -36,10 +38,11 @@ class RoleArguments:
     redis: str | None = None
     run_dir: Path | None = None
     offline: Path | None = None
-    index: int = 0
+    index: int | None = 0
     seed: int | None = None
     device: str | None = None
     resume: bool = False
+    stay: bool = False
     supervised: bool = False
     connect_timeout_s: float = 10.0
     log_level: str | None = None
@@ -62,15 +65,30 @@ def local_folder(text: str) -> Path:
 
 
 def shard_of(text: str) -> tuple[int, int]:
-    """Read a part of several: its number, and how many there are.
+    """Read a part of several: its number, perhaps at the end of a name such as `ps-0`, and how many there are.
 
     Raises:
         argparse.ArgumentTypeError: it is no such thing.
     """
-    number, _, total = text.partition("/")
+    name, _, total = text.partition("/")
+    number = name.rpartition("-")[2]
     if not (number.isdigit() and total.isdigit() and int(number) < int(total)):
         raise argparse.ArgumentTypeError(f"{text!r} is no I/N with 0 <= I < N, such as 0/2")
     return int(number), int(total)
+
+
+def index_of(text: str) -> int | None:
+    """Read the number of a process among those of its role; None for `auto`.
+
+    Raises:
+        argparse.ArgumentTypeError: it is neither.
+    """
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor auto") from None
 
 
 def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
@@ -102,6 +120,7 @@ def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
         seed=parsed.seed,
         device=parsed.device,
         resume=parsed.resume or (place is not None and place.restarts > 0),
+        stay=parsed.stay,
         supervised=parsed.supervised,
         connect_timeout_s=parsed.connect_timeout,
         log_level=parsed.log_level,
@@ -125,10 +144,15 @@ def _parser(role: Role, description: str) -> argparse.ArgumentParser:
     if role is LEARNER:
         add("--ranks", type=int, metavar="N", help="the same as --set learner.ranks=N: N processes that learn together")
         add("--offline", type=Path, metavar="PATH", help="learn from an exported replay, without agents")
-    add("--index", type=int, default=0, help="number of this process among those of its role: its name and its seed")
+    index_help = "number of this process among those of its role: its name and its seed"
+    if role in (AGENT, RLX_SERVER):
+        add("--index", type=index_of, default=0, metavar="N|auto", help=f"{index_help}; auto: the first that is free")
+    else:
+        add("--index", type=int, default=0, help=index_help)
     add("--seed", type=int, help="the same as --set seed=N")
     add("--device", choices=("auto", "cpu", "cuda"), help="the same as --set device=...")
     add("--resume", action="store_true", help="go on with a run that exists already")
+    add("--stay", action="store_true", help="when the run has ended, stay idle until a signal comes or it goes on")
     add("--connect-timeout", type=float, default=10.0, metavar="S", help="longest wait for Redis at the start, s")
     levels = ("debug", "info", "warning", "error", "critical")
     add("--log-level", type=str.lower, choices=levels, help="the same as --set log_level=...")

@@ -6,12 +6,14 @@ process is gone is not waited for.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from surreal.distributed.connection.client import RedisClient
@@ -37,7 +39,7 @@ class Claim:
 
     def __init__(self, client: RedisClient, name: str, fingerprint: str = "", *, ttl_s: float = ALIVE_S) -> None:
         self._client = client
-        self._name = name
+        self.name = name
         self._key = client.run_keys.claim(name)
         self._ttl_ms = int(1000 * ttl_s)
         self._fingerprint = fingerprint
@@ -67,13 +69,13 @@ class Claim:
             StoppedError: `stop` was set meanwhile.
         """
         notice = WaitNotice(logger)
-        while holder := self._client.retry(self.try_take, what=f"become {self._name}", stop=stop):
+        while holder := self._client.retry(self.try_take, what=f"become {self.name}", stop=stop):
             notice.tell(
                 "standing by: %s of run %s is %s; another --index takes part at once",
-                self._name, self._client.run, holder,
+                self.name, self._client.run, holder,
             )  # fmt: skip
             if stop.wait(_POLL_INTERVAL_S):
-                raise StoppedError(f"stopped while standing by as {self._name}")
+                raise StoppedError(f"stopped while standing by as {self.name}")
 
     def wait_until_all_agree(self, stop: threading.Event) -> None:
         """Wait for the end of processes that have other settings, which they find out by themselves.
@@ -109,6 +111,27 @@ class Claim:
     def _call(self, length_ms: int, gone: str = "") -> str:
         reply: Any = self._client.run_script("claim", [self._key], [self._token, length_ms, gone])
         return bytes(reply).decode(errors="replace")
+
+
+def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop: threading.Event) -> tuple[int, Claim]:
+    """Take the claim of the smallest number that no living process has.
+
+    Args:
+        claim_of: makes the claim of a number.
+        client: of the run.
+        stop: ends the wait for Redis.
+
+    Returns:
+        The number, and the claim, which lasts only for a moment unless it is kept.
+
+    Raises:
+        StoppedError: `stop` was set meanwhile.
+    """
+    for index in itertools.count():
+        claim = claim_of(index)
+        if not client.retry(claim.try_take, what="take a number", stop=stop):
+            break
+    return index, claim
 
 
 def _parse(token: str) -> tuple[str, str, int]:

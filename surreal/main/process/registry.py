@@ -177,6 +177,11 @@ def stop_reason(client: RedisClient) -> str:
     return value.decode(errors="replace") if value else ""
 
 
+def is_open(client: RedisClient) -> bool:
+    """Whether the run is known, and has not ended."""
+    return not stop_reason(client) and _parse(_stored(client)) is not None
+
+
 def clear_stop(client: RedisClient) -> None:
     """Let a stopped run go on; called by whoever resumes it."""
     client.redis.delete(client.run_keys.stop)

@@ -15,11 +15,13 @@ on stderr).
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,17 +35,19 @@ from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.errors import ConfigError, ContractError, LeaseError, RedisUnavailableError, StoppedError, SurrealError
 from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
-from surreal.main.process.claims import Claim
+from surreal.main.process.claims import Claim, take_first_free
 from surreal.main.process.ending.interrupts import CheckpointRequest, set_at_signals
 from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
+from surreal.main.process.ending.staying import stay
 from surreal.main.process.hanging import make_watchdog
 from surreal.main.process.reports import error_line, is_expected, print_error
 from surreal.main.process.roles import LEARNER, RandomStream, Role, refusal_of
 from surreal.main.process.takeover import take_over
 from surreal.observers.making import make_callbacks
 from surreal.utils.allocator import keep_freed_memory
-from surreal.utils.liveness.pulse import Pulse
+from surreal.utils.liveness.health import HealthFile, health_path, look_at_loops
+from surreal.utils.liveness.pulse import MAIN_LOOP, Pulse
 from surreal.utils.logs import setup_logging
 
 logger = logging.getLogger(__name__)
@@ -55,6 +59,7 @@ class RoleProcess:
     Attributes:
         callbacks: the user's, to be told what happens.
         client: the run's Redis: configuration, heartbeats, log.
+        index: number of this process among those of its role.
         replay: the "replay server", or servers; the same as `client` unless others are named.
         parameter_client: the "parameter server"; the same as `client` unless another is named.
         checkpoint_request: whether a checkpoint was asked for, by SIGUSR1.
@@ -76,31 +81,25 @@ class RoleProcess:
         self._signals = signals
         self.checkpoint_request = checkpoint_request or CheckpointRequest()
         self.rank = 0 if arguments.place is None else arguments.place.rank
-        self.name = role.process_name(arguments.index, self.rank)
         self.config, self.client = _connect(role, arguments, stop)
         if (refusal := refusal_of(role, self.config)) is not None:
             raise ConfigError(refusal[1], key=refusal[0])
         self.run_dir = arguments.run_dir or Path("runs") / self.client.run
         self.replay = self._connect_replay()
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
+        self.index, self._claim = self._claim_number()
+        self.name = role.process_name(self.index, self.rank)
         # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
         self.telemetry = Telemetry(self.client, role.counts_as, self.name, on_stop=self._end)
-        self._pulse = Pulse("the main loop")
+        self._pulse = Pulse(MAIN_LOOP)
         self._watchdog = make_watchdog(self.config, self.telemetry, stop, self._end_hanging_run)
-        is_follower = role is LEARNER and self.config.replay.follow
-        claimed = f"{self.name}-{self.config.broadcast.policy}" if is_follower else self.name
-        is_first = not (is_follower or self.rank or arguments.index)
-        self._registrant = registry.Registrant(claimed, leads=role.leads and is_first)
-        self._claim = Claim(self.client, claimed, fingerprint(self.config.shared()))
+        is_first = not (self._is_follower or self.rank or self.index)
+        self._registrant = registry.Registrant(self._claim.name, leads=role.leads and is_first)
         self._failure: SurrealError | None = None
         self._stop_reason: str | None = None  # of this process's own, which its telemetry may not have heard yet
         self._endings: list[Callable[[], object]] = []
         named = {"run": self.client.run, "process": self.name, "run_dir": self.run_dir, "seed": self.config.seed}
         self.callbacks = make_callbacks(self.config, **named)
-
-    @property
-    def index(self) -> int:
-        return self.arguments.index
 
     def join_run(self) -> None:
         """Become the one process of this name, agree with the run, and begin to show up in it.
@@ -108,7 +107,11 @@ class RoleProcess:
         Raises:
             ConfigError: the run is a finished one, and `--resume` was not given.
             ContractError: live processes of the run use another configuration.
+            StoppedError: the run has ended, and this process was only to stay in it.
         """
+        if self.arguments.stay and (reason := registry.stop_reason(self.client)):
+            self._stop_reason = reason
+            raise StoppedError(f"run {self.client.run} has ended: {reason}")
         if not self.arguments.supervised:
             if self.arguments.resume:
                 if registry.stop_reason(self.client) and not live_processes(self.client):
@@ -160,12 +163,17 @@ class RoleProcess:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the run is to end; None while it goes on."""
+        return self.telemetry.stop_reason or self._stop_reason
+
     def ending(self, error: Exception | None = None) -> Ending:
         """Why this process ends, if it ends now; with the exception that ends it."""
         error = error or self._failure
         if error is not None:
             return Ending(f"{self.name} failed: {error_line(error)}", exit_code_of(error))
-        if (reason := self.telemetry.stop_reason or self._stop_reason) is not None:
+        if (reason := self.stop_reason) is not None:
             return Ending(reason)
         if self._signals and not self.arguments.supervised:
             first = self._signals[0]
@@ -218,6 +226,21 @@ class RoleProcess:
         self._failure = error
         self.stop.set()
 
+    @property
+    def _is_follower(self) -> bool:
+        return self.role is LEARNER and self.config.replay.follow
+
+    def _claim_number(self) -> tuple[int, Claim]:
+        """Give the number of this process, found now if it was told none, and the claim of its name."""
+        shared = fingerprint(self.config.shared())
+        suffix = f"-{self.config.broadcast.policy}" if self._is_follower else ""
+
+        def claim_of(index: int) -> Claim:
+            return Claim(self.client, f"{self.role.process_name(index, self.rank)}{suffix}", shared)
+
+        index = self.arguments.index
+        return take_first_free(claim_of, self.client, self.stop) if index is None else (index, claim_of(index))
+
     def _client_at(self, address: str | None) -> RedisClient:
         if address is None:
             return self.client
@@ -264,39 +287,61 @@ def run_role(
     """Run a role process from its arguments to its exit code; a launcher's children that drained end with 0."""
     arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
     stop = threading.Event()
-    signals, checkpoint_request = set_at_signals(stop, is_abortable=True), CheckpointRequest()
-    checkpoint_request.listen()
+    signals = set_at_signals(stop, is_abortable=True)
     follow_parent()
     keep_freed_memory()
     setup_logging(arguments.log_level or "INFO", role.name)
-    try:
-        process = RoleProcess(role, arguments, stop, signals, checkpoint_request)
-        _set_up_logging(process)
+    with _health_file(role, arguments, stop) as health:
         try:
-            process.join_run()
-            with suppress(StoppedError):
-                body(process)
-            process.raise_failure()
-        except StoppedError:  # before it took part
-            pass
+            return _take_part(role, arguments, stop, signals, body, health)
+        except StoppedError:  # before it was connected
+            return ExitCode(128 + signals[0]) if signals else ExitCode.OK
+        except KeyboardInterrupt:
+            return ExitCode.INTERRUPTED
         except Exception as error:
-            # The traceback goes to the run's folder; the console shows one line, below.
-            logger.error("%s ends: %s", process.name, error_line(error), exc_info=not is_expected(error))
-            if not is_expected(error):
-                error.add_note(f"the traceback is in {process.run_dir / 'logs' / process.name}.log")
-            raise
-        finally:
-            process.close()
-        return process.ending().exit_code
-    except StoppedError:  # before it was connected
-        return ExitCode(128 + signals[0]) if signals else ExitCode.OK
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
+            if arguments.debug:
+                raise
+            print_error(error)
+            return exit_code_of(error)
+
+
+def _health_file(role: Role, arguments: RoleArguments, stop: threading.Event) -> HealthFile:
+    """Where a process says how it is; a launcher looks after its own, and of a learner's ranks the first one speaks."""
+    is_asked = not arguments.supervised and (arguments.place is None or arguments.place.rank == 0)
+    return HealthFile(role.name, partial(look_at_loops, stop), health_path(os.environ) if is_asked else None)
+
+
+def _take_part(
+    role: Role,
+    arguments: RoleArguments,
+    stop: threading.Event,
+    signals: Sequence[signal.Signals],
+    body: Callable[[RoleProcess], None],
+    health: HealthFile,
+) -> ExitCode:
+    """Take part in a run until it ends, or this process is told to."""
+    checkpoint_request = CheckpointRequest()
+    checkpoint_request.listen()
+    process = RoleProcess(role, arguments, stop, signals, checkpoint_request)
+    _set_up_logging(process)
+    try:
+        process.join_run()
+        with suppress(StoppedError):
+            body(process)
+        process.raise_failure()
+    except StoppedError:  # before it took part
+        pass
     except Exception as error:
-        if arguments.debug:
-            raise
-        print_error(error)
-        return exit_code_of(error)
+        # The traceback goes to the run's folder; the console shows one line.
+        logger.error("%s ends: %s", process.name, error_line(error), exc_info=not is_expected(error))
+        if not is_expected(error):
+            error.add_note(f"the traceback is in {process.run_dir / 'logs' / process.name}.log")
+        raise
+    finally:
+        process.close()
+    if arguments.stay and process.stop_reason is not None:
+        stay(process.client, process.stop_reason, signals, health)
+    return process.ending().exit_code
 
 
 def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:

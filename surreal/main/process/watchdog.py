@@ -51,7 +51,6 @@ class Watchdog:
         self._find = find
         self._interval_s = min(_MAX_INTERVAL_S, timeout_s / 4)
         self._looked_s = clock()
-        self._hanging: dict[Pulse, str] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -70,36 +69,38 @@ class Watchdog:
         now = self._clock()
         # A process that was stopped for an hour, or a machine that slept, does not make its loops hang.
         passed_s, self._looked_s = min(now - self._looked_s, 2 * self._interval_s), now
-        found = list(self._find())
-        for pulse in [pulse for pulse in self._hanging if pulse not in found]:
-            del self._hanging[pulse]
+        found = self._find()
         for pulse in found:
             if pulse.has_turned or self._waits.is_waiting(pulse.thread_id):
                 self._note_turn(pulse)
                 continue
             pulse.silence_s += passed_s
-            if pulse.silence_s >= self._timeout_s and pulse not in self._hanging:
+            if pulse.silence_s >= self._timeout_s and not pulse.hangs_in:
                 self._note_hang(pulse)
-        self._show("; ".join(self._hanging.values()))
+        self._show(_hangs(found))
 
     def _note_turn(self, pulse: Pulse) -> None:
-        if self._hanging.pop(pulse, None) is not None:
+        if pulse.hangs_in:
             logger.warning("%s goes on after %.0f s", pulse.name, pulse.silence_s)
+            pulse.hangs_in = ""
         pulse.has_begun = pulse.has_begun or pulse.has_turned
         pulse.has_turned = False
         pulse.silence_s = 0.0
 
     def _note_hang(self, pulse: Pulse) -> None:
         stack = stack_of(pulse.thread_id)
-        place = f"{pulse.name} hangs in {innermost_call(stack)}"
-        self._hanging[pulse] = place
-        sentence = f"{place}, for {pulse.silence_s:.0f} s now"
+        pulse.hangs_in = f"{pulse.name} hangs in {innermost_call(stack)}"
+        sentence = f"{pulse.hangs_in}, for {pulse.silence_s:.0f} s now"
         logger.warning("%s", sentence)
         logger.info("%s is at:\n%s", pulse.name, "".join(traceback.format_list(stack[-_MAX_FRAMES:])).rstrip())
-        self._show("; ".join(self._hanging.values()))
+        self._show(_hangs(self._find()))
         if self._act is not None and pulse.has_begun:
             self._act(sentence)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval_s):
             self.look()
+
+
+def _hangs(found: Sequence[Pulse]) -> str:
+    return "; ".join(pulse.hangs_in for pulse in found if pulse.hangs_in)

@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+#: Name of the loop that is a process's work.
+MAIN_LOOP = "the main loop"
+
 _LIBRARY = sysconfig.get_path("stdlib")
 _SITE_PACKAGES = sysconfig.get_path("purelib")
 
@@ -35,6 +38,7 @@ class Pulse:
         has_turned: set by the loop in each turn, and cleared by who watches.
         has_begun: whether who watches has ever seen a turn.
         silence_s: for how long there was none, as who watches has counted.
+        hangs_in: loop and call, while who watches finds that it hangs; else "".
     """
 
     def __init__(self, name: str) -> None:
@@ -43,6 +47,7 @@ class Pulse:
         self.has_turned = False
         self.has_begun = False
         self.silence_s = 0.0
+        self.hangs_in = ""
         _pulses.add(self)
 
     def close(self) -> None:

@@ -1,0 +1,137 @@
+"""A manifest as plain data: what it is, and the few edits that a run needs of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from surreal.engines.kubernetes.source import Manifest
+from surreal.errors import ConfigError
+
+#: Label with the kind of pod that a manifest is, or is for.
+NAME_LABEL = "app.kubernetes.io/name"
+PART_LABEL = "app.kubernetes.io/part-of"
+#: Label with the run.
+RUN_LABEL = "app.kubernetes.io/instance"
+CHECKSUM = "surreal/app-checksum"
+#: Image of all containers, as the manifests have it.
+_IMAGE = "surreal:"
+_GPU = "nvidia.com/gpu"
+#: Where processes find their configuration; what else they are told follows it.
+CONFIG_PATH = "/etc/surreal/app.yaml"
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_MIB = 2**20
+
+
+def pod_name(manifest: Manifest) -> str:
+    """Which pods it is, or is for: `agent`; "" if it is for all of them."""
+    return str(manifest["metadata"].get("labels", {}).get(NAME_LABEL, ""))
+
+
+def find(manifests: Sequence[Manifest], kind: str, name: str) -> Manifest | None:
+    """The manifest of a kind and a name; None if there is none."""
+    return next((each for each in manifests if each["kind"] == kind and each["metadata"]["name"] == name), None)
+
+
+def pod_template(manifest: Manifest) -> Manifest | None:
+    """What its pods are made from; None if it makes none."""
+    return manifest["spec"].get("template") if "containers" in _pod_spec(manifest) else None
+
+
+def containers(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """The containers of its pods."""
+    spec = _pod_spec(manifest)
+    yield from spec.get("initContainers", ())
+    yield from spec.get("containers", ())
+
+
+def _pod_spec(manifest: Manifest) -> dict[str, Any]:
+    template = manifest.get("spec", {}).get("template") or {}
+    return dict(template.get("spec", {})) if isinstance(template, dict) else {}
+
+
+def check_namespace(name: str, key: str) -> str:
+    """Give a name if Kubernetes takes it for a namespace.
+
+    Args:
+        name: of the namespace.
+        key: option that it comes from.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if not _NAMESPACE.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} cannot be a namespace: at most 63 small letters, digits and -; give {key}", key=key
+        )
+    return name
+
+
+def namespace(name: str, run: str) -> Manifest:
+    """A namespace, in which only pods without any privilege are admitted."""
+    enforced = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    labels = {PART_LABEL: "surreal", RUN_LABEL: run, **enforced}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def config_map(name: str, data: Mapping[str, str]) -> Manifest:
+    """A ConfigMap."""
+    metadata = {"name": name, "labels": {PART_LABEL: "surreal"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
+
+
+def put_into(manifest: Manifest, namespace: str, run: str, checksum: str) -> None:
+    """Say which run a manifest and its pods are of; pods start anew when the checksum changes."""
+    metadata = manifest["metadata"]
+    metadata["namespace"] = namespace
+    metadata.setdefault("labels", {})[RUN_LABEL] = run
+    if (template := pod_template(manifest)) is not None:
+        template["metadata"].setdefault("labels", {})[RUN_LABEL] = run
+        template["metadata"].setdefault("annotations", {})[CHECKSUM] = checksum
+
+
+def checksum_of(*texts: str) -> str:
+    """A short text that differs where one of these does."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def set_image(manifest: Manifest, image: str, gpu_image: str) -> None:
+    """Use an image in place of the one in k8s/, and another in containers that have GPUs."""
+    for container in containers(manifest):
+        if container["image"].startswith(_IMAGE):
+            has_gpu = _GPU in container.get("resources", {}).get("limits", {})
+            container["image"] = gpu_image if has_gpu else image
+
+
+def add_settings(manifest: Manifest, settings: Sequence[str]) -> None:
+    """Override settings in each container that reads the configuration."""
+    for container in containers(manifest):
+        if CONFIG_PATH in container.get("args", ()):
+            container["args"] += [word for setting in settings for word in ("--set", setting)]
+
+
+def set_argument(manifest: Manifest, option: str, value: str) -> None:
+    """Give an option another value, in each command that has it."""
+    for container in containers(manifest):
+        args = container.get("args", [])
+        container["args"] = [f"{option}={value}" if word.startswith(f"{option}=") else word for word in args]
+
+
+def set_redis_memory(manifest: Manifest, maxmemory_bytes: int) -> None:
+    """Give a Redis server the memory that its bound asks for, and the disk for its file.
+
+    While the file is written anew, memory is held twice in part, and the file is there twice.
+
+    Args:
+        manifest: of the server.
+        maxmemory_bytes: bound of its data.
+    """
+    set_argument(manifest, "--maxmemory", str(maxmemory_bytes))
+    mib = -(-maxmemory_bytes // _MIB)
+    for container in containers(manifest):
+        container["resources"]["requests"]["memory"] = f"{mib * 3 // 2 + 128}Mi"
+        container["resources"]["limits"]["memory"] = f"{mib * 2 + 256}Mi"
+    for claim in manifest["spec"]["volumeClaimTemplates"]:
+        claim["spec"]["resources"]["requests"]["storage"] = f"{max(8 * 1024, mib * 4)}Mi"

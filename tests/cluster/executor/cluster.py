@@ -37,9 +37,17 @@ class Cluster:
         nodes: Names of its nodes; new pods go to the one with the fewest.
         pace: What a second of waiting takes, in s, in probes' periods and delays and in back-off; below 1 for quick
             tests. Grace and the time limits of probes are as written.
+        namespace: The one that is meant where none is named.
     """
 
-    def __init__(self, folder: Path, nodes: Sequence[str] = ("node-0", "node-1"), pace: float = 1.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: Sequence[str] = ("node-0", "node-1"),
+        pace: float = 1.0,
+        namespace: str = "default",
+    ) -> None:
+        self._namespace = namespace
         self.nodes = list(nodes)
         #: What happened: seconds since the start, and a sentence.
         self.events: list[tuple[float, str]] = []
@@ -74,22 +82,22 @@ class Cluster:
 
     def apply(self, manifests: str) -> None:
         """Make or replace objects, as `kubectl apply` does; pods follow at the next step."""
-        for key, manifest in read(manifests):
+        for key, manifest in read(manifests, self._namespace):
             self._objects[key] = manifest
         self._fabric.set_objects(self._objects)
 
     def remove(self, kind: str, name: str) -> None:
         """Delete an object, and with it the pods that it has made."""
-        del self._objects[Key(kind, "default", name)]
+        del self._objects[Key(kind, self._namespace, name)]
         self._fabric.set_objects(self._objects)
 
     def scale(self, kind: str, name: str, replicas: int) -> None:
         """Ask for another number of pods."""
-        self._objects[Key(kind, "default", name)]["spec"]["replicas"] = replicas
+        self._objects[Key(kind, self._namespace, name)]["spec"]["replicas"] = replicas
 
     def restart(self, kind: str, name: str) -> None:
         """Replace all pods by the rules of their kind, as `kubectl rollout restart` does."""
-        template = self._objects[Key(kind, "default", name)]["spec"]["template"]
+        template = self._objects[Key(kind, self._namespace, name)]["spec"]["template"]
         annotations = template.setdefault("metadata", {}).setdefault("annotations", {})
         annotations["kubectl.kubernetes.io/restartedAt"] = str(time.monotonic())
 
@@ -109,7 +117,7 @@ class Cluster:
 
     def claim(self, name: str) -> Path:
         """The folder of a PersistentVolumeClaim."""
-        return self._folder / "claims" / "default" / name
+        return self._folder / "claims" / self._namespace / name
 
     # What is there.
 
@@ -119,13 +127,13 @@ class Cluster:
         return [
             pod
             for pod in self._pods.values()
-            if pod.key.namespace == "default" and wanted.items() <= pod.metadata.get("labels", {}).items()
+            if pod.key.namespace == self._namespace and wanted.items() <= pod.metadata.get("labels", {}).items()
             if terminating or not pod.is_terminating
         ]
 
     def is_rolled_out(self, kind: str, name: str) -> bool:
         """Whether all pods that it asks for are there, ready, made from its newest template, and no others are."""
-        key = Key(kind, "default", name)
+        key = Key(kind, self._namespace, name)
         spec = self._objects[key]["spec"]
         members = [pod for pod in self._pods.values() if pod.owner == key]
         is_current = all(pod.template == digest(spec["template"]) and pod.is_ready for pod in members)
@@ -138,7 +146,7 @@ class Cluster:
 
     def address(self, name: str) -> str:
         """A Service's address."""
-        address = self._fabric.address(Key("Service", "default", name))
+        address = self._fabric.address(Key("Service", self._namespace, name))
         if address is None:
             raise LookupError(f"service/{name} is headless, or not there")
         return address

@@ -61,8 +61,8 @@ class Key(NamedTuple):
         return f"{self.kind.lower()}/{self.name}"
 
 
-def read(text: str, namespace: str = "default") -> Iterator[tuple[Key, Manifest]]:
-    """Yield the objects of a stream of manifests, those of kind List one by one.
+def read(text: str, namespace: str) -> Iterator[tuple[Key, Manifest]]:
+    """Yield the objects of a stream of manifests, those of kind List one by one; without a namespace, they get this.
 
     Raises:
         ValueError: for a kind or a pod's field that the executor does not know.
@@ -72,7 +72,7 @@ def read(text: str, namespace: str = "default") -> Iterator[tuple[Key, Manifest]
             continue
         for manifest in document["items"] if document["kind"] == "List" else [document]:
             metadata = manifest["metadata"]
-            key = Key(manifest["kind"], metadata.get("namespace", namespace), metadata["name"])
+            key = Key(manifest["kind"], metadata.setdefault("namespace", namespace), metadata["name"])
             if key.kind not in KINDS | WITHOUT_EFFECT:
                 raise ValueError(f"{key}: the executor does not know this kind; it knows {', '.join(sorted(KINDS))}")
             template = manifest if key.kind == "Pod" else manifest.get("spec", {}).get("template")

@@ -39,7 +39,7 @@ def policy_rules(policies: Sequence[Manifest], pods: Sequence[Endpoint]) -> str:
 
 
 def _applies(policy: Manifest, pod: Endpoint) -> bool:
-    namespace = policy["metadata"].get("namespace", "default")
+    namespace = policy["metadata"]["namespace"]
     return namespace == pod.namespace and selects(policy["spec"].get("podSelector", {}), pod.labels)
 
 

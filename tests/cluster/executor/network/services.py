@@ -58,7 +58,7 @@ def served_ports(service: Manifest, addresses: Sequence[str], pods: Sequence[End
 
 def members_of(service: Manifest, pods: Sequence[Endpoint]) -> list[Endpoint]:
     """The pods that a Service leads to."""
-    spec, namespace = service["spec"], service["metadata"].get("namespace", "default")
+    spec, namespace = service["spec"], service["metadata"]["namespace"]
     selector, unready = spec.get("selector"), spec.get("publishNotReadyAddresses", False)
     return [
         pod
@@ -74,7 +74,7 @@ def is_headless(service: Manifest) -> bool:
 
 def names_of(service: Manifest, address: str | None, pods: Sequence[Endpoint]) -> dict[str, list[str]]:
     """The names of a Service, each with its addresses."""
-    name, namespace = service["metadata"]["name"], service["metadata"].get("namespace", "default")
+    name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
     full = f"{name}.{namespace}.svc.{DOMAIN}"
     members = members_of(service, pods)
     if address is not None:

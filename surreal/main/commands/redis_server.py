@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from redis.exceptions import AuthenticationError, RedisError
-
 from surreal.config.schema.fields import parse_size
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import ConfigError
+from surreal.main.commands.redis_health import serve_and_tell
 from surreal.main.process.ending.interrupts import set_at_signals
-from surreal.utils.liveness.health import HealthFile, Vitals, health_path
-from surreal.utils.liveness.probe import ENDING, STARTING, WORKING
 
 
 def serve(
@@ -53,31 +49,9 @@ def serve(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    stop, is_ready = threading.Event(), threading.Event()
+    stop = threading.Event()
     set_at_signals(stop)
-
-    def begin(server: EmbeddedRedis) -> None:
-        is_ready.set()
-        on_ready(server)
-
-    def look() -> Vitals:
-        if stop.is_set() or not is_ready.is_set():
-            return Vitals(ENDING if stop.is_set() else STARTING)
-        return Vitals(WORKING, hangs_in="" if answers(server.address) else "redis-server does not answer")
-
-    with HealthFile("redis", look, health_path(os.environ)):
-        server.serve(stop, begin)
-
-
-def answers(address: str) -> bool:
-    """Whether a server answers, be it that it wants another password."""
-    with RedisClient(address) as client:
-        try:
-            return bool(client.redis.ping())
-        except AuthenticationError:
-            return True
-        except RedisError:
-            return False
+    serve_and_tell(server, stop, on_ready)
 
 
 def address_for_others(address: str, bind: str) -> str:

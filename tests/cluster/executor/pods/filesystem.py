@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster.executor.manifests import Manifest
-from tests.cluster.executor.pods.images import Image
+from tests.cluster.executor.pods.images import PROGRAMS_FOLDER, Image
 from tests.cluster.executor.pods.volumes import Mount
 
 #: What /etc of an image has, of this machine's.
@@ -91,7 +91,8 @@ def container_script(
         "mount -t proc proc proc",
         "mount -t sysfs -o ro sysfs sys",
         *_devices(),
-        *(line for folder in image.folders for line in _bind(Mount(folder, str(folder), is_read_only=True))),
+        *(line for target, folder in image.folders.items() for line in _bind(Mount(folder, target, is_read_only=True))),
+        *(line for name, text in image.programs.items() for line in _program(f"{PROGRAMS_FOLDER[1:]}/{name}", text)),
         *(line for mount in mounts for line in _bind(mount)),
         *(["mount -o remount,ro ."] if is_read_only else []),
         f"exec chroot . {shlex.join(start)}",
@@ -119,6 +120,11 @@ def _devices() -> list[str]:
         "ln -s /proc/self/fd dev/fd",
         *(f"ln -s /proc/self/fd/{number} dev/{name}" for number, name in enumerate(("stdin", "stdout", "stderr"))),
     ]
+
+
+def _program(path: str, text: str) -> list[str]:
+    script = shlex.quote(f"#!/bin/sh\n{text}\n")
+    return [f"mkdir -p {PROGRAMS_FOLDER[1:]}", f"printf %s {script} >{path}", f"chmod 755 {path}"]
 
 
 def _bind(mount: Mount) -> list[str]:

@@ -1,13 +1,14 @@
 """What stands for container images here: this machine's own programs, and this checkout.
 
 No engine is needed to run a program in namespaces, and no registry can be asked. So an image is a table entry: folders
-of this machine, bound read-only at the same place, and what an image says of itself (entry point, user, environment).
+of this machine, bound read-only, and what an image says of itself (entry point, user, environment).
 
-| image | what runs here |
-|---|---|
-| `surreal`, of any registry and tag | `surreal` of this checkout, in the environment that runs the tests |
-| `redis` | the system's `redis-server` and `redis-cli` |
-| `python` | the system's Python, for small manifests |
+| image | command | what runs here |
+|---|---|---|
+| `surreal`, of any registry and tag | `surreal` | this checkout, in the environment that runs the tests |
+| | `redis-server` | the system's |
+| | `tensorboard` | a file server of the same folder on the same port: TensorBoard is an extra that tests do without |
+| `python` | `python3` | the Python of the tests, for small manifests |
 """
 
 from __future__ import annotations
@@ -19,54 +20,61 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[4]
-#: The environment of the tests, and the Python that it was made of.
-_ENVIRONMENT, _PYTHON = Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Where an image's own programs are.
+PROGRAMS_FOLDER = "/opt/programs"
+_TENSORBOARD = """\
+exec python3 -I -S - "$@" <<'END'
+import argparse, functools, http.server
+parser = argparse.ArgumentParser()
+parser.add_argument("--logdir")
+parser.add_argument("--port", type=int)
+options = parser.parse_known_args()[0]
+handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=options.logdir)
+http.server.ThreadingHTTPServer(("", options.port), handler).serve_forever()
+END
+"""
 
 
 class Image(NamedTuple):
     """What a container's image is here.
 
     Args:
-        folders: Folders of this machine that it has, besides /usr.
+        folders: Folders of this machine by where a container sees them, besides /usr.
+        programs: Shell scripts by name.
         entrypoint: What a container's `command` replaces.
         command: What a container's `args`, or `command`, replaces.
         user: User and group, where the pod names none.
     """
 
-    folders: tuple[Path, ...] = ()
+    folders: Mapping[str, Path]
+    environment: Mapping[str, str]
+    programs: Mapping[str, str] = MappingProxyType({})
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    environment: Mapping[str, str] = MappingProxyType({"PATH": _SYSTEM_PATH})
     working_dir: str = "/"
     user: tuple[int, int] = (0, 0)
 
 
-_PYTHON_FOLDERS = tuple(dict.fromkeys((_ENVIRONMENT, _PYTHON)))
-_PYTHON_PATH = f"{_ENVIRONMENT / 'bin'}:{_SYSTEM_PATH}"
+# The environment goes to a place of its own, which no volume covers, as one at /tmp might. It is told by its programs'
+# place where it is; only the Python that it was made of stays where it was.
+_PYTHON = {"/opt/venv": Path(sys.prefix).resolve(), sys.base_prefix: Path(sys.base_prefix)}
+_PYTHON_VARIABLES = {
+    "PATH": f"{PROGRAMS_FOLDER}:/opt/venv/bin:{_SYSTEM_PATH}",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 
 IMAGES: Mapping[str, Image] = MappingProxyType(
     {
         "surreal": Image(
-            folders=(*_PYTHON_FOLDERS, CHECKOUT / "surreal"),
+            folders=_PYTHON | {"/opt/surreal/surreal": CHECKOUT / "surreal"},
+            environment=_PYTHON_VARIABLES | {"PYTHONPATH": "/opt/surreal", "OMP_NUM_THREADS": "1"},
+            programs={"surreal": 'exec python3 -m surreal "$@"', "tensorboard": _TENSORBOARD},
             entrypoint=("surreal",),
             command=("--help",),
-            environment=MappingProxyType(
-                {
-                    "PATH": _PYTHON_PATH,
-                    "PYTHONPATH": str(CHECKOUT),
-                    "PYTHONDONTWRITEBYTECODE": "1",
-                    "OMP_NUM_THREADS": "1",
-                }
-            ),
             user=(10001, 10001),
         ),
-        "redis": Image(command=("redis-server",), working_dir="/data"),
-        "python": Image(
-            folders=_PYTHON_FOLDERS,
-            command=("python3",),
-            environment=MappingProxyType({"PATH": _PYTHON_PATH, "PYTHONDONTWRITEBYTECODE": "1"}),
-        ),
+        "python": Image(folders=_PYTHON, environment=_PYTHON_VARIABLES, command=("python3",)),
     }
 )
 

@@ -43,7 +43,7 @@ def container(program: str, **fields: Any) -> dict[str, Any]:
 def pod(name: str, *containers: dict[str, Any], labels: dict[str, str] | None = None, **spec: Any) -> str:
     """A pod, by default one that sleeps."""
     sleeper = container("import time; time.sleep(10_000)")
-    return _text("Pod", name, {"containers": list(containers) or [sleeper], **spec}, labels or {"app": name})
+    return manifest("Pod", name, {"containers": list(containers) or [sleeper], **spec}, labels or {"app": name})
 
 
 def web(name: str, replicas: int, **spec: Any) -> str:
@@ -58,17 +58,17 @@ def web(name: str, replicas: int, **spec: Any) -> str:
         "spec": {"terminationGracePeriodSeconds": 0, "containers": [served]},
     }
     fields = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template, **spec}
-    return _text("Deployment", name, fields) + service(name)
+    return manifest("Deployment", name, fields) + service(name)
 
 
 def service(name: str, **spec: Any) -> str:
     """A Service on port 80, which leads to the port `http` of the pods with the label app=NAME."""
-    return _text("Service", name, {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": "http"}], **spec})
+    return manifest("Service", name, {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": "http"}], **spec})
 
 
 def policy(name: str, **spec: Any) -> str:
     """A NetworkPolicy."""
-    return _text("NetworkPolicy", name, spec)
+    return manifest("NetworkPolicy", name, spec)
 
 
 def stored(kind: str, name: str, **texts: str) -> str:
@@ -79,7 +79,7 @@ def stored(kind: str, name: str, **texts: str) -> str:
 
 def claim(name: str) -> str:
     """A PersistentVolumeClaim."""
-    return _text("PersistentVolumeClaim", name, {"accessModes": ["ReadWriteOnce"]})
+    return manifest("PersistentVolumeClaim", name, {"accessModes": ["ReadWriteOnce"]})
 
 
 def stateful(name: str, replicas: int, *containers: dict[str, Any], **spec: Any) -> str:
@@ -89,13 +89,14 @@ def stateful(name: str, replicas: int, *containers: dict[str, Any], **spec: Any)
         "spec": {"terminationGracePeriodSeconds": 0, "containers": list(containers)},
     }
     data = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
-    return _text(
+    return manifest(
         "StatefulSet",
         name,
         {"serviceName": name, "replicas": replicas, "template": template, "volumeClaimTemplates": [data], **spec},
     )
 
 
-def _text(kind: str, name: str, spec: dict[str, Any], labels: dict[str, str] | None = None) -> str:
+def manifest(kind: str, name: str, spec: dict[str, Any], labels: dict[str, str] | None = None) -> str:
+    """Any object with a spec."""
     metadata = {"name": name, **({"labels": labels} if labels else {})}
     return "---\n" + yaml.safe_dump({"kind": kind, "metadata": metadata, "spec": spec})

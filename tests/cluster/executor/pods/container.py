@@ -76,6 +76,14 @@ class Container:
                 log,
             )
         self._pid: int | None = None
+        self._has_begun = False
+
+    def has_begun(self) -> bool:
+        """Whether its file system is built and its command is started; until then it sees that of this machine."""
+        if not self._has_begun:
+            with contextlib.suppress(OSError):
+                self._has_begun = os.stat(f"/proc/{self.pid}/root").st_dev != os.stat("/").st_dev
+        return self._has_begun
 
     def exit_status(self) -> int | None:
         """How its command ended, 128 and more by a signal; None while it runs."""
@@ -83,7 +91,13 @@ class Container:
         return status if status is None or status >= 0 else _SIGNAL_STATUS - status
 
     def start(self, command: Sequence[str], output: IO[bytes] | int) -> subprocess.Popen[bytes]:
-        """Start another command in the container, as the container's user: what `kubectl exec` and exec probes do."""
+        """Start another command in the container, as the container's user: what `kubectl exec` and exec probes do.
+
+        Raises:
+            ProcessLookupError: if it has not begun, or has ended.
+        """
+        if not self.has_begun():
+            raise ProcessLookupError(f"container {self.name} is not running")
         namespaces = entering(self.pid, "net", "pid", "ipc", "uts", "mount", "root")
         return self._spawn([*namespaces, *self._inside, *expand(command, self.environment)], output)
 
@@ -109,7 +123,8 @@ class Container:
 
     def kill(self) -> None:
         """Kill all its processes."""
-        self.send(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            _ = self.pid  # before it has forked, there is not all to kill
         end(self._process)
 
     def _spawn(self, command: Sequence[str], output: IO[bytes] | int) -> subprocess.Popen[bytes]:

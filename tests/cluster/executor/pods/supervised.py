@@ -69,7 +69,7 @@ class Supervised:
     @property
     def is_ready(self) -> bool:
         """Whether it runs, has started and says that it is ready."""
-        if self.container is None or self._kill_at is not None:
+        if self.container is None or self._kill_at is not None or not self.container.has_begun():
             return False
         return all(self._probes[name].verdict for name in ("startup", "readiness") if name in self._probes)
 
@@ -84,7 +84,7 @@ class Supervised:
             self._ended(status, now)
         elif self._kill_at is not None:
             self._see_off(now)
-        else:
+        elif self.container.has_begun():
             self._probe(now)
 
     def stop(self, now: float, grace_s: float | None = None) -> None:
@@ -129,7 +129,7 @@ class Supervised:
 
     def _begin_end(self, now: float, grace_s: float) -> None:
         assert self.container is not None
-        self._kill_at = now + grace_s
+        self._kill_at = now + (grace_s if self.container.has_begun() else 0)
         hook = self._spec.get("lifecycle", {}).get("preStop")
         if hook is None:
             self.container.send(signal.SIGTERM)

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.cluster.executor.controllers import PLANS, Member, numbered_template
-from tests.cluster.executor.manifests import Key, Manifest, digest, read
+from tests.cluster.executor.manifests import Key, Manifest, digest, files_of, read
 from tests.cluster.executor.network.fabric import NAME_SERVER, Fabric
 from tests.cluster.executor.network.router import OUTSIDE_ADDRESS, Router, Sandbox
 from tests.cluster.executor.pods.pod import Place, Pod
@@ -130,6 +130,11 @@ class Cluster:
             if pod.key.namespace == self._namespace and wanted.items() <= pod.metadata.get("labels", {}).items()
             if terminating or not pod.is_terminating
         ]
+
+    def secrets(self) -> list[str]:
+        """Everything that Secrets hold."""
+        secrets = (files_of(manifest) for key, manifest in self._objects.items() if key.kind == "Secret")
+        return [content.decode() for files in secrets for content in files.values()]
 
     def is_rolled_out(self, kind: str, name: str) -> bool:
         """Whether all pods that it asks for are there, ready, made from its newest template, and no others are."""

@@ -1,0 +1,149 @@
+"""Rendered manifests of the local overlay, executed: CartPole is solved, whatever happens to pods, nodes and links.
+
+`make test` has one short run with a few disturbances; `make cluster` one for each kind, with more of them
+(docs/cluster-tests.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import small
+from tests.cluster.executor.cluster import Cluster
+from tests.cluster.executor.pods.images import CHECKOUT
+from tests.cluster.rendered import RenderedRun, rendered_run
+
+#: Set by `make cluster`.
+IS_LONG = "SURREAL_TEST_CLUSTER" in os.environ
+REPORTS = CHECKOUT / ".cache" / "cluster"
+#: On a machine with nothing else to do, a run takes less than a minute.
+TIMEOUT_S = 1500.0 if IS_LONG else 240.0
+#: Of DQN: an end only when it is solved, and checkpoints often enough for learners that are killed.
+SETTINGS = ("run.max_env_steps=null", "checkpoint.checkpoint_time_interval=10")
+
+Start = Callable[..., Cluster]
+long_only = pytest.mark.skipif(not IS_LONG, reason="for `make cluster`")
+
+
+@pytest.mark.slow
+def test_cartpole_is_solved_on_the_local_overlay(start_cluster: Start, require_tool: Callable[..., str]) -> None:
+    require_tool("kubectl")
+    preset = "cartpole-trpo"
+    cluster = start_cluster(namespace=f"surreal-{preset}")
+    with rendered_run(cluster, preset, (), REPORTS / "short.txt") as run:
+        cluster.wait(lambda: run.is_ready() and bool(run.rounds()), "learning", TIMEOUT_S)
+        _assert_only_the_run_reaches_redis(cluster, run)
+        cluster.kill(run.pods("agent")[0])
+        _with_cut_link(run, "agent", 2.0)
+        _wait_until_solved(run)
+        # Every process stays, so that nothing starts the run again.
+        cluster.wait(run.is_ready, "ready pods of a run that is over", TIMEOUT_S)
+        _assert_no_secret_is_printed(cluster)
+
+
+@long_only
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 100)
+def test_a_pod_is_killed_every_few_seconds(start_cluster: Start) -> None:
+    with _long_run(start_cluster, "killed", "--agents", "2") as run:
+        roles = itertools.cycle(("agent", "eval", "agent", "learner", "agent", "redis"))
+        while not run.result():
+            run.cluster.go_on(8.0)
+            role = next(roles)
+            if run.pods(role) and not run.result():
+                run.cluster.kill(run.pods(role)[0])
+        kills = sum(text.endswith(": killed") for _, text in run.cluster.events)
+        assert kills >= 6
+        _wait_until_solved(run)
+
+
+@long_only
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 100)
+def test_agents_are_replaced_one_after_the_other(start_cluster: Start) -> None:
+    with _long_run(start_cluster, "rolling", "--agents", "3") as run:
+        old = {pod.name for pod in run.pods("agent")}
+        ready = []
+        run.cluster.restart("Deployment", "agents")
+        while not run.cluster.is_rolled_out("Deployment", "agents"):
+            run.cluster.go_on(0.2)
+            ready.append(sum(pod.is_ready for pod in run.pods("agent")))
+        assert min(ready) >= 2
+        assert not old & {pod.name for pod in run.pods("agent")}
+        drained = [text for _, text in run.cluster.events if any(name in text for name in old) and "status" in text]
+        assert [text.rpartition(" ")[2] for text in drained] == ["0"] * 3, drained
+        _wait_until_solved(run)
+
+
+@long_only
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 100)
+def test_a_node_is_lost(start_cluster: Start) -> None:
+    with _long_run(start_cluster, "node", "--agents", "3") as run:
+        (learner,) = run.pods("learner")
+        run.cluster.lose(learner.place.node)
+        run.cluster.wait(run.is_ready, "all pods elsewhere", TIMEOUT_S)
+        _wait_until_solved(run)
+
+
+@long_only
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 100)
+@pytest.mark.parametrize("role", ["agent", "learner", "redis"])
+def test_a_link_is_cut(start_cluster: Start, role: str) -> None:
+    with _long_run(start_cluster, f"link-{role}", "--agents", "2") as run:
+        _with_cut_link(run, role, 30.0)
+        _wait_until_solved(run)
+
+
+@contextmanager
+def _long_run(start_cluster: Start, name: str, *options: str) -> Iterator[RenderedRun]:
+    """A run of DQN on three nodes, which has begun to learn."""
+    cluster = start_cluster(namespace="surreal-cartpole-dqn", nodes=("node-0", "node-1", "node-2"))
+    with rendered_run(cluster, "cartpole-dqn", SETTINGS, REPORTS / f"{name}.txt", *options) as run:
+        cluster.wait(lambda: run.is_ready() and bool(run.rounds()), "learning", TIMEOUT_S)
+        yield run
+
+
+def _with_cut_link(run: RenderedRun, role: str, duration_s: float) -> None:
+    pod = run.pods(role)[-1]
+    run.cluster.cut(pod)
+    run.cluster.go_on(duration_s)
+    run.cluster.mend(pod)
+
+
+def _wait_until_solved(run: RenderedRun) -> None:
+    """Wait for the end that only a solved CartPole brings, and look at what there is then."""
+    run.cluster.wait(lambda: bool(run.result()), "a solved CartPole", TIMEOUT_S)
+    result = run.result()
+    assert (result["status"], result["reason"].split(":")[0]) == ("finished", "stop_at_return"), result
+    rounds = run.rounds()
+    assert max(entry["mean_return"] for entry in rounds) >= 475
+    versions = [entry["version"] for entry in rounds]
+    assert versions == sorted(versions)
+    assert (run.folder / "eval" / "best.safetensors").exists()
+
+
+def _assert_only_the_run_reaches_redis(cluster: Cluster, run: RenderedRun) -> None:
+    """A pod of the same namespace that is no pod of the run is kept out."""
+    cluster.apply(small.pod("stranger"))
+    cluster.wait(lambda: bool(cluster.pods("app=stranger")) and cluster.pods("app=stranger")[0].is_ready, "a stranger")
+    (stranger,), (redis,), (agent, *_) = cluster.pods("app=stranger"), run.pods("redis"), run.pods("agent")
+    ask = small.python(small.ASK, redis.place.address, "6379")
+    assert "timed out" in cluster.execute(stranger, *ask).stdout
+    assert "timed out" not in cluster.execute(agent, *ask).stdout
+    cluster.delete(stranger, grace_s=0)
+
+
+def _assert_no_secret_is_printed(cluster: Cluster) -> None:
+    secrets = cluster.secrets()
+    assert len(secrets) >= 2
+    for pod in cluster.pods():
+        text = cluster.logs(pod)
+        assert not [secret for secret in secrets if secret in text], pod.name

@@ -28,6 +28,8 @@ connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 1)
 connection.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
 print(b"".join(iter(lambda: connection.recv(1024), b"")).decode().splitlines()[-1])
 """
+#: Connects to a server, and says so; waits a second at most.
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 1); print('connected')"
 
 
 def python(program: str, *arguments: str) -> list[str]:

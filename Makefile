@@ -7,6 +7,7 @@
 #   make bench-reverb    the one against Reverb, which needs Python <= 3.11 and TensorFlow
 #   make bench-learning  against Stable-Baselines3 and Sample Factory: how soon tasks are solved, Pong's frames/s
 #   make kills           a run whose server, agents and Redis are killed 20 times, and which still solves CartPole
+#   make cluster [PRESET=n]  rendered Kubernetes manifests executed in namespaces, and disturbed: docs/cluster-tests.md
 #   make docs            write the pages that come from the code
 #   make site            docs/ as a site with search and the API reference, in .cache/site
 #   make images          draw the pictures of the documentation
@@ -27,7 +28,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning learn kills docs site images pictures wheel clean
+.PHONY: demo test quick check bench bench-reverb bench-learning learn kills cluster docs site images pictures wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -83,6 +84,11 @@ learn: $(STAMP)
 kills: $(STAMP)
 	@mkdir -p .cache
 	SURREAL_TEST_KILLS=20 $(PYTEST) -n0 --timeout 1500 tests/e2e/test_gradients.py -k whoever $(PYTEST_ARGS)
+
+# As root, which namespaces need.
+cluster: $(STAMP)
+	@mkdir -p .cache
+	SURREAL_TEST_CLUSTER=$(PRESET) $(PYTEST) -n0 --timeout 1700 tests/cluster $(PYTEST_ARGS)
 
 docs: $(STAMP)
 	@mkdir -p .cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from tests.cluster import small
 from tests.cluster.executor.cluster import Cluster
@@ -64,7 +65,7 @@ def test_policies_let_through_what_they_say_and_nothing_else(start_cluster: Star
     assert server.is_ready
 
     # All that leaves is forbidden, names included; then names are allowed, then the server is.
-    everyone = {"podSelector": {}}
+    everyone: dict[str, Any] = {"podSelector": {}}
     cluster.apply(small.policy("nothing", **everyone, policyTypes=["Egress"]))
     cluster.step()
     assert "Temporary failure in name resolution" in _ask(cluster, friend, "web", resolver="timeout:1 attempts:1")

@@ -128,8 +128,7 @@ def test_a_job_runs_until_it_has_succeeded(start_cluster: Start) -> None:
     once = "import os; n = os.path.exists('/data/tried'); open('/data/tried', 'w'); assert n"
     worker = small.container(once, volumeMounts=[{"name": "data", "mountPath": "/data"}])
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    template = {"metadata": {"labels": {"app": "job"}}}
-    template["spec"] = {"restartPolicy": "Never", "containers": [worker], "volumes": volumes}
+    template = {"spec": {"restartPolicy": "Never", "containers": [worker], "volumes": volumes}}
     cluster.apply(small.claim("data") + small.manifest("Job", "job", {"template": template}))
     cluster.wait(lambda: "Succeeded" in [pod.phase for pod in cluster.pods()], "success")
     cluster.go_on(0.2)

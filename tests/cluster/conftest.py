@@ -44,5 +44,6 @@ def _missing() -> str | None:
             program(name)
     except FileNotFoundError as error:
         return str(error)
-    made = subprocess.run([program("unshare"), "--pid", "--net", "--mount", "--fork", "true"], capture_output=True)
-    return f"no namespaces: {made.stderr.decode().strip()}" if made.returncode else None
+    inside = [program("unshare"), "--pid", "--net", "--mount", "--fork", program("nft"), "list", "tables"]
+    made = subprocess.run(inside, capture_output=True, text=True)
+    return f"no namespaces with nftables here: {made.stderr.strip()}" if made.returncode else None

@@ -139,8 +139,10 @@ class Pod:
             for container in self.containers:
                 container.step(now)
             self.problem = None
-        except LookupError as error:
-            self.problem = str(error)  # a kubelet tries again as well, until somebody makes what is missing
+        except LookupError as error:  # a kubelet tries again as well, until somebody makes what is missing
+            if self.problem is None:
+                self._means.say(f"waits, {error}")
+            self.problem = str(error)
 
     def delete(self, now: float, grace_s: float | None = None) -> None:
         """Begin to end it, with its own grace or another one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surreal.config import load_config
+from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.errors import ConfigError, RedisUnavailableError
+from surreal.errors import ConfigError, RedisUnavailableError, StoppedError
 from surreal.main.process.arguments import RoleArguments
+from surreal.main.process.ending import staying
+from surreal.main.process.ending.reasons import Ending
 from surreal.main.process.role import RoleProcess, registry
 from surreal.main.process.roles import AGENT, LEARNER, Role
+from surreal.utils.liveness.health import HealthFile, Vitals
+from surreal.utils.liveness.probe import OVER, WORKING
 
 
 @pytest.fixture
@@ -117,3 +124,73 @@ def test_each_server_must_answer_at_the_start(join: Callable[..., RoleProcess], 
 def test_nobody_joins_a_run_in_lockstep(join: Callable[..., RoleProcess]) -> None:
     with pytest.raises(ConfigError, match="the learner's process does all by itself, and no agent can join it"):
         join("run.deterministic=true")
+
+
+def test_agents_that_are_told_no_number_take_the_first_that_is_free(join: Callable[..., RoleProcess]) -> None:
+    first, second, third = (join(index=None) for _ in range(3))
+    assert [process.name for process in (first, second, third)] == ["agent-0", "agent-1", "agent-2"]
+    assert [process.index for process in (first, second, third)] == [0, 1, 2]
+    try:
+        for process in (first, second, third):
+            process.join_run()  # as nobody's stand-by
+        second.close()
+        fourth = join(index=None)
+        assert fourth.name == "agent-1"
+        # Its random numbers are those of its number.
+        assert fourth.rng().random() == join(index=1).rng().random() != first.rng().random()
+        fourth.close()
+    finally:
+        for process in (first, third):
+            process.close()
+        first.client.delete_run()
+
+
+def test_a_process_that_stays_takes_no_part_in_a_run_that_has_ended(join: Callable[..., RoleProcess]) -> None:
+    process = join(stay=True, resume=True)
+    registry.request_stop(process.client, "enough")
+    try:
+        with pytest.raises(StoppedError, match="enough"):
+            process.join_run()
+        assert registry.stop_reason(process.client) == "enough"  # resuming would have cleared it
+        assert process.ending() == Ending("enough")
+    finally:
+        process.close()
+        process.client.delete_run()
+
+
+def test_staying_ends_with_a_signal_or_when_the_run_goes_on(
+    redis_server: Any, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staying, "_LOOK_INTERVAL_S", 0.02)
+    monkeypatch.setattr(staying, "_POLL_INTERVAL_S", 0.01)
+    client = RedisClient(redis_server.address, run=run_id)
+    health = HealthFile("agent", lambda: Vitals(WORKING), None)
+    signals: list[signal.Signals] = []
+
+    def begin() -> threading.Thread:
+        own = RedisClient(redis_server.address, run=run_id)
+        thread = threading.Thread(target=staying.stay, args=(own, "the run has its env steps", signals, health))
+        thread.start()
+        return thread
+
+    registry.register(client, load_config("cartpole-dqn"), registry.Registrant("learner", leads=True))
+    thread = begin()  # it knows of the end before the learner has said so
+    thread.join(0.3)
+    assert thread.is_alive()
+    assert health.look() == Vitals(OVER)
+    registry.request_stop(client, "max_env_steps")
+    thread.join(0.3)
+    assert thread.is_alive()
+    config = client.redis.getdel(client.run_keys.config)
+    registry.clear_stop(client)
+    thread.join(0.3)
+    assert thread.is_alive()  # Redis was emptied: that is no word of going on
+    client.redis.set(client.run_keys.config, config)
+    thread.join(30.0)
+    assert not thread.is_alive()
+    thread = begin()
+    signals.append(signal.SIGTERM)
+    thread.join(30.0)
+    assert not thread.is_alive()
+    client.delete_run()
+    client.close()

@@ -69,13 +69,6 @@ def check_namespace(name: str, key: str) -> str:
     return name
 
 
-def namespace(name: str, run: str) -> Manifest:
-    """A namespace, in which only pods without any privilege are admitted."""
-    enforced = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-    labels = {PART_LABEL: "surreal", RUN_LABEL: run, **enforced}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
 def config_map(name: str, data: Mapping[str, str]) -> Manifest:
     """A ConfigMap."""
     metadata = {"name": name, "labels": {PART_LABEL: "surreal"}}
@@ -85,7 +78,7 @@ def config_map(name: str, data: Mapping[str, str]) -> Manifest:
 def put_into(manifest: Manifest, namespace: str, run: str, checksum: str) -> None:
     """Say which run a manifest and its pods are of; pods start anew when the checksum changes."""
     metadata = manifest["metadata"]
-    metadata["namespace"] = namespace
+    metadata["name" if manifest["kind"] == "Namespace" else "namespace"] = namespace
     metadata.setdefault("labels", {})[RUN_LABEL] = run
     if (template := pod_template(manifest)) is not None:
         template["metadata"].setdefault("labels", {})[RUN_LABEL] = run
@@ -109,7 +102,7 @@ def add_settings(manifest: Manifest, settings: Sequence[str]) -> None:
     """Override settings in each container that reads the configuration."""
     for container in containers(manifest):
         if CONFIG_PATH in container.get("args", ()):
-            container["args"] += [word for setting in settings for word in ("--set", setting)]
+            container["args"] += [f"--set={setting}" for setting in settings]
 
 
 def set_argument(manifest: Manifest, option: str, value: str) -> None:
@@ -117,6 +110,24 @@ def set_argument(manifest: Manifest, option: str, value: str) -> None:
     for container in containers(manifest):
         args = container.get("args", [])
         container["args"] = [f"{option}={value}" if word.startswith(f"{option}=") else word for word in args]
+
+
+def scale(manifest: Manifest, run: str, most: int | None) -> None:
+    """Have a ScaledObject ask for figures of a run.
+
+    Args:
+        manifest: of kind ScaledObject.
+        run: its id.
+        most: how many pods there may be; None: as it says.
+    """
+    spec = manifest["spec"]
+    for trigger in spec["triggers"]:
+        metadata = trigger["metadata"]
+        if "query" in metadata:
+            metadata["query"] = re.sub(r'\brun="[^"]*"', f'run="{run}"', metadata["query"])
+    if most is not None:
+        spec["maxReplicaCount"] = most
+        spec["minReplicaCount"] = min(spec.get("minReplicaCount", 0), most)
 
 
 def set_redis_memory(manifest: Manifest, maxmemory_bytes: int) -> None:

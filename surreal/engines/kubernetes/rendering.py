@@ -19,10 +19,10 @@ from surreal.engines.kubernetes.manifest import (
     checksum_of,
     config_map,
     find,
-    namespace,
     pod_name,
     pod_template,
     put_into,
+    scale,
     set_argument,
     set_image,
     set_redis_memory,
@@ -31,10 +31,8 @@ from surreal.engines.kubernetes.source import Manifest, read_base, read_overlay
 from surreal.errors import ConfigError
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER
 
-#: The ConfigMaps: the configuration, and what all processes have in their environment.
+#: The ConfigMaps, made anew: the configuration, and what all processes have in their environment.
 APP, RUN = "app", "run"
-#: What is made anew, and not taken from k8s/.
-_MADE = (("ConfigMap", APP), ("ConfigMap", RUN))
 #: Names of pods, and the roles of their processes.
 _ROLES = {
     "learner": LEARNER,
@@ -98,21 +96,20 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     for sentence in _missing(config):
         warn(sentence)
 
-    text = _text_of(request.source)
-    variables = _variables(manifests, run, address)
-    manifests = [
-        each for each in manifests if each["kind"] != "ConfigMap" or each["metadata"]["name"] not in (APP, RUN)
-    ]
-    manifests = [config_map(APP, {"app.yaml": text}), config_map(RUN, variables), *manifests]
-    manifests = _counted(manifests, config, request.agents)
+    text, variables = _text_of(request.source), _variables(manifests, run, address)
+    manifests = [*_counted(manifests, config), config_map(APP, {"app.yaml": text}), config_map(RUN, variables)]
+    if request.namespace is not None:
+        manifests = [each for each in manifests if each["kind"] != "Namespace"]
     checksum = checksum_of(text, *variables.values())
     for manifest in manifests:
         put_into(manifest, space, run, checksum)
         set_image(manifest, request.image, request.gpu_image or request.image)
         add_settings(manifest, settings)
+        if manifest["kind"] == "ScaledObject":
+            scale(manifest, run, request.agents if pod_name(manifest) == "agent" else None)
         if manifest["kind"] == "StatefulSet" and pod_name(manifest) == "redis":
             set_redis_memory(manifest, config.own_redis_bytes)
-    return manifests if request.namespace else [namespace(space, run), *manifests]
+    return manifests
 
 
 def _text_of(source: str) -> str:
@@ -157,20 +154,17 @@ def _without_redis(manifests: list[Manifest], address: str) -> list[Manifest]:
     return [each for each in manifests if pod_name(each) != "redis"]
 
 
-def _counted(manifests: list[Manifest], config: Config, most_agents: int | None) -> list[Manifest]:
+def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:
     """Have as many processes of each kind as the configuration says, and leave out what there are none of.
 
-    How many there are of what something else scales is its business; of agents, it gets to know how many are allowed.
+    How many there are of what a ScaledObject scales is its business.
     """
     scaled = {each["spec"]["scaleTargetRef"]["name"] for each in manifests if each["kind"] == "ScaledObject"}
     counts = {name: role.count(config) for name, role in _ROLES.items()}
-    kept = [each for each in manifests if counts.get(pod_name(each), 1)]
+    made = (find(manifests, "ConfigMap", APP), find(manifests, "ConfigMap", RUN))
+    kept = [each for each in manifests if counts.get(pod_name(each), 1) and each not in made]
     for each in kept:
         name = pod_name(each)
-        if each["kind"] == "ScaledObject" and name == "agent" and most_agents is not None:
-            spec = each["spec"]
-            spec["maxReplicaCount"] = most_agents
-            spec["minReplicaCount"] = min(spec.get("minReplicaCount", 0), most_agents)
         if name not in counts or pod_template(each) is None:
             continue
         if each["metadata"]["name"] in scaled:

@@ -177,9 +177,11 @@ def stop_reason(client: RedisClient) -> str:
     return value.decode(errors="replace") if value else ""
 
 
-def is_open(client: RedisClient) -> bool:
-    """Whether the run is known, and has not ended."""
-    return not stop_reason(client) and _parse(_stored(client)) is not None
+def is_over(client: RedisClient) -> bool | None:
+    """Whether the run has ended; None if Redis does not know it."""
+    if stop_reason(client):
+        return True
+    return None if _parse(_stored(client)) is None else False
 
 
 def clear_stop(client: RedisClient) -> None:

@@ -339,9 +339,10 @@ def _take_part(
         raise
     finally:
         process.close()
-    if arguments.stay and process.stop_reason is not None:
-        stay(process.client, process.stop_reason, signals, health)
-    return process.ending().exit_code
+    ending = process.ending()
+    if arguments.stay and ending.exit_code is ExitCode.OK:
+        stay(process.client, ending.reason, signals, health)
+    return ending.exit_code
 
 
 def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:

@@ -22,8 +22,6 @@ from surreal.utils.liveness.wait_notice import WAITS
 
 logger = logging.getLogger(__name__)
 
-_INTERVAL_S = 2.0
-
 
 class Vitals(NamedTuple):
     """How a process is."""
@@ -55,12 +53,17 @@ class HealthFile:
         role: of the process.
         look: how the process is; called on the thread that writes.
         path: of the file; None: none is written.
+        interval_s: between two writes, s, > 0; raising it finds out later that a process is stopped.
+
+    Attributes:
+        look: as above; may be replaced.
     """
 
-    def __init__(self, role: str, look: Callable[[], Vitals], path: Path | None) -> None:
+    def __init__(self, role: str, look: Callable[[], Vitals], path: Path | None, *, interval_s: float = 2.0) -> None:
         self._role = role
         self.look = look
         self._path = path
+        self._interval_s = interval_s
         self._birth = birth_of(os.getpid())
         self._stop = threading.Event()
         self._has_failed = False
@@ -88,7 +91,7 @@ class HealthFile:
                 logger.warning("%s cannot be written, so nobody knows how this process is: %s", self._path, error)
 
     def _loop(self) -> None:
-        while not self._stop.wait(_INTERVAL_S):
+        while not self._stop.wait(self._interval_s):
             self.write()
 
 

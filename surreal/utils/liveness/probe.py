@@ -21,12 +21,12 @@ STARTING, WORKING, ENDING, OVER = "starting", "working", "ending", "over"
 
 STARTUP, LIVENESS, READINESS = PROBES = ("startup", "liveness", "readiness")
 
-_USAGE = f"usage: surreal health ROLE [--probe {{{','.join(PROBES)}}}] [--file FILE]"
+_USAGE = f"usage: surreal health [ROLE] [--probe {{{','.join(PROBES)}}}] [--file FILE]"
 _HELP = f"""{_USAGE}
 
 Say whether a process is well: one line, and exit code 0 if it is, 1 if it is not.
 
-  ROLE          agent, learner, ps, eval, rlx-server or redis
+  ROLE          agent, learner, ps, eval, rlx-server or redis; default: whichever writes the file
   --probe NAME  startup: it has begun to work, or waits for something that it names;
                 liveness: it is not stopped, and no loop of it hangs;
                 readiness: it works, and waits for nothing; the default
@@ -52,15 +52,13 @@ def main(argv: list[str]) -> int:
             role = word
     if options["--probe"] not in PROBES:
         problem = f"--probe is {options['--probe']!r}; it must be one of {', '.join(PROBES)}"
-    elif not role:
-        problem = "name a role, such as agent"
     elif not options["--file"]:
         problem = f"no file: set ${HEALTH_VARIABLE} for the process and for this command, or give --file"
     if problem:
         sys.stderr.write(f"{_USAGE}\nerror: {problem}\n")
         return 2
     is_well, sentence = probe(options["--file"], role, options["--probe"])
-    sys.stdout.write(f"{role}: {sentence}\n")
+    sys.stdout.write(f"{sentence}\n")
     return 0 if is_well else 1
 
 
@@ -69,7 +67,7 @@ def probe(path: str, role: str, name: str) -> tuple[bool, str]:
 
     Args:
         path: of the file.
-        role: that the process must have.
+        role: that the process must have; "": any.
         name: one of `PROBES`.
 
     Returns:
@@ -85,7 +83,7 @@ def probe(path: str, role: str, name: str) -> tuple[bool, str]:
         return False, f"it has not begun: there is no {path}"
     except (OSError, ValueError, KeyError, TypeError) as error:
         return False, f"{path} cannot be read: {type(error).__name__}: {error}"
-    if found != role:
+    if role and found != role:
         return False, f"{path} is of a process with the role {found}"
     if birth != birth_of(pid):
         return False, f"process {pid}, which wrote {path}, has ended"

@@ -29,28 +29,31 @@ def stay(client: RedisClient, reason: str, signals: Sequence[signal.Signals], he
 
     Args:
         client: of the run, closed at the end.
-        reason: why the run has ended.
+        reason: why this process has nothing to do any more.
         signals: those that have come, which grows.
         health: of this process.
     """
     health.look = lambda: Vitals(OVER)
     health.write()
-    logger.info("run %s has ended: %s; staying until a signal comes, or `surreal stop %s --undo`",
-                client.run, reason, client.run)  # fmt: skip
-    looked_s = time.monotonic()
+    logger.info("%s; staying until a signal comes, or `surreal stop %s --undo`", reason, client.run)
+    looked_s, was_over = -_LOOK_INTERVAL_S, False
     with client:
         while not signals:
-            time.sleep(_POLL_INTERVAL_S)
             if time.monotonic() - looked_s >= _LOOK_INTERVAL_S:
                 looked_s = time.monotonic()
-                if _goes_on(client):
+                is_over = _is_over(client)
+                if was_over and is_over is False:
                     logger.info("run %s goes on", client.run)
                     return
+                # This process may know of the end before the run does.
+                was_over = was_over or is_over is True
+            time.sleep(_POLL_INTERVAL_S)
 
 
-def _goes_on(client: RedisClient) -> bool:
+def _is_over(client: RedisClient) -> bool | None:
+    """Whether the run has ended; None if nobody knows: Redis is away, or was emptied."""
     try:
-        return registry.is_open(client)
+        return registry.is_over(client)
     except (redis.RedisError, SurrealError) as error:
         logger.debug("nobody knows whether run %s goes on: %s", client.run, error)
-        return False
+        return None

@@ -6,7 +6,7 @@ import pytest
 
 from surreal.config import load_config
 from surreal.main.process.arguments import parse
-from surreal.main.process.roles import AGENT, LEARNER
+from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER
 
 
 @pytest.mark.parametrize("level", ["info", "INFO", "Info"])
@@ -71,3 +71,19 @@ def test_variables_that_make_no_sense_are_refused(
         parse(LEARNER, ["cartpole-dqn"], "")
     assert caught.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_index_may_be_found_by_the_process_where_others_act_too() -> None:
+    assert parse(AGENT, ["--run", "demo", "--index", "auto"], "").index is None
+    assert parse(AGENT, ["--run", "demo", "--index=3"], "").index == 3
+    for role, text in ((AGENT, "some"), (EVAL, "auto")):
+        with pytest.raises(SystemExit):
+            parse(role, ["--run", "demo", "--index", text], "")
+
+
+def test_a_shard_may_be_the_name_of_a_pod() -> None:
+    arguments = parse(PARAMETER_SERVER, ["--run", "demo", "--shard=ps-1/2"], "")
+    assert (arguments.index, arguments.overrides) == (1, ("parameter_server.servers=2",))
+    for text in ("ps-2/2", "ps/2", "1/2-1", "-/2"):
+        with pytest.raises(SystemExit):
+            parse(PARAMETER_SERVER, ["--run", "demo", f"--shard={text}"], "")

@@ -26,7 +26,7 @@ REPORTS = CHECKOUT / ".cache" / "cluster"
 #: On a machine with nothing else to do, a run takes less than a minute.
 TIMEOUT_S = 1500.0 if PRESET else 240.0
 #: An end only when it is solved, and checkpoints often enough for learners that are killed.
-SETTINGS = ("run.max_env_steps=null", "checkpoint.checkpoint_time_interval=10")
+SETTINGS = ("run.max_env_steps=null", "run.stop_at_return=475", "checkpoint.checkpoint_time_interval=10")
 
 #: The exit code of a process that SIGTERM has drained (docs/endings.md); one that was killed has 137.
 DRAINED = 143
@@ -39,7 +39,7 @@ long_only = pytest.mark.skipif(not PRESET, reason="for `make cluster`")
 def test_cartpole_is_solved_on_the_local_overlay(start_cluster: Start, require_tool: Callable[..., str]) -> None:
     require_tool("kubectl")
     cluster = start_cluster(namespace=f"surreal-{SHORT_PRESET}")
-    with rendered_run(cluster, SHORT_PRESET, (), REPORTS / "short.txt") as run:
+    with rendered_run(cluster, SHORT_PRESET, SETTINGS, REPORTS / "short.txt") as run:
         cluster.wait(lambda: run.is_ready() and bool(run.rounds()), "learning", TIMEOUT_S)
         _assert_only_the_run_reaches_redis(cluster, run)
         _with_cut_link(run, "agent", 2.0)

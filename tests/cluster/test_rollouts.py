@@ -145,6 +145,8 @@ def test_pods_of_a_lost_node_are_made_elsewhere(start_cluster: Start) -> None:
     assert not any(map(psutil.pid_exists, processes))
     cluster.wait(lambda: cluster.is_rolled_out("Deployment", "web"), "four servers again")
     assert {pod.place.node for pod in cluster.pods("app=web")} == {"right"}
+    cluster.remove("Deployment", "web")
+    cluster.wait(lambda: not cluster.pods("app=web", terminating=True), "the end of all")
 
 
 def test_nothing_outlives_a_cluster_whose_tests_are_killed(start_cluster: Start, tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ class Cluster:
 
     def close(self) -> None:
         """End everything at once, without grace."""
-        for pod in self._pods.values():
-            pod.vanish()
-        self._open.close()
+        with self._open:
+            for pod in self._pods.values():
+                pod.vanish()
 
     # What a user does.
 

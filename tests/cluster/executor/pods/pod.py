@@ -181,6 +181,7 @@ class Pod:
 
     def _ask(self, spec: Manifest, container: Container) -> subprocess.Popen[bytes]:
         if "exec" in spec:
-            return container.start(spec["exec"]["command"], subprocess.DEVNULL)
+            with container.log.with_name("probes").open("ab") as output:
+                return container.start(spec["exec"]["command"], output)
         ports = named_ports(self.spec["containers"])
         return network_attempt(self.place.router, spec, self.place.address, ports)

@@ -88,7 +88,7 @@ kills: $(STAMP)
 # As root, which namespaces need.
 cluster: $(STAMP)
 	@mkdir -p .cache
-	SURREAL_TEST_CLUSTER=$(PRESET) $(PYTEST) -n0 --timeout 1700 tests/cluster $(PYTEST_ARGS)
+	SURREAL_TEST_CLUSTER=$(PRESET) $(PYTEST) -n0 tests/cluster $(PYTEST_ARGS)
 
 docs: $(STAMP)
 	@mkdir -p .cache

@@ -36,6 +36,7 @@ long_only = pytest.mark.skipif(not PRESET, reason="for `make cluster`")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 300)
 def test_cartpole_is_solved_on_the_local_overlay(start_cluster: Start, require_tool: Callable[..., str]) -> None:
     require_tool("kubectl")
     cluster = start_cluster(namespace=f"surreal-{SHORT_PRESET}")
@@ -52,7 +53,7 @@ def test_cartpole_is_solved_on_the_local_overlay(start_cluster: Start, require_t
 
 @long_only
 @pytest.mark.slow
-@pytest.mark.timeout(TIMEOUT_S + 100)
+@pytest.mark.timeout(TIMEOUT_S + 300)
 def test_a_pod_is_killed_every_few_seconds(start_cluster: Start) -> None:
     with _long_run(start_cluster, "killed", "--agents", "2") as run:
         kills = 0
@@ -70,7 +71,7 @@ def test_a_pod_is_killed_every_few_seconds(start_cluster: Start) -> None:
 
 @long_only
 @pytest.mark.slow
-@pytest.mark.timeout(TIMEOUT_S + 100)
+@pytest.mark.timeout(TIMEOUT_S + 300)
 def test_agents_are_replaced_one_after_the_other(start_cluster: Start) -> None:
     with _long_run(start_cluster, "rolling", "--agents", "3") as run:
         old = {pod.name for pod in run.pods("agent")}
@@ -88,7 +89,7 @@ def test_agents_are_replaced_one_after_the_other(start_cluster: Start) -> None:
 
 @long_only
 @pytest.mark.slow
-@pytest.mark.timeout(TIMEOUT_S + 100)
+@pytest.mark.timeout(TIMEOUT_S + 300)
 def test_a_node_is_lost(start_cluster: Start) -> None:
     with _long_run(start_cluster, "node", "--agents", "3") as run:
         (learner,) = run.pods("learner")
@@ -99,7 +100,7 @@ def test_a_node_is_lost(start_cluster: Start) -> None:
 
 @long_only
 @pytest.mark.slow
-@pytest.mark.timeout(TIMEOUT_S + 100)
+@pytest.mark.timeout(TIMEOUT_S + 300)
 @pytest.mark.parametrize("role", ["agent", "learner", "redis"])
 def test_a_link_is_cut(start_cluster: Start, role: str) -> None:
     with _long_run(start_cluster, f"link-{role}", "--agents", "2") as run:

@@ -127,6 +127,7 @@ def _with_cut_link(run: RenderedRun, role: str, duration_s: float) -> None:
 def _wait_until_solved(run: RenderedRun) -> None:
     """Wait for the end that only a solved CartPole brings, and look at what there is then."""
     run.cluster.wait(lambda: bool(run.result()), "a solved CartPole", TIMEOUT_S)
+    run.cluster.say("the run has ended")
     result = run.result()
     assert (result["status"], result["reason"].split(":")[0]) == ("finished", "stop_at_return"), result
     rounds = run.rounds()

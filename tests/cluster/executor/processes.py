@@ -86,10 +86,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
     One that has forked ends by itself when its child has: killed before, it would leave the child to the first process
     of the machine, which may let it be a zombie for seconds, and a namespace with a zombie does not end.
     """
-    try:
-        family = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        family = []
+    if process.poll() is not None:
+        return  # and its number may be another one's by now
+    family = psutil.Process(process.pid).children(recursive=True)
     for member in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()

@@ -109,10 +109,11 @@ class Container:
             ProcessLookupError: if it has ended.
         """
         while self._pid is None:
-            self._pid = innermost(self._process, _DEPTH)
-            if self._pid is None and self._process.poll() is not None:
+            if self._process.poll() is not None:
                 raise ProcessLookupError(f"container {self.name} has ended")
-            time.sleep(0 if self._pid else 0.002)  # it is forking
+            self._pid = innermost(self._process, _DEPTH)
+            if self._pid is None:
+                time.sleep(0.002)  # it is forking
         return self._pid
 
     def send(self, number: signal.Signals) -> None:

@@ -48,6 +48,13 @@ class RenderedRun:
         pods = self.cluster.pods()
         return bool(pods) and all(pod.is_ready for pod in pods)
 
+    def health(self, pod: Pod) -> str:
+        """What a pod's process says of itself; empty while it does not run."""
+        try:
+            return self.cluster.execute(pod, "surreal", "health", "--probe", "startup").stdout.strip()
+        except ProcessLookupError:
+            return ""
+
     def rounds(self) -> list[dict[str, Any]]:
         """The evaluation's rounds so far."""
         path = self.folder / "eval" / "scores.jsonl"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from surreal.utils.liveness.probe import OVER
 from tests.cluster import small
 from tests.cluster.executor.cluster import Cluster
 from tests.cluster.executor.pods.images import CHECKOUT
@@ -46,8 +47,6 @@ def test_cartpole_is_solved_on_the_local_overlay(start_cluster: Start, require_t
         _with_cut_link(run, "agent", 2.0)
         cluster.kill(run.pods("agent")[0])
         _wait_until_solved(run)
-        # Every process stays, so that nothing starts the run again.
-        cluster.wait(run.is_ready, "ready pods of a run that is over", TIMEOUT_S)
         _assert_no_secret_is_printed(cluster)
 
 
@@ -135,6 +134,10 @@ def _wait_until_solved(run: RenderedRun) -> None:
     versions = [entry["version"] for entry in rounds]
     assert versions == sorted(versions)
     assert (run.folder / "eval" / "best.safetensors").exists()
+    # Everybody gets to know, whoever was cut off, and stays, so that nothing starts the run again.
+    for role in ("agent", "learner", "eval"):
+        run.cluster.wait(lambda: all(run.health(pod) == OVER for pod in run.pods(role)), f"{role}: the end", TIMEOUT_S)  # noqa: B023
+    assert all(pod.phase == "Running" for pod in run.cluster.pods())
 
 
 def _assert_only_the_run_reaches_redis(cluster: Cluster, run: RenderedRun) -> None:

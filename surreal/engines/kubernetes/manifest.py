@@ -63,9 +63,8 @@ def check_namespace(name: str, key: str) -> str:
         ConfigError: it does not.
     """
     if not _NAMESPACE.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} cannot be a namespace: at most 63 small letters, digits and -; give {key}", key=key
-        )
+        rule = "at most 63 small letters, digits and -, no - at an end"
+        raise ConfigError(f"{name!r} cannot be the name of a namespace: {rule}; give another {key}", key=key)
     return name
 
 

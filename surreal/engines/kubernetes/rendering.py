@@ -42,6 +42,8 @@ _ROLES = {
     "eval": EVAL,
 }
 _REDIS_PORT = 6379
+#: What others are in, or read when they start.
+_FIRST = {"Namespace": 0, "ConfigMap": 1}
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     manifests = [*_counted(manifests, config), config_map(APP, {"app.yaml": text}), config_map(RUN, variables)]
     if request.namespace is not None:
         manifests = [each for each in manifests if each["kind"] != "Namespace"]
+    manifests.sort(key=lambda each: _FIRST.get(each["kind"], len(_FIRST)))
     checksum = checksum_of(text, *variables.values())
     for manifest in manifests:
         put_into(manifest, space, run, checksum)
@@ -141,16 +144,11 @@ def _without_redis(manifests: list[Manifest], address: str) -> list[Manifest]:
     if parts.scheme == "unix":
         raise ConfigError(f"--redis is {address}: a pod cannot reach a socket of this machine", key="--redis")
     if "@" in parts.netloc:
-        raise ConfigError(
-            "--redis holds a user or a password; they belong into the Secret surreal-redis", key="--redis"
-        )
-    ports = sorted(
-        {int(host.rpartition(":")[2]) for host in parts.netloc.split(",") if host.rpartition(":")[2].isdigit()}
-    )
-    policy = find(manifests, "NetworkPolicy", "from-run-to-redis")
-    if policy is not None:
-        opened = [{"protocol": "TCP", "port": port} for port in ports or [_REDIS_PORT]]
-        policy["spec"]["egress"] = [{"ports": opened}]
+        raise ConfigError("--redis holds a user or password; they belong in the Secret surreal-redis", key="--redis")
+    if (policy := find(manifests, "NetworkPolicy", "from-run-to-redis")) is not None:
+        given = {server.rpartition(":")[2] for server in parts.netloc.split(",") if ":" in server}
+        ports = sorted(int(port) for port in given if port.isdigit()) or [_REDIS_PORT]
+        policy["spec"]["egress"] = [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}]
     return [each for each in manifests if pod_name(each) != "redis"]
 
 

@@ -1,0 +1,253 @@
+"""The manifests of a run: those of k8s/, with what its configuration says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from surreal.config import load_config, preset_path
+from surreal.engines.kubernetes.rendering import Request, render
+from surreal.engines.kubernetes.secrets import REDIS_USERS, make_secrets
+from surreal.engines.kubernetes.source import copy_manifests, read_base, write_manifests
+from surreal.errors import ConfigError
+from surreal.main.process.arguments import parse
+from surreal.main.process.roles import ROLES
+from tests.manifests import K8S, containers, find, pods
+
+IMAGE = "registry.example/surreal:7"
+
+
+@pytest.fixture
+def rendered() -> Callable[..., list[dict[str, Any]]]:
+    """Render as the command does: what is compared is read back from the text."""
+
+    def run(source: str = "cartpole-dqn", **options: Any) -> list[dict[str, Any]]:
+        manifests = render(Request(source, IMAGE, **options), lambda sentence: None)
+        return list(yaml.safe_load_all(write_manifests(manifests)))
+
+    return run
+
+
+def counts(manifests: list[dict[str, Any]]) -> dict[str, int]:
+    workloads = [each for each in manifests if each["kind"] in ("Deployment", "StatefulSet")]
+    return {each["metadata"]["name"]: each["spec"]["replicas"] for each in workloads}
+
+
+def test_a_run_has_the_processes_that_its_configuration_asks_for(rendered: Callable[..., Any]) -> None:
+    others = {"redis": 1, "tensorboard": 1}
+    assert counts(rendered(agents=5)) == {**others, "learner": 1, "agents": 5, "eval": 1}
+    assert counts(rendered(overrides=("eval.enabled=false", "run.stop_at_return=null"))) == {
+        **others,
+        "learner": 1,
+        "agents": 2,
+    }
+    assert counts(rendered("cartpole-rlx")) == {**others, "learner": 1, "rlx-servers": 1, "eval": 1}
+    found = rendered("cartpole-a3c", overrides=("parameter_server.servers=2",))
+    assert counts(found) == {**others, "ps": 2, "agents": load_config("cartpole-a3c").agent.count, "eval": 1}
+    assert "--shard=$(POD)/2" in find(found, "StatefulSet", "ps")["spec"]["template"]["spec"]["containers"][0]["args"]
+    # Nothing is left behind that is for pods which are not there.
+    there = {name for name, _ in pods(found)}
+    named = {each["metadata"]["labels"].get("app.kubernetes.io/name") for each in found} - {None}
+    assert named == there
+
+
+def test_every_process_is_told_of_the_run_as_its_command_takes_it(rendered: Callable[..., Any]) -> None:
+    roles = {role.name: role for role in ROLES}
+    manifests = rendered(agents=7, overrides=("learner.batch_size=64",), run="first-try")
+    assert find(manifests, "ConfigMap", "run")["data"] == {
+        "SURREAL_RUN": "first-try", "SURREAL_REDIS": "redis://redis-0.redis:6379",
+    }  # fmt: skip
+    (path, text), *_ = find(manifests, "ConfigMap", "app")["data"].items()
+    assert (path, text) == ("app.yaml", preset_path("cartpole-dqn").read_text())
+    for name, container in containers(manifests):
+        assert container["image"] == IMAGE, name
+        role, *arguments = container["args"]
+        if role not in roles:
+            assert name in ("redis", "tensorboard")
+            continue
+        parsed = parse(roles[role], arguments, "")
+        config = load_config("cartpole-dqn", parsed.overrides)
+        assert (config.agent.count, config.learner.batch_size) == (7, 64)
+
+
+def test_all_of_a_run_is_in_its_namespace_and_says_whose_it_is(rendered: Callable[..., Any]) -> None:
+    first, *others = rendered(run="first-try")
+    assert (first["kind"], first["metadata"]["name"]) == ("Namespace", "surreal-first-try")
+    assert first["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert {each["metadata"]["namespace"] for each in others} == {"surreal-first-try"}
+    assert {each["metadata"]["labels"]["app.kubernetes.io/instance"] for each in (first, *others)} == {"first-try"}
+    for _, template in pods(others):
+        assert template["metadata"]["labels"]["app.kubernetes.io/instance"] == "first-try"
+    given = rendered(run="first-try", namespace="team-7")
+    assert {each["metadata"]["namespace"] for each in given} == {"team-7"}
+    assert len(given) == len(others)
+    assert [each["kind"] for each in given[:2]] == ["ConfigMap", "ConfigMap"]  # before those who read them
+
+
+def test_pods_start_anew_when_the_configuration_changes_and_only_then(
+    rendered: Callable[..., Any], tmp_path: Path
+) -> None:
+    def checksums(source: str) -> set[str]:
+        return {template["metadata"]["annotations"]["surreal/app-checksum"] for _, template in pods(rendered(source))}
+
+    path = tmp_path / "app.yaml"
+    path.write_text(preset_path("cartpole-dqn").read_text())
+    before = checksums(str(path))
+    assert checksums(str(path)) == before
+    assert len(before) == 1
+    path.write_text(path.read_text() + "\n# another word\n")
+    assert checksums(str(path)) != before
+
+
+def test_redis_gets_the_memory_that_the_replay_needs(rendered: Callable[..., Any]) -> None:
+    for size in ("64mb", "20gb"):
+        overrides = (f"replay.max_bytes={size}",)
+        maxmemory = load_config("cartpole-dqn", overrides).own_redis_bytes
+        redis = find(rendered(overrides=overrides), "StatefulSet", "redis")["spec"]
+        (container,) = redis["template"]["spec"]["containers"]
+        assert f"--maxmemory={maxmemory}" in container["args"]
+        limit, request = (mib(container["resources"][kind]["memory"]) for kind in ("limits", "requests"))
+        assert limit >= 2 * maxmemory / 2**20 > request >= maxmemory / 2**20 or size == "64mb"
+        storage = mib(redis["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"])
+        assert storage >= max(8 * 1024, 4 * maxmemory / 2**20 - 1)
+
+
+def mib(quantity: str) -> int:
+    assert quantity.endswith("Mi")
+    return int(quantity.removesuffix("Mi"))
+
+
+def test_another_redis_takes_the_place_of_the_runs_own(rendered: Callable[..., Any]) -> None:
+    manifests = rendered(redis="rediss://cache.example:6380")
+    assert not [each for each in manifests if each["metadata"]["labels"].get("app.kubernetes.io/name") == "redis"]
+    assert find(manifests, "ConfigMap", "run")["data"]["SURREAL_REDIS"] == "rediss://cache.example:6380"
+    policy = find(manifests, "NetworkPolicy", "from-run-to-redis")
+    assert policy["spec"]["egress"] == [{"ports": [{"protocol": "TCP", "port": 6380}]}]
+    cluster = rendered(redis="redis+cluster://a:7000,b:7001")
+    ports = find(cluster, "NetworkPolicy", "from-run-to-redis")["spec"]["egress"][0]["ports"]
+    assert [each["port"] for each in ports] == [7000, 7001]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"redis": "redis://:secret@cache:6379"}, "they belong in the Secret"),
+        ({"redis": "unix:///tmp/redis.sock"}, "cannot reach a socket"),
+        ({"run": "My_Run"}, "cannot be the name of a namespace"),
+        ({"namespace": "-x"}, "--namespace"),
+        ({"overrides": ("learner.batch_sise=3",)}, "batch_size"),
+        ({"overlay": "nowhere"}, "autoscale, cluster, gpu, local"),
+        ({"overlay": "./nowhere"}, "nowhere has no kustomization.yaml"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(rendered: Callable[..., Any], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        rendered(**options)
+    assert "secret@" not in str(caught.value)
+
+
+def test_clients_that_a_launcher_would_start_are_spoken_of() -> None:
+    said: list[str] = []
+    render(Request("cartpole-rlx", IMAGE), said.append)
+    assert said == ["rlx.clients is 4: environments that connect are elsewhere, none is rendered"]
+
+
+def test_an_overlay_without_kubectl_is_refused_and_the_base_needs_none(
+    rendered: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    rendered()
+    with pytest.raises(ConfigError, match="kubectl"):
+        rendered(overlay="local")
+
+
+def test_what_kustomize_says_of_a_broken_overlay_is_repeated(
+    rendered: Callable[..., Any], require_tool: Callable[..., str], tmp_path: Path
+) -> None:
+    require_tool("kubectl")
+    (tmp_path / "kustomization.yaml").write_text("resources: [missing.yaml]\n")
+    with pytest.raises(ConfigError, match=r"missing\.yaml"):
+        rendered(overlay=str(tmp_path))
+
+
+def test_overlays_come_out_of_kustomize_with_the_same_edits(
+    rendered: Callable[..., Any], require_tool: Callable[..., str]
+) -> None:
+    require_tool("kubectl")
+    plain = rendered(overlay="local")
+    assert [each["kind"] for each in plain[:3]] == ["Namespace", "ConfigMap", "ConfigMap"]
+    assert find(plain, "Deployment", "learner")["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
+    gpu = dict(containers(rendered(overlay="gpu", gpu_image="registry.example/surreal:7-cuda")))
+    assert gpu["learner"]["image"] == "registry.example/surreal:7-cuda"
+    assert gpu["agent"]["image"] == IMAGE
+    cluster = rendered(overlay="cluster")
+    (overrides,) = {
+        tuple(word.removeprefix("--set=") for word in container["args"] if word.startswith("--set="))
+        for name, container in containers(cluster)
+        if name not in ("redis", "tensorboard")
+    }
+    config = load_config("cartpole-dqn", overrides)
+    assert config.replay_addresses == [f"redis-{number}.redis:6379" for number in range(6)]
+    assert config.num_shards == 6
+
+
+def test_what_a_scaled_object_scales_has_no_number_of_its_own(
+    rendered: Callable[..., Any], require_tool: Callable[..., str], tmp_path: Path
+) -> None:
+    require_tool("kubectl")
+    copy_manifests(tmp_path / "k8s")
+    overlay = tmp_path / "k8s" / "overlays" / "mine"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text("bases: [../../base]\nresources: [scaled.yaml]\n")
+    trigger = {"type": "prometheus", "metadata": {"query": 'max(surreal_agents_busy{run="demo"})'}}
+    scaled = {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "agents", "labels": {"app.kubernetes.io/name": "agent"}},
+        "spec": {"scaleTargetRef": {"name": "agents"}, "maxReplicaCount": 100, "triggers": [trigger]},
+    }
+    (overlay / "scaled.yaml").write_text(yaml.safe_dump(scaled))
+    manifests = rendered(overlay=str(overlay), agents=40, run="mine")
+    assert "replicas" not in find(manifests, "Deployment", "agents")["spec"]
+    spec = find(manifests, "ScaledObject", "agents")["spec"]
+    assert spec["maxReplicaCount"] == 40
+    assert spec["triggers"][0]["metadata"]["query"] == 'max(surreal_agents_busy{run="mine"})'
+
+
+def test_what_is_rendered_is_valid(rendered: Callable[..., Any]) -> None:
+    for each in rendered("cartpole-rlx", agents=1):
+        kubernetes_validate.validate(each, "1.37", strict=True)
+    assert not [each for each in rendered() if each["kind"] == "Secret"]
+
+
+def test_secrets_are_fresh_and_have_what_manifests_ask_for() -> None:
+    first, again = make_secrets("demo"), make_secrets("demo")
+    for each in first:
+        kubernetes_validate.validate(each, "1.37", strict=True)
+        assert each["metadata"]["namespace"] == "surreal-demo"
+    passwords = [value for each in (*first, *again) for value in each["stringData"].values()]
+    assert len(set(passwords)) == len(passwords) == 2 * (len(REDIS_USERS) + 1)
+    assert min(map(len, passwords)) >= 32
+    there = {each["metadata"]["name"]: set(each["stringData"]) for each in first}
+    for _, template in pods(read_base()):
+        for secret in (volume["secret"] for volume in template["spec"]["volumes"] if "secret" in volume):
+            if secret.get("optional"):
+                continue
+            asked = {item["key"] for item in secret.get("items", ())}
+            assert asked <= there[secret["secretName"]]
+
+
+def test_a_copy_can_be_edited_and_is_not_written_over(tmp_path: Path) -> None:
+    copy_manifests(tmp_path / "k8s")
+    copied = {path.relative_to(tmp_path / "k8s") for path in (tmp_path / "k8s").rglob("*.yaml")}
+    assert copied == {path.relative_to(K8S) for path in K8S.rglob("*.yaml")}
+    assert os.stat(tmp_path / "k8s" / "base" / "agents.yaml").st_mode & stat.S_IWUSR
+    with pytest.raises(ConfigError, match="exists already"):
+        copy_manifests(tmp_path / "k8s")

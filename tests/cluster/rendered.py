@@ -58,10 +58,10 @@ class RenderedRun:
         return [entry for entry in entries if entry["kind"] == "round"]
 
     def result(self) -> dict[str, Any]:
-        """How the run has ended; empty while it goes on."""
+        """How the run has ended; empty while it goes on, perhaps with a learner that has been interrupted."""
         path = self.folder / "result.json"
         result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-        return result if result.get("status") not in (None, "running") else {}
+        return result if result.get("status") in ("finished", "failed") else {}
 
     def report(self) -> str:
         """What happened to its pods, and how it ended."""

@@ -88,7 +88,10 @@ class Supervised:
             self._probe(now)
 
     def stop(self, now: float, grace_s: float | None = None) -> None:
-        """Begin to end it: its hook, SIGTERM, and SIGKILL when the grace is over. It does not start again by itself."""
+        """Begin to end it: its hook, SIGTERM, and SIGKILL when the grace is over; without any grace, SIGKILL.
+
+        It does not start again by itself.
+        """
         if self.container is None:
             self.final_status = self.final_status or 0
         elif self._kill_at is None:
@@ -129,7 +132,10 @@ class Supervised:
 
     def _begin_end(self, now: float, grace_s: float) -> None:
         assert self.container is not None
-        self._kill_at = now + (grace_s if self.container.has_begun() else 0)
+        self._kill_at = now + grace_s
+        if grace_s == 0 or not self.container.has_begun():
+            self.container.kill()
+            return
         hook = self._spec.get("lifecycle", {}).get("preStop")
         if hook is None:
             self.container.send(signal.SIGTERM)

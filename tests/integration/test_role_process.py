@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surreal.cli import main
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
@@ -178,14 +179,18 @@ def test_staying_ends_with_a_signal_or_when_the_run_goes_on(
     thread.join(0.3)
     assert thread.is_alive()
     assert health.look() == Vitals(OVER)
-    registry.request_stop(client, "max_env_steps")
+    assert main(["stop", run_id, "--redis", redis_server.address]) == 0
     thread.join(0.3)
     assert thread.is_alive()
-    config = client.redis.getdel(client.run_keys.config)
-    registry.clear_stop(client)
+    assert main(["stop", run_id, "--redis", redis_server.address, "--undo", "--delete"]) == 2
+    assert registry.stop_reason(client) == "surreal stop"
+    config = client.redis.get(client.run_keys.config)
+    client.redis.delete(client.run_keys.config, client.run_keys.stop)
     thread.join(0.3)
     assert thread.is_alive()  # Redis was emptied: that is no word of going on
     client.redis.set(client.run_keys.config, config)
+    registry.request_stop(client, "max_env_steps")
+    assert main(["stop", run_id, "--redis", redis_server.address, "--undo"]) == 0
     thread.join(30.0)
     assert not thread.is_alive()
     thread = begin()

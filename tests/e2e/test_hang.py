@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
+
+from surreal.utils.liveness.probe import LIVENESS, PROBES, STARTUP, probe
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
@@ -53,3 +58,27 @@ def test_environment_that_hangs(workplace: Workplace, on_hang: str) -> None:
         assert "error: agent-0 failed: the main loop hangs in step (hanging.py line 14), for 5 s now" in output
     log = (workplace.run_dir() / "logs" / "agent-0.log").read_text()
     assert "time.sleep(3600)" in log
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere the kernel does not say when a process began"
+)
+def test_probes_tell_a_process_that_waits_from_one_that_hangs(
+    workplace: Workplace, redis_server: Any, run_id: str
+) -> None:
+    (workplace.folder / "hanging.py").write_text(HANGING)
+    health = workplace.folder / "health"
+    settings = ("--set", "env.id=hanging:Hanging-v0", "--set", "run.hang_timeout_s=1", "--set", "python_path=[.]")
+    place = ("--run", run_id, "--redis", redis_server.address, "--index", "auto", "--resume", "--stay")
+    agent = workplace.start("agent", "cartpole-dqn", *place, *settings, SURREAL_HEALTH=str(health))
+
+    def passed() -> set[str]:
+        return {name for name in PROBES if probe(str(health), "agent", name)[0]}
+
+    # It waits for a learner, that has parameters, before it acts without; then its environment hangs.
+    workplace.wait_for(lambda: passed() == {STARTUP, LIVENESS}, "an agent that waits")
+    workplace.wait_for(lambda: passed() == {STARTUP}, "an agent that hangs")
+    assert probe(str(health), "agent", LIVENESS) == (False, "the main loop hangs in step (hanging.py line 14)")
+    psutil.Process(agent.pid).send_signal(signal.SIGKILL)
+    assert agent.wait() == -signal.SIGKILL
+    assert passed() == set()

@@ -166,7 +166,7 @@ def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:
         if name not in counts or pod_template(each) is None:
             continue
         if each["metadata"]["name"] in scaled:
-            del each["spec"]["replicas"]
+            each["spec"].pop("replicas", None)
         else:
             each["spec"]["replicas"] = counts[name]
         set_argument(each, "--shard", f"$(POD)/{counts[name]}")

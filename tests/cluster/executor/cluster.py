@@ -18,7 +18,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from tests.cluster.executor.controllers import PLANS, Member, numbered_template
 from tests.cluster.executor.manifests import Key, Manifest, digest, files_of, read
@@ -67,9 +66,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

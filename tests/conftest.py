@@ -50,7 +50,7 @@ hypothesis.settings.load_profile("surreal")
 #: Each worker may have a whole run with a browser or a cluster beside it; more of them need more memory than is usual.
 _MAX_WORKERS = 8
 #: Up to where in the order the tests of a folder are spread: the longest ones must not come last.
-_SPREAD = {"e2e": 0.7, "integration": 0.9}
+_SPREAD = {"cluster": 0.5, "e2e": 0.7, "integration": 0.9}
 
 
 @pytest.hookimpl(optionalhook=True)

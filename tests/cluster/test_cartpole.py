@@ -1,0 +1,160 @@
+"""Rendered manifests of the local overlay, executed: CartPole is solved, whatever happens to pods, nodes and links.
+
+`make test` has one short run with a few disturbances; `make cluster` one for each kind, with more of them
+(docs/cluster-tests.md). What happened in each is written into .cache/cluster/.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from surreal.utils.liveness.probe import OVER
+from tests.cluster import small
+from tests.cluster.executor.cluster import Cluster
+from tests.cluster.executor.pods.images import CHECKOUT
+from tests.cluster.rendered import RenderedRun, rendered_run
+
+#: What the long runs train: set by `make cluster`.
+PRESET = os.environ.get("SURREAL_TEST_CLUSTER", "")
+#: What the short one does: the quickest.
+SHORT_PRESET = "cartpole-trpo"
+REPORTS = CHECKOUT / ".cache" / "cluster"
+#: On a machine with nothing else to do, a run takes less than a minute.
+TIMEOUT_S = 1500.0 if PRESET else 240.0
+#: An end only when it is solved, and checkpoints often enough for learners that are killed.
+SETTINGS = ("run.max_env_steps=null", "run.stop_at_return=475", "checkpoint.checkpoint_time_interval=10")
+
+#: The exit code of a process that SIGTERM has drained (docs/endings.md); one that was killed has 137.
+DRAINED = 143
+
+Start = Callable[..., Cluster]
+long_only = pytest.mark.skipif(not PRESET, reason="for `make cluster`")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 300)
+def test_cartpole_is_solved_on_the_local_overlay(start_cluster: Start, require_tool: Callable[..., str]) -> None:
+    require_tool("kubectl")
+    cluster = start_cluster(namespace=f"surreal-{SHORT_PRESET}")
+    with rendered_run(cluster, SHORT_PRESET, SETTINGS, REPORTS / "short.txt") as run:
+        cluster.wait(lambda: bool(run.rounds()), "a first score", TIMEOUT_S)
+        _assert_only_the_run_reaches_redis(cluster, run)
+        _with_cut_link(run, "agent", 2.0)
+        cluster.kill(run.pods("agent")[0])
+        _wait_until_solved(run)
+        _assert_no_secret_is_printed(cluster)
+
+
+@long_only
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 300)
+def test_a_pod_is_killed_every_few_seconds(start_cluster: Start) -> None:
+    with _long_run(start_cluster, "killed", "--agents", "2") as run:
+        kills = 0
+        for role in itertools.cycle(("agent", "eval", "agent", "redis", "agent", "learner")):
+            run.cluster.go_on(8.0)
+            # A learner that is killed while the run ends leaves no result: the next one only finds that it is over.
+            if any(run.health(pod) == OVER for pod in run.pods("eval") + run.pods("learner")):
+                break
+            ready = [pod for pod in run.pods(role) if pod.is_ready]
+            if ready:  # the oldest, at once; another one is made at another address
+                run.cluster.delete(ready[0], grace_s=0)
+                kills += 1
+        assert kills >= 4
+        _wait_until_solved(run)
+
+
+@long_only
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 300)
+def test_agents_are_replaced_one_after_the_other(start_cluster: Start) -> None:
+    with _long_run(start_cluster, "rolling", "--agents", "3") as run:
+        old = {pod.name for pod in run.pods("agent")}
+        ready = []
+        run.cluster.restart("Deployment", "agents")
+        while not run.cluster.is_rolled_out("Deployment", "agents"):
+            run.cluster.go_on(0.2)
+            ready.append(sum(pod.is_ready for pod in run.pods("agent")))
+        assert min(ready) >= 2
+        assert not old & {pod.name for pod in run.pods("agent")}
+        drained = [text for _, text in run.cluster.events if any(name in text for name in old) and "status" in text]
+        assert [text.rpartition(" ")[2] for text in drained] == [str(DRAINED)] * 3, drained
+        _wait_until_solved(run)
+
+
+@long_only
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 300)
+def test_a_node_is_lost(start_cluster: Start) -> None:
+    with _long_run(start_cluster, "node", "--agents", "3") as run:
+        (learner,) = run.pods("learner")
+        run.cluster.lose(learner.place.node)
+        run.cluster.wait(lambda: run.pods("learner") != [learner], "a learner elsewhere", TIMEOUT_S)
+        _wait_until_solved(run)
+
+
+@long_only
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 300)
+@pytest.mark.parametrize("role", ["agent", "learner", "redis"])
+def test_a_link_is_cut(start_cluster: Start, role: str) -> None:
+    with _long_run(start_cluster, f"link-{role}", "--agents", "2") as run:
+        _with_cut_link(run, role, 30.0)
+        _wait_until_solved(run)
+
+
+@contextmanager
+def _long_run(start_cluster: Start, name: str, *options: str) -> Iterator[RenderedRun]:
+    """A run on three nodes, all of whose parts have begun to work."""
+    cluster = start_cluster(namespace=f"surreal-{PRESET}", nodes=("node-0", "node-1", "node-2"))
+    with rendered_run(cluster, PRESET, SETTINGS, REPORTS / f"{name}.txt", *options) as run:
+        cluster.wait(lambda: bool(run.rounds()), "a first score", TIMEOUT_S)
+        yield run
+
+
+def _with_cut_link(run: RenderedRun, role: str, duration_s: float) -> None:
+    pod = run.pods(role)[-1]
+    run.cluster.cut(pod)
+    run.cluster.go_on(duration_s)
+    run.cluster.mend(pod)
+
+
+def _wait_until_solved(run: RenderedRun) -> None:
+    """Wait for the end that only a solved CartPole brings, and look at what there is then."""
+    run.cluster.wait(lambda: bool(run.result()), "a solved CartPole", TIMEOUT_S)
+    run.cluster.say("the run has ended")
+    result = run.result()
+    assert (result["status"], result["reason"].split(":")[0]) == ("finished", "stop_at_return"), result
+    rounds = run.rounds()
+    assert max(entry["mean_return"] for entry in rounds) >= 475
+    versions = [entry["version"] for entry in rounds]
+    assert versions == sorted(versions)
+    assert (run.folder / "eval" / "best.safetensors").exists()
+    # Everybody gets to know, whoever was cut off, and stays, so that nothing starts the run again.
+    for role in ("agent", "learner", "eval"):
+        run.cluster.wait(lambda: all(run.health(pod) == OVER for pod in run.pods(role)), f"{role}: the end", TIMEOUT_S)  # noqa: B023
+    assert all(pod.phase == "Running" for pod in run.cluster.pods())
+
+
+def _assert_only_the_run_reaches_redis(cluster: Cluster, run: RenderedRun) -> None:
+    """A pod of the same namespace that is no pod of the run is kept out."""
+    cluster.apply(small.pod("stranger"))
+    cluster.wait(lambda: bool(cluster.pods("app=stranger")) and cluster.pods("app=stranger")[0].is_ready, "a stranger")
+    (stranger,), (redis,), (agent, *_) = cluster.pods("app=stranger"), run.pods("redis"), run.pods("agent")
+    connect = small.python(small.CONNECT, redis.place.address, "6379")
+    assert cluster.execute(agent, *connect).stdout == "connected\n"
+    assert "timed out" in cluster.execute(stranger, *connect).stdout
+    cluster.delete(stranger, grace_s=0)
+
+
+def _assert_no_secret_is_printed(cluster: Cluster) -> None:
+    secrets = cluster.secrets()
+    assert len(secrets) >= 2
+    for pod in cluster.pods():
+        text = cluster.logs(pod)
+        assert not [secret for secret in secrets if secret in text], pod.name

@@ -106,8 +106,10 @@ class SlurmCluster:
 
     def fail(self, node: str) -> None:
         """Have a node fail as if its power went: all its processes are killed, and Slurm learns that it is down."""
-        self._processes.pop(node).kill()
+        server = self._processes.pop(node)
+        server.kill()
         kill(self._of_jobs(node))
+        server.wait()
         self.call("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
 
     def processes(self, node: str, word: str) -> list[psutil.Process]:

@@ -1,7 +1,6 @@
 """Batch scripts that `surreal slurm render` writes, carried out by a real slurmctld and four real slurmd.
 
-`make cluster` (SURREAL_TEST_CLUSTER=1) solves the task as it is and takes minutes; without, the goal is nearer, and what
-only Slurm does in other ways is left out.
+`make cluster` (SURREAL_TEST_CLUSTER=1) solves the task as it is, and in every way that a job goes on; it takes minutes.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def test_a_job_that_is_cancelled_leaves_a_checkpoint_and_a_further_one_goes_on(s
 def test_a_run_that_cannot_begin_ends_the_job_with_its_exit_code(slurm: SlurmCluster) -> None:
     job = start(slurm, "cartpole-dqn", "--agents", "1", "--set", "env.id=Missing-v0")
     wait_for_end(slurm, job)
-    assert (slurm.field(job, "JobState"), slurm.field(job, "ExitCode")) == ("FAILED", "2:0"), slurm.logs()
+    assert (slurm.field(job, "JobState"), slurm.field(job, "ExitCode")) == ("FAILED", "1:0"), slurm.logs()
     assert "Missing-v0" in log(slurm, job)
 
 

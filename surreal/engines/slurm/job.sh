@@ -181,6 +181,9 @@ while is_alive "$leader"; do
 done
 code=0
 wait "$leader" || code=$?
+if ((code && !is_draining)); then # nobody has told the others
+    drain "the learner has ended with exit code $code"
+fi
 for process in "${first[@]}"; do
     await "$process" 30
 done

@@ -67,11 +67,11 @@ def render(source: str, overrides: Sequence[str], agents: int | None, options: J
 def _check(config: Config) -> None:
     if config.run.deterministic:
         raise _refused(config, "run.deterministic", "is true: all of such a run is one process, on one node")
-    if not AGENT.count(config):
-        raise _refused(config, "agent.count", "is 0; the job would have nothing to learn from")
     for role, key in ((RLX_SERVER, "rlx.servers"), (RLX_CLIENT, "rlx.clients"), (ENVIRONMENT, "environment.run")):
         if role.count(config):
             raise _refused(config, key, f"asks for {role.name} processes, which the job would not start")
+    if not AGENT.count(config):
+        raise _refused(config, "agent.count", "is 0; the job would have nothing to learn from")
     if config.replay.follow:
         raise _refused(config, "replay.follow", "is true, but a run needs a learner that owns its replay")
 

@@ -7,14 +7,19 @@
 
 All of it is in one folder, with a key, ports and a socket of its own, so that several can run at once. Nodes are names:
 each is a slurmd with a port and a spool folder of its own. Nobody confines jobs: what a node has is told, not held.
+
+Jobs are nobody's children. So a process of its own, this module as a program, ends all that a cluster has started and
+removes its folder, when the tests say so by closing a pipe, or have ended themselves, in any way.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -26,6 +31,7 @@ import psutil
 from tests.ports import claim_port
 from tests.servers import die_with_parent
 
+ROOT = Path(__file__).parents[2]
 #: Of Debian's packages munge, slurmctld, slurmd and slurm-client.
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol")
 #: By which everything that a cluster started, directly or not, is known.
@@ -39,7 +45,7 @@ class SlurmCluster:
     """A cluster, from `with` to its end.
 
     Args:
-        folder: short (a socket's path must stay below 108 bytes), empty, and below folders that only root can change.
+        folder: short (a socket's path must stay below 108 bytes) and empty; it is removed at the end.
         environment: of the jobs.
         nodes: how many: n0 and so on.
         cpus: that each says to have.
@@ -52,6 +58,7 @@ class SlurmCluster:
         self._config = folder / "slurm.conf"
         self._environment = {**environment, "SLURM_CONF": str(self._config), _MARK: str(folder)}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._cleaner: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> SlurmCluster:
         try:
@@ -108,17 +115,27 @@ class SlurmCluster:
         """Have a node fail as if its power went: all its processes are killed, and Slurm learns that it is down."""
         server = self._processes.pop(node)
         server.kill()
-        kill(self._of_jobs(node))
+        kill(processes_of(self.folder, node))
         server.wait()
         self.call("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
 
-    def processes(self, node: str, word: str) -> list[psutil.Process]:
-        """Of jobs on a node, with a word among their arguments."""
-        return [process for process in self._of_jobs(node) if word in process.cmdline()]
+    def command_lines(self) -> list[str]:
+        """Of all processes of the cluster and its jobs."""
+        found = []
+        for process in processes_of(self.folder):
+            with suppress(psutil.NoSuchProcess):
+                found.append(" ".join(process.cmdline()))
+        return found
 
     # -- the cluster -----------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        self._cleaner = subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.slurm", str(self.folder)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         for name in ("state", *self.nodes):
             (self.folder / name).mkdir()
         key, munge_socket = self.folder / "munge.key", self.folder / "munge.socket"
@@ -126,10 +143,8 @@ class SlurmCluster:
         key.chmod(0o600)
         paths = {"key-file": key, "socket": munge_socket}
         paths |= {f"{name}-file": self.folder / f"munge.{name}" for name in ("log", "pid", "seed")}
-        # --force: it would not be root's.
-        self._spawn(
-            "munged", "munged", "--foreground", "--force", *(f"--{name}={path}" for name, path in paths.items())
-        )
+        options = [f"--{name}={path}" for name, path in paths.items()]
+        self._spawn("munged", "munged", "--foreground", "--force", *options)  # forced: it would not be root's
         self.wait_for(munge_socket.exists, "munged")
         self._config.write_text(self._settings(munge_socket))
         self._spawn("slurmctld", "slurmctld", "-D", "-i", "-f", str(self._config))
@@ -138,11 +153,11 @@ class SlurmCluster:
         self.wait_for(self._is_idle, "the nodes")
 
     def _stop(self) -> None:
-        for server in reversed(list(self._processes.values())):
-            server.kill()
-        kill(self._of_jobs())
         for server in self._processes.values():
+            server.kill()
             server.wait()
+        if self._cleaner is not None:
+            self._cleaner.communicate()  # closes the pipe
 
     def _spawn(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -156,17 +171,6 @@ class SlurmCluster:
                 start_new_session=True,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
             )
-
-    def _of_jobs(self, node: str | None = None) -> list[psutil.Process]:
-        """What jobs have started, and before them those who lead it and would report its end."""
-        found: list[psutil.Process] = []
-        for process in psutil.process_iter():
-            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                environment = process.environ()
-                if environment.get(_MARK) == str(self.folder) and node in (None, environment.get("SLURMD_NODENAME")):
-                    found.append(process)
-        leaders = {parent for process in found for parent in process.parents() if parent.name() == "slurmstepd"}
-        return [*leaders, *found]
 
     def _is_idle(self) -> bool:
         states = subprocess.run(
@@ -217,8 +221,36 @@ class SlurmCluster:
         return "\n".join(lines) + "\n"
 
 
+def processes_of(folder: Path, node: str | None = None) -> list[psutil.Process]:
+    """What a cluster and its jobs have started, or jobs on a node; those who would report an end come first."""
+    found: list[psutil.Process] = []
+    leaders: set[psutil.Process] = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            environment = process.environ()
+            if environment.get(_MARK) == str(folder) and node in (None, environment.get("SLURMD_NODENAME")):
+                found.append(process)
+                # Which has no environment that could be read.
+                leaders.update(parent for parent in process.parents() if parent.name() == "slurmstepd")
+    return [*leaders, *found]
+
+
 def kill(processes: Iterable[psutil.Process]) -> None:
     """Kill all of them, as far as they are there still."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def main() -> None:
+    """Wait until nobody holds the other end of the pipe, and remove what the cluster has left."""
+    folder = Path(sys.argv[1])
+    sys.stdin.read()
+    while processes := processes_of(folder):
+        kill(processes)
+        time.sleep(0.05)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

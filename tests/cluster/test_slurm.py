@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -22,8 +23,9 @@ from tests.warm_python import environment_of_a_user
 pytestmark = pytest.mark.timeout(600)
 
 IS_LONG = "SURREAL_TEST_CLUSTER" in os.environ
-#: Where the task counts as solved.
-GOAL = [] if IS_LONG else ["--set", "run.stop_at_return=195", "--set", "eval.confirm_episodes=0"]
+#: A goal that is soon reached; CartPole itself is solved at 475.
+NEAR = ("--set", "run.stop_at_return=195", "--set", "eval.confirm_episodes=0")
+GOAL = () if IS_LONG else NEAR
 #: So that agents have nodes of their own.
 NODES = ("--cpus", "2", "--agent-cpus", "2", "--memory", "1G", "--agent-memory", "100M", "--interface", "lo")
 ENDLESS = ("--set", "run.stop_at_return=null", "--set", "run.max_env_steps=null", "--set", "eval.enabled=false")
@@ -39,23 +41,23 @@ def slurm(require_tool: Callable[..., str]) -> Iterator[SlurmCluster]:
     if os.geteuid() != 0:
         pytest.fail("slurmd has to be root") if "CI" in os.environ else pytest.skip("slurmd has to be root")
     # Short, for the path of a socket.
-    folder = Path(tempfile.mkdtemp(prefix="srl-"))
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
     (folder / "tmp").mkdir()
     environment = {
         **environment_of_a_user(),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "TMPDIR": str(folder / "tmp"),
     }
-    try:
-        with SlurmCluster(folder, environment) as cluster:
-            yield cluster
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with SlurmCluster(folder, environment) as cluster:
+        yield cluster
 
 
 def test_a_node_of_an_array_of_agents_fails_and_the_run_is_solved(slurm: SlurmCluster) -> None:
     job = start(slurm, "cartpole-dqn", "--agents", "2", "--array", *GOAL)
     slurm.wait_for(lambda: learned_updates(slurm), "learning")
+    status = json.loads(slurm.call("surreal", "status", "--run-dir", str(run_dir(slurm)), "--json"))
+    assert (status["run"], status["state"]) == (f"cartpole-dqn-{job}", "running")
+    assert places_of_the_password(slurm) == [run_dir(slurm) / "redis.address"]
     agent = f"{(run_dir(slurm) / 'agents.job').read_text().strip()}_1"
     slurm.fail(slurm.field(agent, "BatchHost"))
     wait_for_end(slurm, job)
@@ -68,13 +70,12 @@ def test_a_node_of_an_array_of_agents_fails_and_the_run_is_solved(slurm: SlurmCl
 
 @only_long
 @pytest.mark.parametrize("event", ["a node fails", "requeue", "time"])
-def test_a_job_that_is_put_back_into_the_queue_goes_on_and_is_solved(slurm: SlurmCluster, event: str) -> None:
-    job = start(slurm, "cartpole-dqn", "--agents", "2", "--set", "checkpoint.interval_updates=20", *GOAL)
+def test_a_job_that_is_put_back_into_the_queue_goes_on(slurm: SlurmCluster, event: str) -> None:
+    job = start(slurm, "cartpole-dqn", "--agents", "2", "--set", "checkpoint.interval_updates=20", *NEAR)
     slurm.wait_for(lambda: len(list((run_dir(slurm) / "checkpoints").glob("*.safetensors"))) > 1, "checkpoints")
     match event:
         case "a node fails":
-            (agent, *_) = slurm.processes("n1", "agent")
-            slurm.fail(agent.environ()["SLURMD_NODENAME"])
+            slurm.fail("n1")
         case "requeue":
             slurm.call("scontrol", "requeue", job)
         case "time":
@@ -111,6 +112,7 @@ def test_a_job_that_is_cancelled_leaves_a_checkpoint_and_a_further_one_goes_on(s
     assert after["env_steps"] > before["env_steps"]
 
 
+@only_long
 def test_a_run_that_cannot_begin_ends_the_job_with_its_exit_code(slurm: SlurmCluster) -> None:
     job = start(slurm, "cartpole-dqn", "--agents", "1", "--set", "env.id=Missing-v0")
     wait_for_end(slurm, job)
@@ -145,6 +147,23 @@ def learned_updates(slurm: SlurmCluster) -> int:
     """Of the parameters that were evaluated last."""
     path = run_dir(slurm) / "eval" / "scores.jsonl"
     return int(json.loads(path.read_text().splitlines()[-1])["updates"]) if path.exists() else 0
+
+
+def places_of_the_password(slurm: SlurmCluster) -> list[Path]:
+    """Files of the run and of Slurm that have it; it is on no command line, and only its owner may read its file."""
+    address = run_dir(slurm) / "redis.address"
+    password = urlsplit(address.read_text().split()[0]).password or ""
+    assert len(password) > 20
+    assert address.stat().st_mode & 0o077 == 0
+    lines = slurm.command_lines()
+    assert any(" learner " in line for line in lines)
+    assert not any(password in line for line in lines)
+    found = []
+    for path in slurm.folder.rglob("*"):
+        with suppress(OSError):  # it is gone by now, or a folder, or a socket
+            if password.encode() in path.read_bytes():
+                found.append(path)
+    return found
 
 
 def log(slurm: SlurmCluster, job: str) -> str:

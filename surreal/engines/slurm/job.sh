@@ -54,8 +54,9 @@ agent() {
     role agent --index "${SLURM_ARRAY_TASK_ID:-$SLURM_PROCID}"
 }
 
-# A job of the array was given what the first node knows.
+# A job of the array was given what the first node knows. When its node is needed, Slurm itself requeues it.
 if (($#)); then
+    trap '' USR1
     run=$1 folder=$2 config=$3 stamp=$4
     agent
     exit
@@ -78,12 +79,13 @@ await() {
 
 # Whether agents run, or wait for a node.
 has_agents() {
-    if ((has_array)); then
-        local found
-        found=$(squeue --noheader --jobs="$agents_job" 2>&1) || [[ $found != *Invalid* ]] || return 1
-        [[ -n $found ]]
-    else
+    local found
+    if ((!has_array)); then
         is_alive "$agents_step"
+    elif found=$(squeue --noheader --jobs="$agents_job" 2>&1); then
+        [[ -n $found ]]
+    else # Slurm has forgotten the job, or does not answer just now
+        [[ $found != *Invalid* ]]
     fi
 }
 
@@ -95,7 +97,8 @@ drain() {
     if ((has_array)); then
         scancel "$agents_job" || true
     else
-        scancel --signal=TERM "$SLURM_JOB_ID" || true # its steps; what this script runs itself is told below
+        kill -TERM "$agents_step" 2>/dev/null || true # it does not start them again
+        scancel --signal=TERM "$SLURM_JOB_ID" || true # of all steps, which this script is not
     fi
     local process
     for process in "${first[@]}"; do
@@ -183,6 +186,8 @@ code=0
 wait "$leader" || code=$?
 if ((code && !is_draining)); then # nobody has told the others
     drain "the learner has ended with exit code $code"
+elif ((!has_array)); then
+    kill -TERM "$agents_step" 2>/dev/null || true # agents that end now are not started again
 fi
 for process in "${first[@]}"; do
     await "$process" 30
@@ -204,6 +209,7 @@ if [[ -n $failure ]]; then
     code=1
 elif ((is_warned && is_requeued && code)); then
     echo "the run is not over: the job goes back into the queue" >&2
+    trap - TERM
     scontrol requeue "$SLURM_JOB_ID" && sleep 60 # in which Slurm ends this script
 fi
 echo "the run has ended with exit code $code; what it leaves is in $folder"

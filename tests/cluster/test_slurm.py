@@ -95,9 +95,9 @@ def test_a_job_that_is_put_back_into_the_queue_goes_on(slurm: SlurmCluster, even
 
 @only_long
 def test_a_job_that_is_cancelled_leaves_a_checkpoint_and_a_further_one_goes_on(slurm: SlurmCluster) -> None:
-    arguments = ("cartpole-dqn", "--agents", "1", "--run", "demo", *ENDLESS)
+    arguments = ("cartpole-dqn", "--agents", "1", "--run", "demo", "--set", "checkpoint.interval_updates=20", *ENDLESS)
     job = start(slurm, *arguments)
-    slurm.wait_for(lambda: "filling the replay" in log(slurm, job), "experience")
+    slurm.wait_for(lambda: list(run_dir(slurm).glob("checkpoints/*.safetensors")), "a checkpoint")
     slurm.call("scancel", job)
     wait_for_end(slurm, job)
     before = read_result(slurm)

@@ -100,8 +100,8 @@ class JobOptions:
         """`memory` in MB, in which Slurm counts where no unit is given."""
         if self.memory is None:
             return None
-        number, unit = re.fullmatch(r"(\d+)([KMGT]?)", self.memory).groups()  # type: ignore[union-attr] - checked above
-        return math.ceil(int(number) * 1024.0 ** ("KMGT".index(unit or "M") - 1))
+        unit = self.memory[-1] if self.memory[-1] in "KMGT" else "M"
+        return math.ceil(int(self.memory.rstrip("KMGT")) * 1024.0 ** ("KMGT".index(unit) - 1))
 
 
 def _option(field: str) -> str:

@@ -100,6 +100,12 @@ class Job:
         return self.process.returncode, output
 
 
+def words_for(folder: Path) -> str:
+    """What every process of the run is told."""
+    settings = "--set run.restart_limit=1 --set agent.count=2"
+    return f"--config cartpole-dqn {settings} --run cartpole-dqn-77 --run-dir {folder} --resume"
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
     job = Job(tmp_path)
@@ -119,7 +125,7 @@ def test_all_processes_of_the_run_are_told_the_same_and_end_with_it(job: Job) ->
     roles = ("learner", "eval", "agent")
     job.wait_for(lambda: all(job.calls(role) for role in roles), "the processes")
     folder = job.folder / "runs" / "cartpole-dqn-77"
-    common = f"--config cartpole-dqn --set run.restart_limit=1 --set agent.count=2 --run cartpole-dqn-77 --run-dir {folder} --resume"
+    common = words_for(folder)
     assert [job.calls(role) for role in roles] == [
         [f"learner {common}"], [f"eval {common}"], [f"agent --index 3 {common}"],
     ]  # fmt: skip
@@ -232,9 +238,7 @@ def test_an_array_of_agents_is_handed_in_and_taken_back(job: Job) -> None:
         timeout=60,
     )
     assert agent.returncode == 0, agent.stderr
-    assert job.calls("agent") == [
-        f"agent --index 1 --config cartpole-dqn --set run.restart_limit=1 --set agent.count=2 --run cartpole-dqn-77 --run-dir {folder} --resume"
-    ]
+    assert job.calls("agent") == [f"agent --index 1 {words_for(folder)}"]
     assert job.end()[0] == 0
     assert process.returncode == 0
     assert not (folder / "agents.job").exists()

@@ -114,7 +114,7 @@ def test_a_job_that_is_cancelled_leaves_a_checkpoint_and_a_further_one_goes_on(s
 
 @only_long
 def test_a_run_that_cannot_begin_ends_the_job_with_its_exit_code(slurm: SlurmCluster) -> None:
-    job = start(slurm, "cartpole-dqn", "--agents", "1", "--set", "env.id=Missing-v0")
+    job = start(slurm, "cartpole-dqn", "--agents", "1", "--no-check", "--set", "env.id=Missing-v0")
     wait_for_end(slurm, job)
     assert (slurm.field(job, "JobState"), slurm.field(job, "ExitCode")) == ("FAILED", "1:0"), slurm.logs()
     assert "Missing-v0" in log(slurm, job)

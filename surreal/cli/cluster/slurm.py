@@ -49,6 +49,7 @@ def render(
         str | None,
         typer.Option(metavar="COMMAND", help='Makes `surreal` known on a node: "source venv/bin/activate".'),
     ] = None,
+    check: Annotated[bool, typer.Option(help="Try classes and environment here, before the job waits.")] = True,
     partition: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None,
     account: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None,
     qos: Annotated[str | None, typer.Option(rich_help_panel=_QUEUE)] = None,
@@ -121,7 +122,7 @@ def render(
         keeps_experience=appendonly,
         sbatch=tuple(sbatch or ()),
     )
-    text = render_script(what, overrides or [], agents, options)
+    text = render_script(what, overrides or [], agents, options, is_tried=check)
     if output is None:
         typer.echo(text, nl=False)
         return

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from surreal.config import Config, load_config
+from surreal.config import Config, add_python_path, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.engines.slurm.options import JobOptions
-from surreal.errors import ConfigError
+from surreal.errors import ConfigError, EnvError
 from surreal.main.process.roles import AGENT, ENVIRONMENT, EVAL, PARAMETER_SERVER, RLX_CLIENT, RLX_SERVER
 
 #: Beside Redis, for the learner and the evaluation.
@@ -26,7 +26,9 @@ _SECRET = re.compile(r"://[^/@\s]*:[^/@\s]+@|[?&]password=")
 _BODY = "job.sh"
 
 
-def render(source: str, overrides: Sequence[str], agents: int | None, options: JobOptions) -> str:
+def render(
+    source: str, overrides: Sequence[str], agents: int | None, options: JobOptions, *, is_tried: bool = False
+) -> str:
     """Write the script.
 
     Args:
@@ -34,6 +36,7 @@ def render(source: str, overrides: Sequence[str], agents: int | None, options: J
         overrides: of the configuration.
         agents: how many, >= 1; None: as the configuration says.
         options: of the job.
+        is_tried: whether classes and environment are made here, as before a run, to find out what is wrong with them.
 
     Raises:
         ConfigError: the configuration is wrong, or is none that Slurm can run.
@@ -50,6 +53,14 @@ def render(source: str, overrides: Sequence[str], agents: int | None, options: J
             )
     config = load_config(source, overrides)
     _check(config)
+    if is_tried:
+        from surreal.main.build.check import check_run  # brings torch
+
+        add_python_path(config.python_path)
+        try:
+            check_run(config)
+        except EnvError as error:
+            raise ConfigError(f"{error}; with --no-check it is tried in the job alone", key="env.id") from error
     run = options.run or f"{config.name}-$SLURM_JOB_ID"
     try:
         RedisClient(run=run.replace("$SLURM_JOB_ID", _SOME_JOB))

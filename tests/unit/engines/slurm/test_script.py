@@ -149,6 +149,8 @@ def test_shellcheck_has_nothing_to_say(options: JobOptions, require_tool: Callab
         ([PRESET, "--run", "a b"], "a b"),
         ([PRESET, "--set", "redis.address=redis://:hunter2@host"], "--set redis.address has a password"),
         (["cartpole-rlx"], "rlx.servers"),
+        ([PRESET, "--set", "env.id=Missing-v0"], "Missing-v0"),
+        ([PRESET, "--set", "run.max_env_steps=600"], "the run would end before it learns"),
         ([PRESET, "-o", "/nowhere/job.sh"], "/nowhere/job.sh cannot be written: no such file or directory"),
     ],
     ids=lambda value: value if isinstance(value, str) else shlex.join(value[1:] or value),

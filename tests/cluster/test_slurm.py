@@ -22,7 +22,7 @@ from tests.warm_python import environment_of_a_user
 
 pytestmark = pytest.mark.timeout(600)
 
-IS_LONG = "SURREAL_TEST_CLUSTER" in os.environ
+IS_LONG = bool(os.environ.get("SURREAL_TEST_CLUSTER"))
 #: A goal that is soon reached; CartPole itself is solved at 475.
 NEAR = ("--set", "run.stop_at_return=195", "--set", "eval.confirm_episodes=0")
 GOAL = () if IS_LONG else NEAR
@@ -114,7 +114,7 @@ def test_a_job_that_is_cancelled_leaves_a_checkpoint_and_a_further_one_goes_on(s
 
 @only_long
 def test_a_run_that_cannot_begin_ends_the_job_with_its_exit_code(slurm: SlurmCluster) -> None:
-    job = start(slurm, "cartpole-dqn", "--agents", "1", "--no-check", "--set", "env.id=Missing-v0")
+    job = start(slurm, "cartpole-dqn", "--agents", "1", "--set", "env.id=Missing-v0")
     wait_for_end(slurm, job)
     assert (slurm.field(job, "JobState"), slurm.field(job, "ExitCode")) == ("FAILED", "1:0"), slurm.logs()
     assert "Missing-v0" in log(slurm, job)
@@ -122,7 +122,7 @@ def test_a_run_that_cannot_begin_ends_the_job_with_its_exit_code(slurm: SlurmClu
 
 def start(slurm: SlurmCluster, *arguments: str) -> str:
     """Render a script and hand it in."""
-    slurm.call("surreal", "slurm", "render", *arguments, *NODES, "-o", "job.sh")
+    slurm.call("surreal", "slurm", "render", *arguments, *NODES, "--no-check", "-o", "job.sh")
     return slurm.sbatch("job.sh")
 
 

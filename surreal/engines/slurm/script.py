@@ -125,10 +125,10 @@ def _resources(config: Config, options: JobOptions) -> str:
         "cpus-per-task": str(options.cpus),
         # Slurm takes --mem of the first part for the second as well, where it would contradict what is said there.
         "mem-per-cpu": f"{-(-(options.memory_mb or needed_mb) // options.cpus)}M",
-        "gres": options.gpus and f"gpu:{options.gpus}",
+        "gres": None if options.gpus is None else f"gpu:{options.gpus}",
     }
     agents = {
-        "nodes": options.agent_nodes and str(options.agent_nodes),
+        "nodes": None if options.agent_nodes is None else str(options.agent_nodes),
         "ntasks": str(AGENT.count(config)),
         "partition": options.agent_partition or options.partition,
         "cpus-per-task": str(options.agent_cpus),

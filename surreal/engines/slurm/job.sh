@@ -1,0 +1,216 @@
+set -euo pipefail
+
+folder=$root/$run
+
+# -- on every node ---------------------------------------------------------------------------------------------------
+
+# Tells a process where the run's Redis is. The address has the password: it is in a file that only its owner can read,
+# and never on a command line. Nodes may see the file late, or an older one: they wait for the one that is meant.
+connect() {
+    if [[ -z $stamp ]]; then # Redis is where the configuration says
+        return
+    fi
+    local left
+    for ((left = 300; left > 0; left--)); do
+        if [[ $(cksum 2>/dev/null <"$folder/redis.address") == "$stamp" ]]; then
+            read -r SURREAL_REDIS <"$folder/redis.address"
+            export SURREAL_REDIS
+            return
+        fi
+        sleep 1
+    done
+    echo "$folder/redis.address does not appear on $(hostname)" >&2
+    return 1
+}
+
+# Runs a program, and again when a signal has killed it (too little memory, ...) or one of the learner's ranks (4). When
+# Slurm tells this shell to end, it has told the program as well: that drains, and is not started again.
+again() {
+    local code attempt
+    is_told=0
+    trap 'is_told=1' TERM
+    for ((attempt = 0; attempt <= restart_limit; attempt++)); do
+        code=0
+        "$@" || code=$?
+        if ((is_told || (code <= 128 && code != 4))); then
+            return "$code"
+        fi
+        echo "$1 $2 ended with $code and is started again" >&2
+        sleep 2
+    done
+    return "$code"
+}
+
+# Runs a process of the run: a role, and its arguments.
+role() {
+    again surreal "$@" --config "$config" "${settings[@]}" --run "$run" --run-dir "$folder" --resume
+}
+
+# Is what each task of the second part does, or each job of the array.
+agent() {
+    set -euo pipefail
+    activate
+    connect
+    role agent --index "${SLURM_ARRAY_TASK_ID:-$SLURM_PROCID}"
+}
+
+# A job of the array was given what the first node knows. When its node is needed, Slurm itself requeues it.
+if (($#)); then
+    trap '' USR1
+    run=$1 folder=$2 config=$3 stamp=$4
+    agent
+    exit
+fi
+
+# -- on the first node -----------------------------------------------------------------------------------------------
+
+is_alive() {
+    kill -0 "$1" 2>/dev/null
+}
+
+# Waits until a process has ended, for so many seconds at most.
+await() {
+    local left
+    for ((left = $2; left > 0; left--)); do
+        is_alive "$1" || return 0
+        sleep 1
+    done
+}
+
+# Whether agents run, or wait for a node.
+has_agents() {
+    local found
+    if ((!has_array)); then
+        is_alive "$agents_step"
+    elif found=$(squeue --noheader --jobs="$agents_job" 2>&1); then
+        [[ -n $found ]]
+    else # Slurm has forgotten the job, or does not answer just now
+        [[ $found != *Invalid* ]]
+    fi
+}
+
+# Has the run drain: agents send what they have, the learner writes a checkpoint.
+drain() {
+    trap '' TERM USR1
+    is_draining=1
+    echo "the run drains: $1" >&2
+    if ((has_array)); then
+        scancel "$agents_job" || true
+    else
+        kill -TERM "$agents_step" 2>/dev/null || true # it does not start them again
+        scancel --signal=TERM "$SLURM_JOB_ID" || true # of all steps, which this script is not
+    fi
+    local process
+    for process in "${first[@]}"; do
+        kill -TERM "$process" 2>/dev/null || true
+        pkill -TERM -P "$process" || true
+    done
+}
+
+activate
+mkdir -p "$folder"
+# A run that goes on has its configuration in its folder: what happens to the file meanwhile does not change it.
+if [[ -f $folder/app.yaml ]]; then
+    config=$folder/app.yaml
+fi
+echo "run $run in $folder, start $((${SLURM_RESTART_COUNT:-0} + 1)), on $(hostname)"
+
+stamp=''
+if ((${#redis_options[@]})); then
+    rm -f "$folder/redis.address"
+    surreal slurm redis --run "$run" --run-dir "$folder" "${redis_options[@]}" &
+    redis=$!
+    until [[ -s $folder/redis.address ]]; do
+        is_alive "$redis" || wait "$redis" # it has said why
+        sleep 0.2
+    done
+    stamp=$(cksum <"$folder/redis.address")
+fi
+
+first=()
+if ((parameter_servers)); then
+    for ((number = 0; number < parameter_servers; number++)); do
+        (connect && role ps --shard "$number/$parameter_servers") &
+        first+=("$!")
+    done
+else
+    (connect && role learner) &
+    first=("$!")
+fi
+leader=${first[0]}
+if ((has_evaluation)); then
+    (connect && role eval) &
+    first+=("$!")
+fi
+
+# The agents. Those of an earlier start end when they miss its Redis; those that wait in the queue are taken out of it.
+if ((has_array)); then
+    if [[ -s $folder/agents.job ]]; then
+        scancel "$(<"$folder/agents.job")" || true
+    fi
+    agents_job=$(sbatch --parsable --array="0-$((agents - 1))" --nodes=1 --ntasks=1 --gres=none "${agent_job[@]}" \
+        "${agent_task[@]}" --output="$folder/agent-%a.log" --export=ALL "$0" "$run" "$folder" "$config" "$stamp")
+    agents_job=${agents_job%%;*}
+    echo "$agents_job" >"$folder/agents.job"
+else
+    common=$(declare -p run folder config settings stamp restart_limit && declare -f activate connect again role agent)
+    again srun --het-group=1 --ntasks="$agents" "${agent_task[@]}" --kill-on-bad-exit=0 --wait=0 --label --export=ALL \
+        bash -c "$common; agent" </dev/null &
+    agents_step=$!
+fi
+
+is_draining=0 is_warned=0
+trap 'is_warned=1; drain "its time is nearly up, or its nodes are needed"' USR1 # by --signal, and PreemptParameters
+trap 'drain "the job is told to end"' TERM                                       # scancel, preemption, requeue
+
+# The run is over when the learner is. It cannot go on without Redis, nor for long without any agent.
+failure='' seen_s=$SECONDS looked_s=$SECONDS
+while is_alive "$leader"; do
+    if ((!is_draining && SECONDS >= looked_s + 20)); then
+        looked_s=$SECONDS
+        if has_agents; then
+            seen_s=$SECONDS
+        elif ((SECONDS > seen_s + 60)); then
+            failure='all agents have ended'
+        fi
+    fi
+    if ((!is_draining)) && [[ -n $stamp ]] && ! is_alive "$redis"; then
+        failure='Redis has ended'
+    fi
+    if ((!is_draining)) && [[ -n $failure ]]; then
+        drain "$failure"
+    fi
+    sleep 1
+done
+code=0
+wait "$leader" || code=$?
+if ((code && !is_draining)); then # nobody has told the others
+    drain "the learner has ended with exit code $code"
+elif ((!has_array)); then
+    kill -TERM "$agents_step" 2>/dev/null || true # agents that end now are not started again
+fi
+for process in "${first[@]}"; do
+    await "$process" 30
+done
+for ((left = 15; left > 0; left--)); do
+    has_agents || break
+    sleep 2
+done
+if ((has_array)); then
+    scancel "$agents_job" 2>/dev/null || true # who has not begun yet
+    rm -f "$folder/agents.job"
+fi
+if [[ -n $stamp ]] && is_alive "$redis"; then
+    kill -TERM "$redis"
+    await "$redis" 30
+fi
+
+if [[ -n $failure ]]; then
+    code=1
+elif ((is_warned && is_requeued && code)); then
+    echo "the run is not over: the job goes back into the queue" >&2
+    trap - TERM
+    scontrol requeue "$SLURM_JOB_ID" && sleep 60 # in which Slurm ends this script
+fi
+echo "the run has ended with exit code $code; what it leaves is in $folder"
+exit "$code"

@@ -140,7 +140,7 @@ def test_folder_of_an_append_only_file_has_one_server(tmp_path: Path) -> None:
 
 def test_port_and_password() -> None:
     password = 'a "b" \\ @:/?#'
-    with EmbeddedRedis(maxmemory_bytes=BOUND, port=0, password=password) as server:
+    with EmbeddedRedis(maxmemory_bytes=BOUND, port=0, access=ServerAccess(password)) as server:
         assert server.port is not None
         with RedisClient(server.address) as client:
             assert client.ping()

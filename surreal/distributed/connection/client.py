@@ -7,6 +7,7 @@ be repeated is passed to `retry`, which is bounded, jittered, logged, and ends w
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from redis.crc import key_slot
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
+from surreal.distributed.connection.access.credentials import read_credentials
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.cluster import ClusterMap, hash_slot_pool
 from surreal.distributed.connection.keys import (
@@ -58,7 +60,7 @@ class RedisClient:
 
     Args:
         address: `host:port`, `redis://`, `rediss://`, `unix:///path` or `redis+cluster://host:port,host:port`; see
-            `surreal.distributed.connection.address`.
+            `surreal.distributed.connection.address`. Without a password in it, the environment's is used.
         run: id of the run, the namespace of all keys: letters, digits, `.`, `_`, `-`.
         password: wins over a password in the address.
         username: ACL user; wins over a user in the address.
@@ -67,7 +69,7 @@ class RedisClient:
         hash_slot: of a cluster, 0 .. 16383; None: that of the run's keys, shards excepted.
 
     Raises:
-        ValueError: the address or the run's id is not valid.
+        ValueError: the address or the run's id is not valid, or a file with a secret cannot be read.
     """
 
     def __init__(
@@ -88,6 +90,8 @@ class RedisClient:
         self.retry_timeout_s = retry_timeout_s
         self.run_keys = RunKeys(self.run)
         parsed = parse_address(address, username=username, password=password)
+        if parsed.is_open:
+            parsed = parsed.with_credentials(read_credentials(os.environ, run))
         self.address = parsed.shown
         options: dict[str, Any] = {
             "socket_timeout": timeout_s,

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
+from redis.exceptions import NoPermissionError
 
 from surreal.config import Config, diff_shared
 from surreal.config.checking.problems import explain
@@ -90,7 +91,11 @@ def wait_for_config(client: RedisClient, overrides: Sequence[str], stop: threadi
 
 
 def register(
-    client: RedisClient, config: Config, registrant: Registrant, parameter_client: RedisClient | None = None
+    client: RedisClient,
+    config: Config,
+    registrant: Registrant,
+    parameter_client: RedisClient | None = None,
+    stop: threading.Event | None = None,
 ) -> bool:
     """Register the configuration for the run, or compare with the one that is; one that agrees changes nothing.
 
@@ -103,15 +108,17 @@ def register(
         config: of this process.
         registrant: this process.
         parameter_client: where the parameters are, if that is another server.
+        stop: ends the wait of a process whose user may not register for one that may.
 
     Returns:
         Whether it has replaced another one, of processes that no launcher or learner led; see `take_over`.
 
     Raises:
         ContractError: live processes of the run agreed on something else.
+        StoppedError: `stop` was set meanwhile.
     """
     mine = describe(config, registrant)
-    has_replaced = False
+    has_replaced = is_first = False
     while True:
         seen = _stored(client)
         stored = _parse(seen)
@@ -121,14 +128,23 @@ def register(
             break
         if differences and not is_mine_first and _is_defended(client, stored or {}, registrant):
             raise _differs(client, differences)
-        if client.run_script("swap", [client.run_keys.config], [seen, mine]):
+        try:
+            is_first = bool(client.run_script("swap", [client.run_keys.config], [seen, mine]))
+        except NoPermissionError:
+            if registrant.leads:
+                raise
+            if differences:
+                raise _differs(client, differences) from None
+            wait_for_config(client, (), stop or threading.Event())
+        if is_first:
             if differences:
                 # The model's own contract outlives its processes by a minute.
                 parameters = parameter_client or client
                 parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
                 has_replaced = not (stored or {}).get("leads", True)
             break
-    _list_run(client, config)
+    if is_first or registrant.leads:
+        _list_run(client, config)
     return has_replaced
 
 

@@ -15,6 +15,7 @@ on stderr).
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -45,6 +46,7 @@ from surreal.observers.making import make_callbacks
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.liveness.pulse import Pulse
 from surreal.utils.logs import setup_logging
+from surreal.utils.secrets import take_user
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +118,7 @@ class RoleProcess:
             else:
                 registry.require_fresh(self.client, self.config.published_policy, self.parameter_client)
         self._claim.take(self.stop)
-        if registry.register(self.client, self.config, self._registrant, self.parameter_client):
+        if registry.register(self.client, self.config, self._registrant, self.parameter_client, self.stop):
             take_over(self._claim, self.replay, self.stop)
         self.telemetry.at_each_step(self._stay)
         self.telemetry.start()
@@ -268,6 +270,7 @@ def run_role(
     checkpoint_request.listen()
     follow_parent()
     keep_freed_memory()
+    take_user(role.user, os.environ)
     setup_logging(arguments.log_level or "INFO", role.name)
     try:
         process = RoleProcess(role, arguments, stop, signals, checkpoint_request)

@@ -201,7 +201,7 @@ PARAMETER_SERVER = User(
         _COLLECT,
         _ANSWER,
         _PUBLISH,
-        {"gradients:*:queue:*": "xread xlen", "gradients:*:block:*": "get"},
+        {"gradients:*:state": "hgetall", "gradients:*:queue:*": "xread xlen", "gradients:*:block:*": "get"},
     ),
     f"{_KEYLESS} multi exec scan",
 )

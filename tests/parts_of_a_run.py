@@ -47,7 +47,7 @@ from surreal.utils.pytorch import Module
 
 
 class Act(NamedTuple):
-    """Something that a process does."""
+    """Something that a process does, or two of them: names with a blank between them."""
 
     user: str
     name: str
@@ -134,7 +134,7 @@ class PartsOfARun:
             Act("parameter-server", "takes gradients", self.take_gradients),
             Act("parameter-server", "publishes", self.publish_parts),
             Act("agent", "follows the parts", self.shared_listener.update_once),
-            Act("agent", "calls", self.call),
+            Act("agent learner", "calls", self.call),
             Act("evaluation", "sends scores", self.send_scores),
             Act("learner", "brings scores", self.scores.step),
             Act("learner", "keeps a league", self.keep_league),

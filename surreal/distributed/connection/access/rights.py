@@ -128,8 +128,9 @@ _LEAD = _together(
     {"config": "set", "claim:*": "get", RUNS: "hsetnx", "meta": "hmget", "policy:*:contract": "del"},
     dict.fromkeys(SHARD_KINDS, "unlink"),
 )
-#: Whoever brings logs, metrics and scores into the run's folder.
-_COLLECT: Table = {"log": "xread xrevrange xtrim", "scores": "xread", "best": "hmget"}
+#: Whoever brings logs and metrics into the run's folder; and scores.
+_COLLECT: Table = {"log": "xread xrevrange xtrim"}
+_COLLECT_SCORES: Table = {"scores": "xread", "best": "hmget"}
 _ANSWER: Table = {"policy:*:calls": "xread xdel", "policy:*:answer:*": "rpush pexpire"}
 _PUBLISH: Table = {"policy:*:part:*": "set pexpire"}
 #: A run as it is shown.
@@ -174,6 +175,7 @@ LEARNER = User(
         _FOLLOW,
         _LEAD,
         _COLLECT,
+        _COLLECT_SCORES,
         _ANSWER,
         _PUBLISH,
         {
@@ -199,6 +201,7 @@ PARAMETER_SERVER = User(
         _FOLLOW,
         _LEAD,
         _COLLECT,
+        _COLLECT_SCORES,
         _ANSWER,
         _PUBLISH,
         {"gradients:*:state": "hgetall", "gradients:*:queue:*": "xread xlen", "gradients:*:block:*": "get"},
@@ -222,20 +225,20 @@ LAUNCHER = User(
     _together(
         _PART,
         _LEAD,
-        _LOOK,
         _COLLECT,
         {kind: "unlink" for kind in RUN_KINDS if kind not in CHANNELS},
         {
-            RUNS: "hdel",
+            RUNS: "hgetall hdel",
+            "policy:*:params": "hget",
             "staged:*": "setex",
-            "stream": "xread xlen xrange exists xinfo|stream",
-            "meta": "hget",
-            "block:*": "get getrange exists",
+            "stream": "xread xlen xrange xrevrange exists xinfo|stream",
+            "meta": "hget hgetall",
+            "block:*": "get exists",
             "seq:*": "mget persist",
-            "lease": "exists",
+            "lease": "get exists",
         },
     ),
-    f"{_KEYLESS} echo scan",
+    f"{_KEYLESS} scan",
 )
 #: All of them but the administrator, who may do everything.
 USERS = (AGENT, LEARNER, PARAMETER_SERVER, EVALUATION, OBSERVER, LAUNCHER)

@@ -17,6 +17,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from surreal.distributed import EmbeddedRedis, RedisClient
+from surreal.distributed.server.access import ServerAccess
 from surreal.errors import BusyError, RedisUnavailableError
 
 BOUND = 64 << 20

@@ -23,6 +23,7 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, Respon
 from redis.retry import Retry
 
 from surreal.distributed.connection.access.credentials import read_credentials
+from surreal.distributed.connection.access.spoiled import with_clear_errors
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.cluster import ClusterMap, hash_slot_pool
 from surreal.distributed.connection.keys import (
@@ -108,7 +109,7 @@ class RedisClient:
         options["decode_responses"] = False
         self._cluster = ClusterMap(parsed.nodes, parsed.connection_class, options) if parsed.nodes else None
         if self._cluster is None:
-            pool = redis.ConnectionPool(connection_class=parsed.connection_class, **options)
+            pool = redis.ConnectionPool(connection_class=with_clear_errors(parsed.connection_class), **options)
         else:
             hash_slot = self.run_keys.hash_slot if hash_slot is None else hash_slot
             pool = hash_slot_pool(self._cluster, hash_slot, parsed.connection_class, options)

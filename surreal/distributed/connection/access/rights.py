@@ -37,7 +37,7 @@ SCRIPTS: Mapping[str, Table] = {
     "swap": {"config": "get unlink set"},
     "publish": {
         "policy:*:params": "hmget unlink hset",
-        "policy:*:lease": "get set",
+        "policy:*:lease": "get pttl set",
         "policy:*:part:*": "exists persist unlink",
         "policy:*:notice": "publish",
     },

@@ -142,6 +142,30 @@ def test_tls_with_a_certificate_of_our_own(serve: Any, certificate: tuple[Path, 
     assert not isinstance(caught.value, AgentProxyConnectionError)
 
 
+def test_a_server_that_asks_for_certificates_of_clients(
+    serve: Any, require_tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from surreal.distributed.server.certificates import make_certificates
+    from surreal.rlx.server.settings import load_tls
+
+    require_tool("openssl")
+    files = make_certificates(tmp_path, [])
+    served = serve(observation_space=CART, tls=load_tls(files.server, files.server_key, files.authority))
+    url = f"rlxs://localhost:{served.server.port}"
+    with AgentProxy(url, tls_ca=str(files.authority)) as agent, pytest.raises(AgentProxyException, match="certificate"):
+        agent.connect(retry=1)
+        agent.init()
+    monkeypatch.setenv("SURREAL_RLX_TLS_CA", str(files.authority))
+    monkeypatch.setenv("SURREAL_RLX_TLS_CERT", str(files.client))
+    monkeypatch.setenv("SURREAL_RLX_TLS_KEY", str(files.client_key))
+    with AgentProxy(url) as agent:
+        agent.connect()
+        agent.init()
+        assert agent.update(state=[0.0] * 4) == 0
+    with pytest.raises(AgentProxyException, match="cannot be used"):
+        AgentProxy(url, tls_cert=str(tmp_path / "missing"))
+
+
 def test_the_example_in_the_documents_runs(serve: Any, tmp_path: Path) -> None:
     page = (Path(__file__).parents[4] / "docs" / "rlx.md").read_text()
     program = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class Bandit" in block)

@@ -93,7 +93,7 @@ class PartsOfARun:
         self.config: Config = load_config("cartpole-dqn")
         self.clients = {user: connect(user) for user in (*_ROLES, "observer", "launcher")}
         agent, learner, server, evaluation = (self.clients[user] for user in _ROLES)
-        self.sender = ExpSender(agent, chunk_steps=4, max_delay_s=60.0, wait_timeout_s=0.2)
+        self.sender = ExpSender(agent, chunk_steps=4, max_delay_s=60.0, on_full="drop")
         options = {"batch_size": 4, "start_size": 1, "gamma": 0.9, "prefetch": 1, "seed": 1}
         self.replay = UniformReplay(learner, capacity=8, **options)  # small: it evicts
         self.remote = UniformReplay(learner, capacity=8, observations="remote", is_owner=False, **options)
@@ -106,7 +106,7 @@ class PartsOfARun:
             for model, part in zip(models, _PARTS, strict=True)
         ]
         self.shared_listener = TorchListener(agent, Net(), policy="shared", shards=2, poll_interval_s=60)
-        self.gradients = GradientSender(agent, policy="shared", shards=2, parameters=GRADIENT, wait_timeout_s=0.2)
+        self.gradients = GradientSender(agent, policy="shared", shards=2, parameters=GRADIENT, on_full="drop")
         self.groups = [ServerGroup(server, policy="shared", shard=i, shards=2, timeout_s=patience_s) for i in range(2)]
         self.queues = [
             GradientQueue(server, policy="shared", shard=i, shards=2, group=group)

@@ -137,7 +137,8 @@ def test_garbage_in_a_key_crashes_nobody(run: HostileRun, kind: str) -> None:
     for name, spoil_key in GARBAGE.items():
         problems += [f"{name}: {problem}" for problem in run.attack(kind, spoil_key)]
         run.mend(kind)
-    assert problems == []
+    if problems:
+        pytest.fail("\n".join(problems))
 
 
 def test_forged_notices_cost_a_look_and_nothing_else(run: HostileRun) -> None:

@@ -166,12 +166,12 @@ def address_for_others(address: str, bind: str) -> str:
         address: for this machine.
         bind: where the server listens; all addresses of this machine are shown as the one that reaches others.
     """
-    shown = parse_address(address).shown
+    shown = parse_address(address).shown.partition("?")[0].replace(f"{ADMINISTRATOR}:***@", "")
     if bind not in _EVERYWHERE:
         return shown
     host = _own_address(socket.AF_INET6 if bind == "::" else socket.AF_INET)
     host = f"[{host}]" if ":" in host else host
-    return re.sub(r"(@|//)(127\.0\.0\.1|\[::1\])(?=:\d+($|\?))", lambda found: f"{found[1]}{host}", shown)
+    return re.sub(r"(@|//)(127\.0\.0\.1|\[::1\])(?=:\d+$)", lambda found: f"{found[1]}{host}", shown)
 
 
 def _own_address(family: socket.AddressFamily) -> str:

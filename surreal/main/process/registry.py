@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -211,7 +212,8 @@ def delete_run(client: RedisClient) -> int:
     # A server of experience or parameters alone has no heartbeats, but the leases of those who write there.
     leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
     if leases:
-        raise BusyError(f"run {client.run} is in use (its lease {leases[0].decode()}); stop it first, then delete it")
+        lease = leases[0].decode(errors="replace")
+        raise BusyError(f"run {client.run} is in use (its lease {lease}); stop it first, then delete it")
     count = client.delete_run()
     if not count:
         raise ConfigError(f"Redis at {client.address} holds nothing of run {client.run!r}")
@@ -225,7 +227,7 @@ def list_runs(client: RedisClient) -> list[RunEntry]:
     runs = []
     for run, value in entries.items():
         data = _json(value)
-        runs.append(RunEntry(run.decode(), str(data.get("title", "")), float(data.get("created", 0.0))))
+        runs.append(RunEntry(run.decode(errors="replace"), str(data.get("title", "")), _seconds(data.get("created"))))
     return sorted(runs, key=lambda entry: entry.created)
 
 
@@ -296,10 +298,14 @@ def _list_run(client: RedisClient, config: Config) -> None:
         directory.hsetnx(RUNS, client.run, entry)
 
 
+def _seconds(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+
+
 def _json(value: bytes) -> dict[str, Any]:
     """Decode a JSON object; anything else (bytes from a network are hostile) counts as empty."""
     try:
         data = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}

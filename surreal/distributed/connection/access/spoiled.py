@@ -35,6 +35,26 @@ def clear_error(error: ResponseError) -> ResponseError:
     )
 
 
+def number_of(value: bytes | int | None) -> int:
+    """A number as Redis holds it; 0 if there is none.
+
+    Raises:
+        SpoiledKeyError: it is something else.
+    """
+    try:
+        return int(value or 0)
+    except ValueError:
+        raise SpoiledKeyError(
+            f"a key of the run in Redis holds {str(value)[:40]} where a number belongs: somebody else writes there; "
+            "`surreal stop RUN --delete` removes the run"
+        ) from None
+
+
+def text_of(value: bytes | None) -> str:
+    """A text as Redis holds it; "" if there is none."""
+    return (value or b"").decode(errors="replace")
+
+
 @cache
 def with_clear_errors(connection_class: type[Any]) -> type[Any]:
     """A class of connections whose replies raise clear errors."""

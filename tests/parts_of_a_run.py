@@ -190,11 +190,11 @@ class PartsOfARun:
 
     def read_experience(self) -> None:
         for replay in (self.replay, self.remote):
-            for _ in range(4):
-                replay.pointer_queue.enqueue_step()
-                while replay.step(timeout_s=0.0):
-                    pass
-            replay.dequeue(0.05)
+            for _ in range(3):
+                replay.pointer_queue.enqueue_step(waits=False)
+                for _ in range(10):
+                    replay.step(timeout_s=0.0)
+            replay.dequeue(0.01)
 
     def publish(self) -> None:
         for _ in range(2):

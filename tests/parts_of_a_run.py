@@ -106,7 +106,9 @@ class PartsOfARun:
             for model, part in zip(models, _PARTS, strict=True)
         ]
         self.shared_listener = TorchListener(agent, Net(), policy="shared", shards=2, poll_interval_s=60)
-        self.gradients = GradientSender(agent, policy="shared", shards=2, parameters=GRADIENT, on_full="drop")
+        self.gradients = GradientSender(
+            agent, policy="shared", shards=2, parameters=GRADIENT, wait_timeout_s=patience_s
+        )
         self.groups = [ServerGroup(server, policy="shared", shard=i, shards=2, timeout_s=patience_s) for i in range(2)]
         self.queues = [
             GradientQueue(server, policy="shared", shard=i, shards=2, group=group)

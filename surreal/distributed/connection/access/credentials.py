@@ -43,10 +43,8 @@ def read_credentials(environ: Mapping[str, str], run: str) -> Credentials:
     username = environ.get(USER_VARIABLE) or None
     if (folder := environ.get(SECRETS_VARIABLE)) and username is not None:
         found = _file_of(Path(folder), username, run)
-        username, password = found.name, read_secret(found, f"${SECRETS_VARIABLE}")
-    else:
-        password = secret_of(environ, PASSWORD_VARIABLE)
-    return Credentials(username, password, _tls(environ))
+        return Credentials(found.name, read_secret(found, f"${SECRETS_VARIABLE}"), _tls(environ))
+    return Credentials(username, secret_of(environ, PASSWORD_VARIABLE), _tls(environ))
 
 
 def _file_of(folder: Path, user: str, run: str) -> Path:

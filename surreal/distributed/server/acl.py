@@ -80,7 +80,8 @@ def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence
     add("default", "user default off resetchannels -@all")
     admin = _head(ADMINISTRATOR, _password(folder / ADMINISTRATOR)) if ADMINISTRATOR not in known else ""
     add(ADMINISTRATOR, f"{admin} allchannels allkeys +@all")
-    for run in runs or [None]:
+    wanted: Sequence[str | None] = runs or (None,)
+    for run in wanted:
         for user in USERS:
             name = user_name(user.name, run)
             if name not in known:

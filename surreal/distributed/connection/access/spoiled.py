@@ -56,7 +56,7 @@ def text_of(value: bytes | None) -> str:
 
 
 @cache
-def with_clear_errors(connection_class: type[Any]) -> type[Any]:
+def with_clear_errors(connection_class: Any) -> Any:
     """A class of connections whose replies raise clear errors."""
 
     class Connection(connection_class):  # type: ignore[misc]

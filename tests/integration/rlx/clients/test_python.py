@@ -152,7 +152,7 @@ def test_a_server_that_asks_for_certificates_of_clients(
     files = make_certificates(tmp_path, [])
     served = serve(observation_space=CART, tls=load_tls(files.server, files.server_key, files.authority))
     url = f"rlxs://localhost:{served.server.port}"
-    with AgentProxy(url, tls_ca=str(files.authority)) as agent, pytest.raises(AgentProxyException, match="certificate"):
+    with AgentProxy(url, tls_ca=str(files.authority)) as agent, pytest.raises(AgentProxyConnectionError):
         agent.connect(retry=1)
         agent.init()
     monkeypatch.setenv("SURREAL_RLX_TLS_CA", str(files.authority))
@@ -279,7 +279,7 @@ def test_the_command_reads_the_token_from_a_file(serve: Any, tmp_path: Path) -> 
     line = [*command, "--episodes", "1", "--token-file", str(tmp_path / "token")]
     missing = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert missing.returncode == 1
-    assert missing.stderr.startswith("error: --token-file cannot be read: ")
+    assert missing.stderr.startswith("error: --token-file: ")
     (tmp_path / "token").write_text("s3cret\n")
     done = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert (done.returncode, "1 episodes" in done.stdout) == (0, True), done.stderr

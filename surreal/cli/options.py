@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from surreal.cli.completion import run_names, settings
-from surreal.main.process.arguments import local_folder
+from surreal.main.process.arguments import SHOWN_BY_PS, local_folder, shows_password
 from surreal.main.process.ending.output import Output
 
 
@@ -23,6 +23,12 @@ def _local_folder(text: str) -> Path:
         raise typer.BadParameter(str(error)) from error
 
 
+def _warn_of_password(address: str | None) -> str | None:
+    if shows_password(address):
+        typer.echo(f"warning: {SHOWN_BY_PS}", err=True)
+    return address
+
+
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="A.B=C", help="Override one setting; may be repeated.", autocompletion=settings),
@@ -31,7 +37,8 @@ RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="The run; default: the newest.", autocompletion=run_names)
 ]
 RedisOption = Annotated[
-    str | None, typer.Option("--redis", metavar="URL", help="host:port, redis://, rediss://, unix://")
+    str | None,
+    typer.Option("--redis", metavar="URL", help="host:port, redis://, rediss://, unix://", callback=_warn_of_password),
 ]
 RunDir = Annotated[
     Path | None, typer.Option("--run-dir", metavar="DIR", parser=_local_folder, help="The run's folder.")

@@ -8,6 +8,7 @@ Heavy imports (torch) happen inside the commands that need them.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,13 @@ from surreal.main.process.ending.output import flush_output
 from surreal.main.process.ending.reasons import ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
 from surreal.main.process.roles import ROLES
+from surreal.utils.secrets import take_user
+
+#: As whom commands come to a Redis that has users. Others only look; the processes of a run know it themselves.
+_USERS = {
+    **dict.fromkeys(("run", "sweep", "stop", "replay", "delete", "chaos"), "launcher"),
+    **dict.fromkeys(("watch", "play"), "evaluation"),
+}
 
 app = typer.Typer(
     name="surreal",
@@ -39,11 +47,13 @@ def _show_version(is_asked: bool) -> None:
 
 @app.callback()
 def common(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - for its callback
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and end.")
     ] = False,
 ) -> None:
     """Take what comes before a command."""
+    take_user(_USERS.get(context.invoked_subcommand or "", "observer"), os.environ)
 
 
 # In the order of `surreal --help`.

@@ -113,7 +113,10 @@ def dashboard(
 
     def on_ready(addresses: Addresses) -> None:
         say(console, f"dashboard at {addresses.page}; Ctrl-C ends it")
-        say(console, f"to stop runs from it, open {addresses.with_token}")
+        if token_file is None:
+            say(console, f"to stop runs from it, open {addresses.with_token}")
+        else:  # what is printed may end in a log
+            say(console, f"to stop runs from it, open {addresses.page}?token=TOKEN with the token in {token_file}")
 
     serve(
         folders or [RUNS_FOLDER],

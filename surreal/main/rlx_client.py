@@ -95,6 +95,8 @@ def _options(arguments: argparse.Namespace) -> DriverOptions:
         timeout_s=arguments.timeout,
         token=find_token(arguments.token_file, "--token-file"),
         tls_ca=arguments.tls_ca,
+        tls_cert=arguments.tls_cert,
+        tls_key=arguments.tls_key,
     )
 
 
@@ -120,6 +122,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--attempts", type=_positive, default=40, metavar="N", help="how often to try to connect before giving up")
     add("--token-file", metavar="FILE", help=f"where the server's token is; default: ${TOKEN_VARIABLE}")
     add("--tls-ca", metavar="FILE", help="check the server's certificate against these; turns TLS on")
+    add("--tls-cert", metavar="FILE", help="certificate to show to the server, where it asks for one")
+    add("--tls-key", metavar="FILE", help="its private key, if it is in another file")
     add("--verbose", "-v", action="store_true", help="print every episode")
     add("--log-level", type=str.lower, choices=("debug", "info", "warning", "error", "critical"), default="warning")
     add("--debug", action="store_true", help="show tracebacks")

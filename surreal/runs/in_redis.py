@@ -72,5 +72,5 @@ def _score(client: RedisClient) -> float | None:
     text: Any = client.retry(lambda: client.redis.hget(client.run_keys.best, "score"), what="read the best score")
     try:
         return float(json.loads(text)["mean_return"]) if text else None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None

@@ -17,6 +17,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from surreal.distributed import EmbeddedRedis, RedisClient
+from surreal.distributed.server.access import ServerAccess
 from surreal.errors import BusyError, RedisUnavailableError
 
 BOUND = 64 << 20
@@ -140,7 +141,7 @@ def test_folder_of_an_append_only_file_has_one_server(tmp_path: Path) -> None:
 
 def test_port_and_password() -> None:
     password = 'a "b" \\ @:/?#'
-    with EmbeddedRedis(maxmemory_bytes=BOUND, port=0, password=password) as server:
+    with EmbeddedRedis(maxmemory_bytes=BOUND, port=0, access=ServerAccess(password)) as server:
         assert server.port is not None
         with RedisClient(server.address) as client:
             assert client.ping()

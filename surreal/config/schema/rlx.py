@@ -58,6 +58,10 @@ class RlxConfig(Section):
     tls_key: str | None = Field(None, min_length=1)
     """File with the private key. Unset: the key is in `tls_cert`."""
 
+    tls_ca: str | None = Field(None, min_length=1)
+    """File with the authorities (PEM) that sign clients' certificates, which every client must show then. Unset:
+    clients need no certificate."""
+
     demo: bool = False
     """Whether to serve the example, a small browser game, on the same port."""
 
@@ -104,6 +108,8 @@ class RlxConfig(Section):
     def _check_tls(self) -> RlxConfig:
         if self.tls_key is not None and self.tls_cert is None:
             raise ValueError("tls_key is set, but tls_cert is not")
+        if self.tls_ca is not None and self.tls_cert is None:
+            raise ValueError("tls_ca is set, but tls_cert is not")
         if self.max_message is not None and self.max_message > 999_999_999:
             raise ValueError("max_message must be <= 999999999: a length has nine digits")
         return self

@@ -8,11 +8,13 @@ arguments, `?ssl_ca_certs=/path/ca.pem`), `unix:///path`, and for a Redis Cluste
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from redis.connection import Connection, parse_url
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection, parse_url
+
+from surreal.distributed.connection.access.credentials import Credentials
 
 DEFAULT_PORT = 6379
 _SCHEMES = ("redis://", "rediss://", "unix://")
@@ -36,6 +38,24 @@ class RedisAddress:
     connection_class: type[Any] = field(repr=False)
     options: dict[str, Any] = field(repr=False)
     nodes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither a password in it nor, as of a socket, the permissions of a file say who may come there."""
+        return not (self.has_password or issubclass(self.connection_class, UnixDomainSocketConnection))
+
+    @property
+    def has_password(self) -> bool:
+        """Whether a password stands in it."""
+        return bool(self.options.get("password"))
+
+    def with_credentials(self, credentials: Credentials) -> RedisAddress:
+        """The same for whoever has these; what stands in the address wins."""
+        named = {"username": credentials.username, "password": credentials.password}
+        given: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+        if issubclass(self.connection_class, SSLConnection):
+            given |= credentials.tls
+        return replace(self, options={**given, **self.options})
 
 
 def parse_address(text: str, *, username: str | None = None, password: str | None = None) -> RedisAddress:

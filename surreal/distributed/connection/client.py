@@ -7,6 +7,7 @@ be repeated is passed to `retry`, which is bounded, jittered, logged, and ends w
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,8 @@ from redis.crc import key_slot
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
+from surreal.distributed.connection.access.credentials import read_credentials
+from surreal.distributed.connection.access.spoiled import with_clear_errors
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.cluster import ClusterMap, hash_slot_pool
 from surreal.distributed.connection.keys import (
@@ -58,7 +61,7 @@ class RedisClient:
 
     Args:
         address: `host:port`, `redis://`, `rediss://`, `unix:///path` or `redis+cluster://host:port,host:port`; see
-            `surreal.distributed.connection.address`.
+            `surreal.distributed.connection.address`. Without a password in it, the environment's is used.
         run: id of the run, the namespace of all keys: letters, digits, `.`, `_`, `-`.
         password: wins over a password in the address.
         username: ACL user; wins over a user in the address.
@@ -67,7 +70,7 @@ class RedisClient:
         hash_slot: of a cluster, 0 .. 16383; None: that of the run's keys, shards excepted.
 
     Raises:
-        ValueError: the address or the run's id is not valid.
+        ValueError: the address or the run's id is not valid, or a file with a secret cannot be read.
     """
 
     def __init__(
@@ -88,6 +91,8 @@ class RedisClient:
         self.retry_timeout_s = retry_timeout_s
         self.run_keys = RunKeys(self.run)
         parsed = parse_address(address, username=username, password=password)
+        if parsed.is_open:
+            parsed = parsed.with_credentials(read_credentials(os.environ, run))
         self.address = parsed.shown
         options: dict[str, Any] = {
             "socket_timeout": timeout_s,
@@ -104,7 +109,7 @@ class RedisClient:
         options["decode_responses"] = False
         self._cluster = ClusterMap(parsed.nodes, parsed.connection_class, options) if parsed.nodes else None
         if self._cluster is None:
-            pool = redis.ConnectionPool(connection_class=parsed.connection_class, **options)
+            pool = redis.ConnectionPool(connection_class=with_clear_errors(parsed.connection_class), **options)
         else:
             hash_slot = self.run_keys.hash_slot if hash_slot is None else hash_slot
             pool = hash_slot_pool(self._cluster, hash_slot, parsed.connection_class, options)

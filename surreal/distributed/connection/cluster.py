@@ -18,6 +18,8 @@ from redis.connection import Connection, ConnectionPool, SSLConnection
 from redis.exceptions import AskError, ReadOnlyError, RedisClusterException
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from surreal.distributed.connection.access.spoiled import with_clear_errors
+
 #: Options of a connection that `RedisCluster` sets itself, or that belong to one server.
 _OF_ONE_SERVER = frozenset({"host", "port", "db", "path"})
 
@@ -93,7 +95,8 @@ def hash_slot_pool(
     cluster: ClusterMap, hash_slot: int, connection_class: type[Connection], options: Mapping[str, Any]
 ) -> ConnectionPool:
     """Connections to the server that has a hash slot, wherever it moves."""
-    managed = _SlotSSLConnection if issubclass(connection_class, SSLConnection) else _SlotConnection
+    slot_class = _SlotSSLConnection if issubclass(connection_class, SSLConnection) else _SlotConnection
+    managed = with_clear_errors(slot_class)
     return redis.ConnectionPool(connection_class=managed, cluster=cluster, hash_slot=hash_slot, **options)
 
 

@@ -251,6 +251,26 @@ class RunKeys:
         return f"surreal:{{{self.run}}}:ballast:{index}"
 
 
+#: What stands behind the hash tag in each kind of key of a shard, and of a run; "*" for what differs. A test compares
+#: them with the table above.
+SHARD_KINDS = (
+    *("stream", "block:*", "staged:*", "meta", "seq:*", "lease", "credit"),
+    *(f"gradients:*:{name}" for name in ("state", "queue:*", "block:*", "staged:*", "last:*", "offers", "gather:*")),
+)
+RUN_KINDS = (
+    *(f"policy:*:{name}" for name in ("params", "part:*", "lease", "contract", "notice")),
+    *(f"policy:*:{name}" for name in ("calls", "asked:*", "answer:*", "league", "games")),
+    *("config", "claim:*", "processes", "log", "scores", "best", "stop"),
+)
+
+
+def kind_pattern(kind: str, run: str = "*") -> str:
+    """Pattern that matches every key of a kind, of one run or of all; `surreal:runs` is a kind of its own."""
+    if kind == RUNS:
+        return RUNS
+    return f"surreal:{{{run}:s*}}:{kind}" if kind in SHARD_KINDS else f"surreal:{{{run}}}:{kind}"
+
+
 def run_pattern(run: str) -> tuple[str, str]:
     """SCAN patterns that match every key of a run (run ids contain no glob characters)."""
     return f"surreal:{{{run}}}:*", shards_pattern(run)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redis
 
+from surreal.distributed.connection.access.spoiled import number_of, text_of
 from surreal.distributed.connection.channel import STAGE_TTL_S, ScriptChannel
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import ShardKeys
@@ -193,7 +194,7 @@ class Stream:
             else:
                 pipeline.get(self.keys.block(chunk_id))
         epoch, *contents = pipeline.execute()
-        return epoch.decode() if epoch else "", [content or None for content in contents]
+        return text_of(epoch), [content or None for content in contents]
 
     def oldest(self) -> tuple[str, bytes | None]:
         """The shard's epoch, and the id of the oldest entry, None if there is none."""
@@ -201,19 +202,19 @@ class Stream:
         pipeline.hget(self.keys.meta, "epoch")
         pipeline.xrange(self.keys.stream, count=1)
         epoch, entries = pipeline.execute()
-        return epoch.decode() if epoch else "", bytes(entries[0][0]) if entries else None
+        return text_of(epoch), bytes(entries[0][0]) if entries else None
 
     def counts(self) -> StreamCounts:
         """What all scripts keep count of."""
         fields = ["epoch", "steps", "live_steps", "live_bytes"]
         answer: Any = self.client.redis.hmget(self.keys.meta, fields)
         epoch, *numbers = answer
-        return StreamCounts(epoch.decode() if epoch else "", *(int(number or 0) for number in numbers))
+        return StreamCounts(text_of(epoch), *map(number_of, numbers))
 
     def epoch(self) -> str:
         """The shard's epoch, "" if it has none (yet, or any more)."""
         value: Any = self.client.redis.hget(self.keys.meta, "epoch")
-        return value.decode() if value else ""
+        return text_of(value)
 
     def contract(self) -> bytes | None:
         """The stored contract, as JSON bytes."""
@@ -276,10 +277,10 @@ class Stream:
         answer = self.client.run_script("evict", names, args)
         if answer[0] == b"mode":
             raise ContractError(
-                f"the replay of run {self.client.run} is of mode {answer[1].decode()}, not {mode}: replays that consume"
+                f"the replay of run {self.client.run} is of mode {text_of(answer[1])}, not {mode}: replays that consume"
                 " (FIFO) and those that keep a window cannot own the same stream; use another run"
             )
-        return OwnerState(answer[0] == b"ok", answer[1].decode(), *(int(value) for value in answer[2:]))
+        return OwnerState(answer[0] == b"ok", text_of(answer[1]), *map(number_of, answer[2:]))
 
 
 def _new_epoch() -> str:
@@ -289,4 +290,4 @@ def _new_epoch() -> str:
 
 def _appended(answer: Any) -> Appended:
     status, epoch, steps, detail = answer
-    return Appended(status.decode(), epoch.decode(), int(steps), detail)
+    return Appended(status.decode(), text_of(epoch), number_of(steps), detail)

@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from torch import Tensor
 
+from surreal.distributed.connection.access.spoiled import text_of
 from surreal.distributed.connection.bulk import BulkReader
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.assigning import Groups, assign_parameters, flatten, unflatten
@@ -250,7 +251,7 @@ class GradientQueue:
         """What is refused by one server is refused by all of them."""
         if self._group is None:
             return reason
-        return next((found.decode() for found in self._group.gather(reason.encode()) if found), "")
+        return next((text_of(found) for found in self._group.gather(reason.encode()) if found), "")
 
     def _retry(self, operation: Callable[[], T], what: str) -> T:
         return self._store.client.retry(operation, what=what, stop=self._stop)

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from surreal.distributed.connection.access.spoiled import number_of, text_of
 from surreal.distributed.connection.bulk import BulkReader
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.client import RedisClient, ScriptArg, check_name
@@ -138,12 +139,12 @@ class GradientStore:
         names = [self._meta, keys.state, keys.last(push.sender), *queues, *staged, *blocks]
         channel.begin("push_gradient", names, args, contents)
         status, _, steps, newest = channel.finish()
-        return Answer(status.decode(), int(steps), int(newest))
+        return Answer(text_of(status), number_of(steps), number_of(newest))
 
     def has_room(self, size: int, max_bytes: int) -> bool:
         """Whether a gradient of so many bytes would be taken now."""
         live, forming = self.client.execute("HMGET", self.keys.state, "live_bytes", "forming")
-        return not forming and (not int(live or 0) or int(live) + size <= max_bytes)
+        return not forming and (not number_of(live) or number_of(live) + size <= max_bytes)
 
     def first(self, server: int, wait_ms: int | None) -> Entry | None:
         """The oldest entry of a server's queue; waits up to `wait_ms` (None: not at all) for one."""
@@ -174,13 +175,13 @@ class GradientStore:
         blocks = [self.keys.block(entry.gradient_id, server, part) for part in range(parts)]
         names = [self.keys.state, self.keys.queue(server), *blocks]
         answer: bytes = self.client.run_script("take_gradient", names, [entry.entry_id, token, size, server, formation])
-        return answer.decode()
+        return text_of(answer)
 
     def tell(self, version: int, global_step: int) -> tuple[int, int]:
         """Tell the newest version and the env steps that are known; returns both as Redis has them; may be repeated."""
         args: list[ScriptArg] = [_new_epoch(), version, global_step]
         _, steps, newest = self.client.run_script("tell_version", [self._meta, self.keys.state], args)
-        return int(steps), int(newest)
+        return number_of(steps), number_of(newest)
 
     def state(self) -> Mapping[str, bytes]:
         """Counts of the run, and what else the scripts keep."""
@@ -197,7 +198,7 @@ class GradientStore:
         """Offer where to go on from; returns the formation, and all offers once they are there. May be repeated."""
         args: list[ScriptArg] = [new_name, int(begins), former, server, offer, offered_to, number]
         name, offers = self.client.run_script("join_group", [self.keys.state, self.keys.offers], args)
-        return name.decode(), list(offers) if offers else None
+        return text_of(name), list(offers) if offers else None
 
     def gather(self, formation: str, count: int, server: int, number: int, value: bytes) -> list[bytes] | None:
         """Exchange values; returns None while one is missing. May be repeated.

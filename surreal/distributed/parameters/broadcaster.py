@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from surreal.distributed.connection.access.spoiled import number_of, text_of
 from surreal.distributed.connection.client import RedisClient, ScriptArg
 from surreal.distributed.connection.contract import register_model_contract
 from surreal.distributed.parameters.encoding import encode_parameters, split
@@ -135,7 +136,7 @@ class TorchBroadcaster:
     def newest_version(self) -> int:
         """The largest version that is known here or was published, of this server's part."""
         number = partial(self.client.redis.hget, self._keys.params, "version")
-        return max(self._proposed, self.version, int(self.client.retry(number, what="read the version") or 0))
+        return max(self._proposed, self.version, number_of(self.client.retry(number, what="read the version")))
 
     def broadcast(self, model: Module | None = None, message: str = "") -> int:
         """Publish the parameters as they are now.
@@ -273,7 +274,7 @@ class TorchBroadcaster:
         status, number, text = self.client.retry(
             lambda: self.client.run_script(script, keys, args), what="publish parameters", stop=self._stop
         )
-        return status.decode(), int(number), text.decode()
+        return status.decode(), number_of(number), text_of(text)
 
     def _register(self) -> None:
         self.client.retry(

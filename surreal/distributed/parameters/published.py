@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from redis.exceptions import ResponseError
 from torch import Tensor
 
+from surreal.distributed.connection.access.spoiled import clear_error
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
@@ -134,7 +136,11 @@ class PublishedReader:
         pipeline = self._client.redis.pipeline(transaction=len(self._keys) > 1)
         for keys in self._keys:
             pipeline.hmget(keys.params, fields)
-        return [dict(zip(fields, values, strict=True)) for values in pipeline.execute()]
+        try:
+            found = pipeline.execute()
+        except ResponseError as error:  # of a transaction, whose errors come inside of its reply
+            raise clear_error(error) from error
+        return [dict(zip(fields, values, strict=True)) for values in found]
 
     def _common(self, parts: Sequence[Mapping[str, bytes | None]]) -> tuple[int, str]:
         """The newest version that all parts have, and their epochs; (0, "") without one."""

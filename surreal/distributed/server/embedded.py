@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import quote
 
-from redis.exceptions import BusyLoadingError, RedisError
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
 
+from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server import owned_exec
+from surreal.distributed.server.access import NO_TLS, ServerAccess
 from surreal.distributed.server.files import (
     find_redis_server,
     free_port,
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 MIN_MAXMEMORY_BYTES = 4 << 20
 _LOCK_NAME = "redis.lock"
+_PID_NAME = "redis.pid"
 _POLL_INTERVAL_S = 0.02
 _WATCH_INTERVAL_S = 0.2
 
@@ -57,12 +59,12 @@ class EmbeddedRedis:
         appendonly_dir: folder for an append-only file; the data then survives the server. None keeps it in memory only.
         bind: address to listen on (TCP); None with a port means 127.0.0.1.
         port: TCP port; 0 takes a free one; None listens on a unix socket only.
-        password: of the default user; required to bind to more than this machine.
+        access: how clients prove who they are; required to bind to more than this machine.
         program: redis-server to run; None looks for one.
         start_timeout_s: for the server to answer, longer when it loads a large append-only file.
 
     Raises:
-        ValueError: settings out of range, or open to the network without a password.
+        ValueError: settings out of range, or open to the network without a password or users.
         RedisUnavailableError: there is no redis-server.
     """
 
@@ -73,7 +75,7 @@ class EmbeddedRedis:
         appendonly_dir: str | Path | None = None,
         bind: str | None = None,
         port: int | None = None,
-        password: str | None = None,
+        access: ServerAccess | None = None,
         program: str | Path | None = None,
         start_timeout_s: float = 30.0,
     ) -> None:
@@ -83,14 +85,14 @@ class EmbeddedRedis:
             raise ValueError(f"port is {port}; it must be 0 (a free one) to 65535")
         if bind is not None and port is None:
             raise ValueError(f"bind is {bind!r} without a port; give a port, 0 for a free one")
-        if bind is not None and not is_loopback(bind) and not password:
-            raise ValueError(f"binding to {bind} without a password lets anyone steer the run; set a password")
+        self._access = access or ServerAccess()
+        if bind is not None and not is_loopback(bind) and not self._access.is_closed:
+            raise ValueError(f"binding to {bind} without a password lets anyone steer the run; set one, or make users")
         self._host = None if port is None else bind or "127.0.0.1"
         self._port = port
         self._maxmemory_bytes = maxmemory_bytes
         self._appendonly_dir = None if appendonly_dir is None else Path(appendonly_dir).resolve()
         self._appendonly_claim: FileLock | None = None
-        self._password = password
         self._program = Path(program) if program is not None else find_redis_server()
         self._start_timeout_s = start_timeout_s
         self._folder: Path | None = None
@@ -101,17 +103,15 @@ class EmbeddedRedis:
     def address(self) -> str:
         """Where clients of this machine connect, password included; stays the same over `restart`."""
         if self._host is not None and self._port:
-            secret = f":{quote(self._password, safe='')}@" if self._password else ""
             host = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}.get(self._host, self._host)  # noqa: S104
-            return f"redis://{secret}{f'[{host}]' if ':' in host else host}:{self._port}"
+            return self._access.tcp_address(host, self._port)
         return self._socket_address
 
     @property
     def _socket_address(self) -> str:
         if self._folder is None:
             raise RuntimeError("EmbeddedRedis has no address before start()")
-        secret = f"?password={quote(self._password, safe='')}" if self._password else ""
-        return f"unix://{quote(str(self._folder / 'redis.sock'))}{secret}"
+        return self._access.socket_address(self._folder / "redis.sock")
 
     @property
     def port(self) -> int | None:
@@ -159,7 +159,7 @@ class EmbeddedRedis:
         except BaseException:
             self.stop()
             raise
-        logger.info("started redis-server, pid %d, at %s", self.pid, RedisClient(self.address).address)
+        logger.info("started redis-server, pid %d, at %s", self.pid, parse_address(self.address).shown)
         return self
 
     def serve(self, stop: threading.Event, on_ready: Callable[[EmbeddedRedis], None] | None = None) -> None:
@@ -255,10 +255,11 @@ class EmbeddedRedis:
 
     def _config(self, folder: Path) -> bytes:
         settings: dict[str, str | int | Path | list[str]] = {
-            "port": self._port or 0,
+            **self._access.settings(self._port or 0),
             "bind": self._host or "127.0.0.1",
             "unixsocket": folder / "redis.sock",
             "unixsocketperm": "700",
+            "pidfile": folder / _PID_NAME,
             # An open address without a password was refused above; in containers this mode goes by the wrong address.
             "protected-mode": "no",
             "maxmemory": self._maxmemory_bytes,
@@ -269,8 +270,6 @@ class EmbeddedRedis:
             "tcp-keepalive": 60,
             "daemonize": "no",
         }
-        if self._password:
-            settings["requirepass"] = self._password
         return render_config(settings)
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], stop: threading.Event | None) -> None:
@@ -281,8 +280,10 @@ class EmbeddedRedis:
                 if process.poll() is not None:
                     raise self._failed(f"ended with status {process.returncode}")
                 try:
-                    info = client.redis.info("server")
-                    self._pid = int(info["process_id"])
+                    # Whoever may not come in, because the passwords are elsewhere, has an answer all the same.
+                    with suppress(AuthenticationError):
+                        client.execute("PING")
+                    self._pid = int((self.log_path.parent / _PID_NAME).read_text())
                     return
                 except BusyLoadingError:
                     deadline = max(deadline, time.monotonic() + 1.0)  # it answers: loading takes as long as it takes
@@ -295,6 +296,9 @@ class EmbeddedRedis:
 
     def _failed(self, what: str) -> RedisUnavailableError:
         log = tail(self.log_path)
+        if NO_TLS in log and "Bad directive" in log:
+            why = "was built without TLS; install the system's Redis, such as `apt-get install redis-server`"
+            return RedisUnavailableError(f"{self._program} {why}")
         if why := find_os_error(log):
             at = f" at {self._host}:{self._port}" if self._host is not None else ""
             return RedisUnavailableError(f"redis-server cannot start{at}: {why}")

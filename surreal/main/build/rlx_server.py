@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,11 +97,19 @@ def build_server_settings(
         max_connection_sessions=rlx.max_connection_sessions,
         rewards=RewardReader(rlx.reward_weights, rlx.largest_reward),
         is_exploiting=options.is_exploiting,
-        tls=None if rlx.tls_cert is None else load_tls(Path(rlx.tls_cert), Path(rlx.tls_key or rlx.tls_cert)),
+        tls=_load_tls(config),
         static_dir=demo_folder() if rlx.demo or rlx.pages else None,
         pages_dir=pages_folder(config),
         on_metric=on_metric,
     )
+
+
+def _load_tls(config: Config) -> ssl.SSLContext | None:
+    rlx = config.rlx
+    if rlx.tls_cert is None:
+        return None
+    authority = None if rlx.tls_ca is None else Path(rlx.tls_ca)
+    return load_tls(Path(rlx.tls_cert), Path(rlx.tls_key or rlx.tls_cert), authority)
 
 
 def pages_folder(config: Config) -> Path | None:

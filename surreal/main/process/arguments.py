@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,13 @@ from surreal.main.process.roles import AGENT, LEARNER, PARAMETER_SERVER, RLX_SER
 REDIS_VARIABLE = "SURREAL_REDIS"
 
 DEFAULT_REDIS = "127.0.0.1:6379"
+
+#: What a person is told who writes a password where every user of the machine can read it.
+SHOWN_BY_PS = (
+    "a password on the command line is shown by `ps` to every user of this machine; put it into a file, and name that "
+    "in $SURREAL_REDIS_PASSWORD_FILE"
+)
+_PASSWORD = re.compile(r"//[^/@]*:[^/@]+@|[?&]password=")
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,11 @@ class RoleArguments:
     debug: bool = False
     place: RankPlace | None = None
     argv: tuple[str, ...] = ()
+
+
+def shows_password(address: str | None) -> bool:
+    """Whether a Redis address has a password in it."""
+    return address is not None and _PASSWORD.search(address) is not None
 
 
 def local_folder(text: str) -> Path:
@@ -99,6 +113,8 @@ def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
         place = read_place(os.environ) if role is LEARNER else None
     except ConfigError as error:
         parser.error(str(error))
+    if shows_password(parsed.redis):
+        sys.stderr.write(f"warning: {SHOWN_BY_PS}\n")
     overrides = list(parsed.set)
     if (ranks := getattr(parsed, "ranks", None) if place is None else place.count) is not None:
         overrides.append(f"learner.ranks={ranks}")

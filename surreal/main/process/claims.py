@@ -146,7 +146,7 @@ def _parse(token: str) -> tuple[str, str, int]:
 def _fields(token: str | bytes) -> dict[str, Any]:
     try:
         data = json.loads(token)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 

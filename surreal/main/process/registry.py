@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
+from redis.exceptions import NoPermissionError
 
 from surreal.config import Config, diff_shared
 from surreal.config.checking.problems import explain
@@ -90,7 +93,11 @@ def wait_for_config(client: RedisClient, overrides: Sequence[str], stop: threadi
 
 
 def register(
-    client: RedisClient, config: Config, registrant: Registrant, parameter_client: RedisClient | None = None
+    client: RedisClient,
+    config: Config,
+    registrant: Registrant,
+    parameter_client: RedisClient | None = None,
+    stop: threading.Event | None = None,
 ) -> bool:
     """Register the configuration for the run, or compare with the one that is; one that agrees changes nothing.
 
@@ -103,15 +110,17 @@ def register(
         config: of this process.
         registrant: this process.
         parameter_client: where the parameters are, if that is another server.
+        stop: ends the wait of a process whose user may not register for one that may.
 
     Returns:
         Whether it has replaced another one, of processes that no launcher or learner led; see `take_over`.
 
     Raises:
         ContractError: live processes of the run agreed on something else.
+        StoppedError: `stop` was set meanwhile.
     """
     mine = describe(config, registrant)
-    has_replaced = False
+    has_replaced = is_first = False
     while True:
         seen = _stored(client)
         stored = _parse(seen)
@@ -121,14 +130,24 @@ def register(
             break
         if differences and not is_mine_first and _is_defended(client, stored or {}, registrant):
             raise _differs(client, differences)
-        if client.run_script("swap", [client.run_keys.config], [seen, mine]):
+        try:
+            is_first = bool(client.run_script("swap", [client.run_keys.config], [seen, mine]))
+        except NoPermissionError:
+            if registrant.leads:
+                raise
+            if differences:
+                raise _differs(client, differences) from None
+            wait_for_config(client, (), stop or threading.Event())
+        if is_first:
             if differences:
                 # The model's own contract outlives its processes by a minute.
                 parameters = parameter_client or client
                 parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
                 has_replaced = not (stored or {}).get("leads", True)
             break
-    _list_run(client, config)
+    if is_first or registrant.leads:
+        with _may_be_refused(registrant):
+            _list_run(client, config)
     return has_replaced
 
 
@@ -140,10 +159,21 @@ def compare(client: RedisClient, config: Config, registrant: Registrant) -> None
     """
     stored = _parse(_stored(client))
     if stored is None:
-        client.redis.set(client.run_keys.config, describe(config, registrant), nx=True)
-        _list_run(client, config)
+        with _may_be_refused(registrant):
+            client.redis.set(client.run_keys.config, describe(config, registrant), nx=True)
+            _list_run(client, config)
     elif differences := diff_shared(stored["shared"], config.shared()):
         raise _differs(client, differences)
+
+
+@contextmanager
+def _may_be_refused(registrant: Registrant) -> Iterator[None]:
+    """Leave what a process's user may not write to a launcher or learner, whose users may."""
+    try:
+        yield
+    except NoPermissionError:
+        if registrant.leads:
+            raise
 
 
 def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClient | None = None) -> None:
@@ -202,7 +232,8 @@ def delete_run(client: RedisClient) -> int:
     # A server of experience or parameters alone has no heartbeats, but the leases of those who write there.
     leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
     if leases:
-        raise BusyError(f"run {client.run} is in use (its lease {leases[0].decode()}); stop it first, then delete it")
+        lease = leases[0].decode(errors="replace")
+        raise BusyError(f"run {client.run} is in use (its lease {lease}); stop it first, then delete it")
     count = client.delete_run()
     if not count:
         raise ConfigError(f"Redis at {client.address} holds nothing of run {client.run!r}")
@@ -216,7 +247,7 @@ def list_runs(client: RedisClient) -> list[RunEntry]:
     runs = []
     for run, value in entries.items():
         data = _json(value)
-        runs.append(RunEntry(run.decode(), str(data.get("title", "")), float(data.get("created", 0.0))))
+        runs.append(RunEntry(run.decode(errors="replace"), str(data.get("title", "")), _seconds(data.get("created"))))
     return sorted(runs, key=lambda entry: entry.created)
 
 
@@ -287,10 +318,14 @@ def _list_run(client: RedisClient, config: Config) -> None:
         directory.hsetnx(RUNS, client.run, entry)
 
 
+def _seconds(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+
+
 def _json(value: bytes) -> dict[str, Any]:
     """Decode a JSON object; anything else (bytes from a network are hostile) counts as empty."""
     try:
         data = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}

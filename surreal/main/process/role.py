@@ -49,6 +49,7 @@ from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.liveness.health import HealthFile, health_path, look_at_loops
 from surreal.utils.liveness.pulse import MAIN_LOOP, Pulse
 from surreal.utils.logs import setup_logging
+from surreal.utils.secrets import take_user
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +198,7 @@ class RoleProcess:
         self.client.close()
 
     def _register(self) -> bool:
-        return registry.register(self.client, self.config, self._registrant, self.parameter_client)
+        return registry.register(self.client, self.config, self._registrant, self.parameter_client, self.stop)
 
     def _end(self, reason: str) -> None:
         # Under a launcher the order of the stop is its business: agents, learner, evaluation.
@@ -293,6 +294,7 @@ def run_role(
     signals = set_at_signals(stop, is_abortable=True)
     follow_parent()
     keep_freed_memory()
+    take_user(role.user, os.environ)
     setup_logging(arguments.log_level or "INFO", role.name)
     with _health_file(role, arguments, stop) as health:
         try:

@@ -57,6 +57,7 @@ class Role:
         leads: whether its configuration is the run's, where no launcher is.
         has_command: whether a person may start one: `surreal NAME`.
         prints: whether what it prints is for the person at the launcher.
+        user: as whom it comes to Redis, where there are users.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Role:
     leads: bool = False
     has_command: bool = True
     prints: bool = False
+    user: str = "agent"
 
     def process_name(self, index: int, rank: int = 0) -> str:
         """Name in the run, of the process that was told this index; of a learner's ranks other than rank 0, with it."""
@@ -101,6 +103,7 @@ LEARNER = Role(
     normal_end=NormalEnd.ENDS_RUN,
     is_single=True,
     leads=True,
+    user="learner",
 )
 #: In the learner's place where agents compute the gradients.
 PARAMETER_SERVER = Role(
@@ -116,6 +119,7 @@ PARAMETER_SERVER = Role(
     stream=RandomStream.PARAMETER_SERVER,
     normal_end=NormalEnd.ENDS_RUN,
     leads=True,
+    user="parameter-server",
 )
 AGENT = Role(
     "agent",
@@ -180,6 +184,7 @@ EVAL = Role(
     counts_as="eval",
     stream=RandomStream.EVAL,
     is_single=True,
+    user="evaluation",
 )
 
 #: In the order in which a launcher starts them.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import surreal
+from surreal.distributed.connection.access.spoiled import number_of
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.format.data_contract import Contract
@@ -112,4 +113,4 @@ def _extent(stream: Stream) -> _Extent:
     info: Any = redis.xinfo_stream(stream.keys.stream)
     steps: Any = redis.hget(stream.keys.meta, "steps")
     last = info["last-generated-id"]
-    return _Extent(int(info["length"]), last if isinstance(last, bytes) else str(last).encode(), int(steps or 0))
+    return _Extent(int(info["length"]), last if isinstance(last, bytes) else str(last).encode(), number_of(steps))

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from surreal.distributed.connection.access.spoiled import number_of
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import describe_difference
 from surreal.distributed.experience.format.codec import EncodedChunk, encode
@@ -130,13 +131,13 @@ class _Importer:
             self._compare(stored)
         self._epoch = stream.epoch()
         values: Any = redis.mget([keys.seq(sender) for sender in self._senders])
-        self._last = [int(value) if value else 0 for value in values]
+        self._last = [number_of(value) for value in values]
         memory = stream.maxmemory_bytes()
         self._bound_bytes = stream_bound_bytes(memory) or _DEFAULT_BOUND_BYTES
         if any(self._last) or redis.exists(keys.lease):
             return  # part of it is there already, or an owner makes room
         bound, live = redis.hmget(keys.meta, "max_bytes", "live_bytes")
-        room = int(bound or self._bound_bytes) - int(live or 0)
+        room = number_of(bound or self._bound_bytes) - number_of(live)
         needed = self._archive.manifest.stored_bytes // self._num_shards
         if needed > room:
             raise ReplayFullError(

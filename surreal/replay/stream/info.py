@@ -58,7 +58,7 @@ def replay_info(where: RedisClient | ReplayShards, shard: int = 0) -> ReplayInfo
         numbers = {name: int(meta.get(name.encode(), 0)) for name in ("steps", "live_steps", "live_bytes", "samples")}
         max_bytes = int(meta[b"max_bytes"]) if b"max_bytes" in meta else None
         contract = json.loads(meta[b"contract"]) if b"contract" in meta else None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CodecError(f"the replay of run {client.run} has meta data that cannot be read: {error}") from error
     return ReplayInfo(
         run=client.run,

@@ -22,6 +22,7 @@ What goes wrong is one of
 from __future__ import annotations
 
 import logging
+import os
 import random
 import ssl
 import threading
@@ -29,6 +30,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from surreal.rlx.client.tokens import ClientTls
 from surreal.rlx.client.transport import Transport, open_transport, parse_address
 from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.errors import RlxEncodeError, RlxError
@@ -65,7 +67,9 @@ class AgentProxy:
         token: what the server was told to ask for; None: nothing.
         tls: encrypt, and check the server's certificate, also without a URL that says so.
         tls_ca: file of certificates to check the server's against; None: what this machine trusts. Turns TLS on.
-        ssl_context: all of that in your own words (client certificates, for instance). Turns TLS on.
+        tls_cert, tls_key: files with a certificate for the server, and its key. Of the three, those that are missing
+            are named by `SURREAL_RLX_TLS_CA`, `_CERT` and `_KEY`, where there is TLS.
+        ssl_context: all of that in your own words. Turns TLS on.
         rng: jitter of the waits between attempts to connect.
 
     Raises:
@@ -82,6 +86,8 @@ class AgentProxy:
         token: str | None = None,
         tls: bool = False,
         tls_ca: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
         ssl_context: ssl.SSLContext | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -94,8 +100,9 @@ class AgentProxy:
         self.metrics = ProxyMetrics(self.update_metrics)
         self._token = token
         self._ssl_context = ssl_context
-        if ssl_context is None and (tls or tls_ca is not None):
-            self._ssl_context = _trusting(tls_ca)
+        files = ClientTls(tls_ca, tls_cert, tls_key)
+        if ssl_context is None and (tls or self.address.is_tls or files.is_given):
+            self._ssl_context = _make_context(files.completed(os.environ))
         self._rng = rng or random.Random()
         self._transport: Transport | None = None
 
@@ -234,11 +241,18 @@ class AgentProxy:
         return reply
 
 
-def _trusting(tls_ca: str | None) -> ssl.SSLContext:
+def _make_context(files: ClientTls) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=tls_ca)
+        context = ssl.create_default_context(cafile=files.authority)
     except OSError as error:
-        raise AgentProxyException(f"the certificates in {tls_ca} cannot be read: {error}") from error
+        raise AgentProxyException(f"the certificates in {files.authority} cannot be read: {error}") from error
+    if files.certificate is not None:
+        try:
+            context.load_cert_chain(files.certificate, files.key)
+        except OSError as error:
+            named = " and ".join(path for path in files[1:] if path is not None)
+            raise AgentProxyException(f"the certificate in {named} cannot be used: {error}") from error
+    return context
 
 
 class ProxyMetrics:

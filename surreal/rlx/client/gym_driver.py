@@ -44,6 +44,7 @@ class DriverOptions:
         timeout_s: longest wait for one answer.
         token: what the server was told to ask for.
         tls_ca: file of certificates to check the server's against; turns TLS on.
+        tls_cert, tls_key: files with a certificate for the server, and its key.
     """
 
     server: str
@@ -54,6 +55,8 @@ class DriverOptions:
     timeout_s: float = 60.0
     token: str | None = None
     tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -242,7 +245,14 @@ def _run_one(
     on_episode: Callable[[float, int], None],
 ) -> AgentProxyException | None:
     """Play one environment's episodes; returns why it stopped early, if it did."""
-    agent = AgentProxy(options.server, timeout_s=options.timeout_s, token=options.token, tls_ca=options.tls_ca)
+    agent = AgentProxy(
+        options.server,
+        timeout_s=options.timeout_s,
+        token=options.token,
+        tls_ca=options.tls_ca,
+        tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
+    )
     env = make_env()
     try:
         training = GymTraining(

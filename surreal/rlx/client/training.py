@@ -19,7 +19,7 @@ Options come from the constructor, else from the command line, else from `app.ya
     max_episodes   --max-episodes N      environment: {max_episodes: N}       default 1
     infinite_run   --infinite-run        environment: {infinite_run: true}    default false
     -              --config PATH         default: app.yaml of the working folder, if there
-    token          $SURREAL_RLX_TOKEN
+    token          $SURREAL_RLX_TOKEN_FILE, $SURREAL_RLX_TOKEN
 
 The file may be the configuration of the run: what else is in it is left to others, and to the environment itself, as in
 `self.options.get("environment/steps", 100)`. Names may be written with hyphens, as in `relaax-rlx-server`.
@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import random
 import signal
 import sys
@@ -42,7 +41,7 @@ from typing import Any
 
 from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyConnectionError, AgentProxyException, retrying
 from surreal.rlx.client.options import Options
-from surreal.rlx.client.tokens import TOKEN_VARIABLE
+from surreal.rlx.client.tokens import TOKEN_VARIABLE, find_token
 from surreal.rlx.client.transport import DEFAULT_PORT
 
 logger = logging.getLogger(__name__)
@@ -113,7 +112,7 @@ class TrainingBase:
         self._stop = stop or threading.Event()
         self._rng = random.Random()
         where = str(_first(address, given.rlx_server, _address_in(options)))
-        self.agent = agent or AgentProxy(where, token=token or os.environ.get(TOKEN_VARIABLE))
+        self.agent = agent or AgentProxy(where, token=token or find_token(None, f"${TOKEN_VARIABLE}"))
 
     def episode(self, number: int) -> float | None:
         """Play one episode with `self.agent`; what it raises other than `AgentProxyException` ends `run` with it.

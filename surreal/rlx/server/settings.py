@@ -114,8 +114,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def load_tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
-    """Load a server's certificate chain and its private key (None: in the same file).
+def load_tls(certificate: Path, key: Path | None, authority: Path | None = None) -> ssl.SSLContext:
+    """Load what a server needs for TLS.
+
+    Args:
+        certificate: file with its certificate chain.
+        key: file with its private key; None: in the same file.
+        authority: file with the authorities that sign clients' certificates, which each of them must show; None:
+            clients need none.
 
     Raises:
         RlxServerError: a file is missing, or not what it should be.
@@ -125,4 +131,10 @@ def load_tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise RlxServerError(f"no TLS with {certificate} and {key or certificate}: {error}") from error
+    if authority is not None:
+        try:
+            context.load_verify_locations(authority)
+        except (OSError, ssl.SSLError) as error:
+            raise RlxServerError(f"no client certificates with {authority}: {error}") from error
+        context.verify_mode = ssl.CERT_REQUIRED
     return context

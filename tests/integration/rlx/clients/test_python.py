@@ -142,6 +142,30 @@ def test_tls_with_a_certificate_of_our_own(serve: Any, certificate: tuple[Path, 
     assert not isinstance(caught.value, AgentProxyConnectionError)
 
 
+def test_a_server_that_asks_for_certificates_of_clients(
+    serve: Any, require_tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from surreal.distributed.server.certificates import make_certificates
+    from surreal.rlx.server.settings import load_tls
+
+    require_tool("openssl")
+    files = make_certificates(tmp_path, [])
+    served = serve(observation_space=CART, tls=load_tls(files.server, files.server_key, files.authority))
+    url = f"rlxs://localhost:{served.server.port}"
+    with AgentProxy(url, tls_ca=str(files.authority)) as agent, pytest.raises(AgentProxyConnectionError):
+        agent.connect(retry=1)
+        agent.init()
+    monkeypatch.setenv("SURREAL_RLX_TLS_CA", str(files.authority))
+    monkeypatch.setenv("SURREAL_RLX_TLS_CERT", str(files.client))
+    monkeypatch.setenv("SURREAL_RLX_TLS_KEY", str(files.client_key))
+    with AgentProxy(url) as agent:
+        agent.connect()
+        agent.init()
+        assert agent.update(state=[0.0] * 4) == 0
+    with pytest.raises(AgentProxyException, match="cannot be used"):
+        AgentProxy(url, tls_cert=str(tmp_path / "missing"))
+
+
 def test_the_example_in_the_documents_runs(serve: Any, tmp_path: Path) -> None:
     page = (Path(__file__).parents[4] / "docs" / "rlx.md").read_text()
     program = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class Bandit" in block)
@@ -255,7 +279,7 @@ def test_the_command_reads_the_token_from_a_file(serve: Any, tmp_path: Path) -> 
     line = [*command, "--episodes", "1", "--token-file", str(tmp_path / "token")]
     missing = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert missing.returncode == 1
-    assert missing.stderr.startswith("error: --token-file cannot be read: ")
+    assert missing.stderr.startswith("error: --token-file: ")
     (tmp_path / "token").write_text("s3cret\n")
     done = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert (done.returncode, "1 episodes" in done.stdout) == (0, True), done.stderr

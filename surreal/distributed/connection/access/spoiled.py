@@ -1,0 +1,72 @@
+"""Keys of a run that hold what Surreal never writes: a clear error instead of Redis' own.
+
+Whoever may write to a run can spoil it. A connection recognises what Redis says of a key of another type, or of a
+script that cannot use what it finds; what is spoiled inside of values is found by whoever decodes them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from surreal.errors import SurrealError
+
+_SIGNS = ("WRONGTYPE", "is not an integer", "is not a valid float", "user_script:", "would overflow")
+#: What a script of Redis 6.2 may have met besides, and wraps.
+_OTHERS = ("-OOM", "-READONLY", "-MISCONF", "-NOPERM", "BUSY", "-LOADING", "-MASTERDOWN", "-CLUSTERDOWN", "-MOVED",
+           "-ASK", "permissions")  # fmt: skip
+
+
+class SpoiledKeyError(SurrealError, ResponseError):
+    """A key of the run holds what Surreal never writes."""
+
+
+def clear_error(error: ResponseError) -> ResponseError:
+    """The same error, or a clearer one where a key is spoiled."""
+    text = str(error)
+    is_plain = type(error) is ResponseError and not isinstance(error, NoScriptError)
+    if not is_plain or not any(sign in text for sign in _SIGNS) or any(code in text for code in _OTHERS):
+        return error
+    return SpoiledKeyError(
+        f"a key of the run in Redis holds what Surreal never writes ({text[:200]}): somebody else writes there; "
+        "`surreal stop RUN --delete` removes the run"
+    )
+
+
+def number_of(value: bytes | int | None) -> int:
+    """A number as Redis holds it; 0 if there is none.
+
+    Raises:
+        SpoiledKeyError: it is something else.
+    """
+    try:
+        return int(value or 0)
+    except ValueError:
+        raise SpoiledKeyError(
+            f"a key of the run in Redis holds {str(value)[:40]} where a number belongs: somebody else writes there; "
+            "`surreal stop RUN --delete` removes the run"
+        ) from None
+
+
+def text_of(value: bytes | None) -> str:
+    """A text as Redis holds it; "" if there is none."""
+    return (value or b"").decode(errors="replace")
+
+
+@cache
+def with_clear_errors(connection_class: Any) -> Any:
+    """A class of connections whose replies raise clear errors."""
+
+    class Connection(connection_class):  # type: ignore[misc]
+        def read_response(self, *args: Any, **options: Any) -> Any:
+            try:
+                return super().read_response(*args, **options)
+            except ResponseError as error:
+                clear = clear_error(error)
+                if clear is error:
+                    raise
+                raise clear from error
+
+    return Connection

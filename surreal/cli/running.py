@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from click.core import ParameterSource
 from rich.console import Console
 
 from surreal.cli.options import NoColor, RedisOption, RunDir, RunName, say, stdout_console
@@ -64,7 +63,8 @@ def redis(
     from surreal.main.commands.redis_server import AccessOptions, address_for_others, prepare_access, serve
 
     console = Console(soft_wrap=True)
-    if context.get_parameter_source("password") is ParameterSource.COMMANDLINE:
+    source = context.get_parameter_source("password")
+    if source is not None and source.name == "COMMANDLINE":
         typer.echo(f"warning: {SHOWN_BY_PS}", err=True)
     options = AccessOptions(
         password,

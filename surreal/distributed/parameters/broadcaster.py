@@ -136,7 +136,8 @@ class TorchBroadcaster:
     def newest_version(self) -> int:
         """The largest version that is known here or was published, of this server's part."""
         number = partial(self.client.redis.hget, self._keys.params, "version")
-        return max(self._proposed, self.version, number_of(self.client.retry(number, what="read the version")))
+        stored: Any = self.client.retry(number, what="read the version")
+        return max(self._proposed, self.version, number_of(stored))
 
     def broadcast(self, model: Module | None = None, message: str = "") -> int:
         """Publish the parameters as they are now.

@@ -136,7 +136,8 @@ class _Importer:
         self._bound_bytes = stream_bound_bytes(memory) or _DEFAULT_BOUND_BYTES
         if any(self._last) or redis.exists(keys.lease):
             return  # part of it is there already, or an owner makes room
-        bound, live = redis.hmget(keys.meta, "max_bytes", "live_bytes")
+        counts: Any = redis.hmget(keys.meta, "max_bytes", "live_bytes")
+        bound, live = counts
         room = number_of(bound or self._bound_bytes) - number_of(live)
         needed = self._archive.manifest.stored_bytes // self._num_shards
         if needed > room:

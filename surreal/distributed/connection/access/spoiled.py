@@ -6,7 +6,6 @@ script that cannot use what it finds; what is spoiled inside of values is found 
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from redis.exceptions import NoScriptError, ResponseError
@@ -55,7 +54,6 @@ def text_of(value: bytes | None) -> str:
     return (value or b"").decode(errors="replace")
 
 
-@cache
 def with_clear_errors(connection_class: Any) -> Any:
     """A class of connections whose replies raise clear errors."""
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from surreal.config.schema.fields import parse_size
+from surreal.distributed.server.access import ServerAccess
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import ConfigError, RedisUnavailableError, StoppedError
 from surreal.main.commands.redis_server import address_for_others
@@ -52,7 +53,7 @@ def serve(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, in
             maxmemory_bytes=int(str(parse_size(maxmemory))),
             bind=bind,
             port=0,
-            password=secrets.token_urlsafe(_PASSWORD_BYTES),
+            access=ServerAccess(secrets.token_urlsafe(_PASSWORD_BYTES)),
             appendonly_dir=run_dir / "redis" if keeps_experience else None,
         )
     except ValueError as error:

@@ -260,7 +260,7 @@ SHARD_KINDS = (
 RUN_KINDS = (
     *(f"policy:*:{name}" for name in ("params", "part:*", "lease", "contract", "notice")),
     *(f"policy:*:{name}" for name in ("calls", "asked:*", "answer:*", "league", "games")),
-    *("config", "claim:*", "processes", "log", "scores", "best", "stop"),
+    *("config", "claim:*", "processes", "log", "scores", "best", "stop", "ballast:*"),
 )
 
 

@@ -94,6 +94,7 @@ class Desk:
         self._server: Harness | None = None
         self._names: dict[str, Any] = {}
         self._expected: tuple[type[BaseException], ...] = ()
+        (folder / "secret").write_text("SECRET\n")
         (folder / "runs" / _RUN / "redis.address").write_text(f"{address}\n{_RUN}\n")
         self._begin_run()
 

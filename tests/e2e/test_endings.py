@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import resource
 import signal
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -145,12 +147,24 @@ def _do_nothing(trial: Trial, command: Command) -> None:
     """The run ends by itself."""
 
 
-def _signal(trial: Trial, command: Command, *, number: signal.Signals = signal.SIGINT, count: int = 1) -> None:
+def _signal(trial: Trial, command: Command, *, number: signal.Signals = signal.SIGINT) -> None:
     command.process.send_signal(number)
-    for _ in range(count - 1):
-        trial.workplace.wait_for(lambda: _stop_reason(trial), "the drain")
-        assert command.process.poll() is None
-        command.process.send_signal(number)
+
+
+def _signal_twice(trial: Trial, command: Command) -> None:
+    _signal(trial, command)
+    trial.workplace.wait_for(lambda: _stop_reason(trial), "the drain")
+    assert command.process.poll() is None
+    _signal(trial, command)
+
+
+def _signal_until_it_ends(trial: Trial, command: Command) -> None:
+    """Of signals that come close together, a process may see but one."""
+    _signal_twice(trial, command)
+    while command.process.poll() is None:
+        _signal(trial, command)
+        with suppress(subprocess.TimeoutExpired):
+            command.process.wait(0.1)
 
 
 def _break_the_environment(trial: Trial, command: Command) -> None:
@@ -185,12 +199,12 @@ WAYS = (
     Way("SIGINT", "interrupted", 130, "interrupted by SIGINT", _signal),
     Way(
         *("SIGINT twice", "interrupted", 130, "interrupted by SIGINT"),
-        end=partial(_signal, count=2),
+        end=_signal_twice,
         environment=HANGING_AGENT,
     ),
     Way(
         *("SIGINT three times", "interrupted", 130, "interrupted by SIGINT three times: its processes were killed"),
-        end=partial(_signal, count=3),
+        end=_signal_until_it_ends,
         environment=HANGING_AGENT,
         is_last=False,
     ),

@@ -15,12 +15,15 @@ DEADLINE_S = 60.0
 
 #: Waits in its main thread, and tells that a signal came and that the wait ended.
 WAITER = """
-import signal
+import os, signal
 from surreal.utils.handover import HandoverQueue
 
-signal.signal(signal.SIGTERM, lambda *_: print("signal", flush=True))
-print("begins", flush=True)
-print(HandoverQueue().take(0.3), flush=True)
+def say(text):  # not by print, which a signal may interrupt, and which its handler must not call then
+    os.write(1, f"{text}\\n".encode())
+
+signal.signal(signal.SIGTERM, lambda *_: say("signal"))
+say("begins")
+say(HandoverQueue().take(0.3))
 """
 
 

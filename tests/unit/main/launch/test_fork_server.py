@@ -29,7 +29,7 @@ def main(argv):
         "helper's": "OPENBLAS_NUM_THREADS" in os.environ, "threads": len(os.listdir("/proc/self/task")),
         "stdin": os.readlink("/proc/self/fd/0"),
         "files": len(os.listdir("/proc/self/fd")),
-    }))
+    }), flush=True)
     print("to the console as well", file=sys.stderr)
     return int(argv[0])
 """

@@ -265,7 +265,7 @@ def test_paused_process_goes_on_when_chaos_is_killed(sleeper: subprocess.Popen[b
     chaos = subprocess.Popen([sys.executable, "-c", code, str(sleeper.pid)], stdout=subprocess.PIPE, cwd=ROOT)
     with chaos:
         assert chaos.stdout is not None and chaos.stdout.readline() == b"paused\n"
-        assert psutil.Process(sleeper.pid).status() == psutil.STATUS_STOPPED
+        wait_for(lambda: psutil.Process(sleeper.pid).status() == psutil.STATUS_STOPPED, "the pause")
         chaos.kill()
     wait_for(lambda: psutil.Process(sleeper.pid).status() != psutil.STATUS_STOPPED, "the guard's help")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +35,9 @@ def test_checkov_finds_nothing(tmp_path: Path, require_tool: Callable[..., str])
     (folder / "open.yaml").write_text(write_manifests([{**open_pod, "spec": {"containers": [container]}}]))
     command = [python, python.with_name("checkov"), "-d", folder, "--config-file", K8S / "checkov.yaml"]
     offline = ["--skip-download", "--skip-results-upload"]
-    done = subprocess.run([*map(str, command), *offline], capture_output=True, text=True, timeout=600)
+    # Tests may have their folders below a hidden one.
+    environment = {**os.environ, "CKV_IGNORE_HIDDEN_DIRECTORIES": "false"}
+    done = subprocess.run([*map(str, command), *offline], capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     assert 'Check: CKV_K8S_16: "Container should not be privileged"' in done.stdout
     failed = {line.strip() for line in done.stdout.splitlines() if line.startswith("\tFAILED")}

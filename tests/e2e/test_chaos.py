@@ -61,7 +61,7 @@ def test_run_that_goes_on_is_disturbed_and_healed_however_chaos_ends(workplace: 
         chaos = workplace.start("chaos", "--pause", "agent", "--every", "0.2", "--hold", "300", "--for", "300")
         workplace.wait_for(lambda: "pause agent-0" in chaos.output, "a pause")  # noqa: B023
         agent = psutil.Process(workplace.role_pid("agent-0"))
-        assert agent.status() == psutil.STATUS_STOPPED
+        workplace.wait_for(lambda: agent.status() == psutil.STATUS_STOPPED, "its effect")  # noqa: B023
         os.kill(chaos.pid, number)
         assert chaos.wait() == exit_code, chaos.output
         workplace.wait_for(lambda: agent.status() != psutil.STATUS_STOPPED, "its end")  # noqa: B023

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
+from surreal.config import load_config
 from surreal.distributed import EmbeddedRedis, RedisClient
 from surreal.distributed.connection.access.rights import ADMINISTRATOR, USERS
 from surreal.distributed.connection.keys import RUNS
 from surreal.distributed.server.access import ServerAccess
 from surreal.distributed.server.acl import SELECTORS_VERSION, user_name, write_users
 from surreal.distributed.server.files import server_version
+from surreal.main.process import registry
+from surreal.main.process.registry import Registrant
 from tests.parts_of_a_run import PartsOfARun
 from tests.recorder import Recorder
 
@@ -80,6 +83,19 @@ def test_every_user_does_its_whole_work(redis: GuardedRedis, tmp_path: Path) -> 
     assert run.shared_listener.version > 0
     assert run.listener.version > 0
     assert not list(redis.connect(ADMINISTRATOR).scan("surreal:{mine*"))
+
+
+def test_what_a_user_may_not_register_is_left_to_the_learner(redis: GuardedRedis) -> None:
+    config, evaluation = load_config("cartpole-dqn"), Registrant("eval", leads=False)
+    client, learner = redis.connect("evaluation"), redis.connect("learner")
+    if not redis.tells_keys_apart:  # elsewhere it waits for the learner
+        registry.register(client, config, evaluation)
+    registry.register(learner, config, Registrant("learner", leads=True))
+    registry.compare(client, config, evaluation)
+    assert [entry.run for entry in registry.list_runs(learner)] == ["mine"]
+    redis.connect(ADMINISTRATOR).delete_run()
+    registry.compare(client, config, evaluation)  # Redis was emptied, and the learner is not back yet
+    assert registry.list_runs(learner) == []
 
 
 FOREIGN = [

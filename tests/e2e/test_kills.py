@@ -9,17 +9,13 @@ import json
 import os
 import shutil
 import signal
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.reading.pointer_queue import PointerQueue
-from surreal.distributed.experience.stream import Stream
+from tests.e2e.numbered_steps import assert_no_gap, read_numbered_steps
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
@@ -125,20 +121,7 @@ def _learner(status: dict[str, Any]) -> dict[str, float]:
 
 def _assert_every_step_is_there_once(address: str, run: str, *, at_least: int) -> None:
     """Read the whole stream: of each process and environment, the steps from the first one on, without a gap."""
-    found: dict[tuple[int, int], list[int]] = defaultdict(list)
-    with RedisClient(address, run=run) as client:
-        queue = PointerQueue(Stream(client, 0))
-        while queue.enqueue_step():
-            while (chunk := queue.dequeue()) is not None:
-                numbers = (chunk.leaves[0][chunk.obs_row[chunk.own]].astype(np.float64) * 2**24).round().astype(int)
-                for process, env, count in numbers.tolist():
-                    found[process, env].append(count)
-        counted = int(client.redis.hget(client.shard_keys().meta, "steps") or 0)
-    assert queue.refused_chunks == queue.gone_chunks == 0
-    assert sum(map(len, found.values())) == counted >= at_least
-    assert len({process for process, _ in found}) == 4  # two agents, each killed and started again
-    for (process, env), counts in found.items():
-        # The last observation of an episode is shown, but no step begins in it.
-        length = 8 + env
-        expected = [count for count in range(counts[-1] + 1) if count % length != length - 1]
-        assert counts == expected, f"environment {env} of process {process}"
+    found = read_numbered_steps(address, run)
+    assert sum(len(counts) for environments in found.values() for counts in environments.values()) >= at_least
+    assert len(found) == 4  # two agents, each killed and started again
+    assert_no_gap(found)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.reading.pointer_queue import PointerQueue
-from surreal.distributed.experience.stream import Stream
+from tests.e2e.numbered_steps import assert_no_gap, read_numbered_steps
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
@@ -55,27 +50,11 @@ def test_an_agent_that_goes_leaves_every_step_it_took_and_nobody_who_waits_for_i
     assert workplace.run("stop", run_id, "--redis", address)[0] == 0
     for command in (stays, learner):
         assert command.wait() == 0, command.output
-    left, stayed = sorted(_counts(address, run_id).values(), key=lambda counts: sum(map(len, counts.values())))
-    # With the chunk that had to wait, which goes without credit at the end.
-    assert sum(map(len, left.values())) > acknowledged
-    for counts in (left, stayed):
-        for env, numbers in counts.items():
-            # The last observation of an episode is shown, but no step begins in it.
-            assert numbers == [each for each in range(numbers[-1] + 1) if each % (8 + env) != 7 + env]
+    found = read_numbered_steps(address, run_id)
+    left, _ = sorted(sum(map(len, environments.values())) for environments in found.values())
+    assert left > acknowledged  # with the chunk that had to wait, which goes without credit at the end
+    assert_no_gap(found)
 
 
 def _has_gone_on(before: dict[str, Any], now: dict[str, Any]) -> bool:
     return all(now[name] > before[name] + 200 for name in ("env_steps", "updates"))
-
-
-def _counts(address: str, run: str) -> dict[int, dict[int, list[int]]]:
-    """Numbers of the steps in the stream, by the process that took them and its environment."""
-    found: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    with RedisClient(address, run=run) as client:
-        queue = PointerQueue(Stream(client, 0))
-        while queue.enqueue_step():
-            while (chunk := queue.dequeue()) is not None:
-                numbers = (chunk.leaves[0][chunk.obs_row[chunk.own]].astype(np.float64) * 2**24).round().astype(int)
-                for process, env, count in numbers.tolist():
-                    found[process][env].append(count)
-    return found

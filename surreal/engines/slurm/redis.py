@@ -19,7 +19,8 @@ import psutil
 from surreal.config.schema.fields import parse_size
 from surreal.distributed.server.access import ServerAccess
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.errors import ConfigError, RedisUnavailableError, StoppedError
+from surreal.distributed.server.keeping import Keeper
+from surreal.errors import ConfigError, StoppedError
 from surreal.main.commands.redis_server import address_for_others
 from surreal.main.process.ending.interrupts import set_at_signals
 from surreal.main.process.run_folder import RunFolder
@@ -66,7 +67,9 @@ def serve(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, in
         with suppress(StoppedError):
             server.start(stop=stop)
             folder.write_address(_address_elsewhere(server.address, bind), run)
-            _keep(server, stop)
+            keeper = Keeper(server, _RESTART_LIMIT, advice="the node may have too little memory")
+            while not stop.wait(_WATCH_INTERVAL_S):
+                keeper.keep()
     finally:
         folder.release()
         server.stop()
@@ -94,15 +97,3 @@ def _address_elsewhere(address: str, bind: str) -> str:
     host = urlsplit(address_for_others(address, bind)).netloc.rpartition("@")[2]
     secret = urlsplit(address).netloc.rpartition("@")[0]
     return f"redis://{secret}@{host}"
-
-
-def _keep(server: EmbeddedRedis, stop: threading.Event) -> None:
-    restarts = 0
-    while not stop.wait(_WATCH_INTERVAL_S):
-        if server.is_alive:
-            continue
-        if restarts >= _RESTART_LIMIT:
-            raise RedisUnavailableError(f"redis-server ended {restarts + 1} times; the node may have too little memory")
-        restarts += 1
-        logger.warning("redis-server ended; starting it again")
-        server.restart()

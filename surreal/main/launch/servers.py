@@ -14,8 +14,9 @@ from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.distributed.server.keeping import Keeper
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.errors import RedisUnavailableError, SurrealError
+from surreal.errors import SurrealError
 
 logger = logging.getLogger(__name__)
 
@@ -46,18 +47,17 @@ class RunServers:
     def __init__(self, config: Config, run: str, folder: Path, address: str | None, stack: ExitStack) -> None:
         self._run = run
         self._stack = stack
-        self._restart_limit = config.run.restart_limit
-        self._restarts = 0
-        self._server: EmbeddedRedis | None = None
+        self._keeper: Keeper | None = None
         address = address or config.redis.address
         if address is None:
             appendonly = folder / "redis" if config.redis.appendonly else None
-            self._server = EmbeddedRedis(maxmemory_bytes=config.own_redis_bytes, appendonly_dir=appendonly)
-            stack.callback(self._server.stop)
-            self._server.start()
-            address = self._server.address
+            server = EmbeddedRedis(maxmemory_bytes=config.own_redis_bytes, appendonly_dir=appendonly)
+            stack.callback(server.stop)
+            server.start()
+            self._keeper = Keeper(server, config.run.restart_limit)
+            address = server.address
         self.address = address
-        self.is_own = self._server is not None
+        self.is_own = self._keeper is not None
         self.client = self._connect(address)
         replay_clients = [self._connect(replay_address) for replay_address in config.replay_addresses]
         self.replay = ReplayShards(replay_clients, config.num_shards)
@@ -69,13 +69,8 @@ class RunServers:
         Raises:
             RedisUnavailableError: it died too often.
         """
-        if self._server is None or self._server.is_alive:
-            return
-        if self._restarts >= self._restart_limit:
-            raise RedisUnavailableError(f"redis-server ended {self._restarts + 1} times; see its log")
-        self._restarts += 1
-        logger.warning("redis-server ended; starting it again")
-        self._server.restart()
+        if self._keeper is not None:
+            self._keeper.keep()
 
     def has_experience(self) -> bool:
         """Whether a replay server holds steps of the run; one that is away is taken for empty."""

@@ -17,7 +17,8 @@ from rich.console import Console
 from surreal.config import load_config
 from surreal.config.checking.classes import add_python_path
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.errors import ConfigError, RedisUnavailableError, StoppedError
+from surreal.distributed.server.keeping import Keeper
+from surreal.errors import ConfigError, StoppedError
 from surreal.main.process.ending.interrupts import Interrupts
 from surreal.main.process.ending.reasons import Ending
 from surreal.runs.in_redis import open_client
@@ -179,19 +180,7 @@ def _connect(
     server = EmbeddedRedis(maxmemory_bytes=size)
     stack.callback(server.stop)
     server.start()
-    restarts = 0
-
-    def keep() -> None:
-        nonlocal restarts
-        if server.is_alive:
-            return
-        if restarts >= _REDIS_RESTARTS:
-            raise RedisUnavailableError(f"redis-server ended {restarts + 1} times; see its log")
-        restarts += 1
-        logger.warning("redis-server ended; starting it again")
-        server.restart()
-
-    return server.address, keep
+    return server.address, Keeper(server, _REDIS_RESTARTS).keep
 
 
 def _resume_command(options: SweepOptions, folder: SweepFolder) -> str:

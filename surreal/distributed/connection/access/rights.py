@@ -133,6 +133,8 @@ _COLLECT: Table = {"log": "xread xrevrange xtrim"}
 _COLLECT_SCORES: Table = {"scores": "xread", "best": "hmget"}
 _ANSWER: Table = {"policy:*:calls": "xread xdel", "policy:*:answer:*": "rpush pexpire"}
 _PUBLISH: Table = {"policy:*:part:*": "set pexpire"}
+#: What improves a run's parameters, however it does.
+_IMPROVE = _together(_PART, _FOLLOW, _LEAD, _COLLECT, _COLLECT_SCORES, _ANSWER, _PUBLISH)
 #: A run as it is shown.
 _LOOK: Table = {
     RUNS: "hgetall",
@@ -171,13 +173,7 @@ LEARNER = User(
     "`surreal learner`",
     ("claim", "swap", "evict", "publish", "hold"),
     _together(
-        _PART,
-        _FOLLOW,
-        _LEAD,
-        _COLLECT,
-        _COLLECT_SCORES,
-        _ANSWER,
-        _PUBLISH,
+        _IMPROVE,
         {
             "stream": "xread xrange",
             "meta": "hget hgetall",
@@ -197,13 +193,7 @@ PARAMETER_SERVER = User(
     "`surreal ps`",
     ("claim", "swap", "publish", "hold", "take_gradient", "tell_version", "join_group", "gather"),
     _together(
-        _PART,
-        _FOLLOW,
-        _LEAD,
-        _COLLECT,
-        _COLLECT_SCORES,
-        _ANSWER,
-        _PUBLISH,
+        _IMPROVE,
         {"gradients:*:state": "hgetall", "gradients:*:queue:*": "xread xlen", "gradients:*:block:*": "get"},
     ),
     f"{_KEYLESS} multi exec scan",

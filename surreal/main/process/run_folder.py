@@ -135,6 +135,13 @@ class RunFolder:
         """
         self._write(RESULT_NAME, _json(result))
 
+    def is_without_result(self) -> bool:
+        """Whether a run began here, and nobody has written how it ended."""
+        try:
+            return bool(json.loads((self.path / RESULT_NAME).read_text())["status"] == "running")
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
     def sweep(self) -> None:
         """Remove what killed processes of the run left half written; none of them is alive any more."""
         for path in self.path.rglob(".*.tmp"):

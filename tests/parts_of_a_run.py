@@ -102,8 +102,8 @@ class PartsOfARun:
         self.eval_listener = TorchListener(evaluation, Net(), poll_interval_s=60)
         models = [Net(), Net()]
         self.servers = [
-            TorchBroadcaster(server, model, policy="shared", part=part, part_bytes=20, lease_s=0.5)
-            for model, part in zip(models, _PARTS, strict=True)
+            TorchBroadcaster(server, model, policy="shared", part=part, part_bytes=part_bytes, lease_s=0.5)
+            for model, part, part_bytes in zip(models, _PARTS, (20, 2000), strict=True)
         ]
         self.shared_listener = TorchListener(agent, Net(), policy="shared", shards=2, poll_interval_s=60)
         self.gradients = GradientSender(

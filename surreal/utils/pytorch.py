@@ -11,6 +11,7 @@ model's `lock`, so a forward pass sees parameters of one version, and knows whic
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -205,7 +206,7 @@ def name_not_finite(tensors: Mapping[str, Tensor]) -> str:
 
 def _is_finite(tensor: Tensor) -> bool:
     # A norm takes a fifth of the time, but may overflow where each number is finite.
-    return bool(torch.linalg.vector_norm(tensor).isfinite()) or bool(tensor.isfinite().all())
+    return math.isfinite(torch.linalg.vector_norm(tensor)) or bool(tensor.isfinite().all())
 
 
 def tensors_of(batch: Any) -> list[Tensor]:

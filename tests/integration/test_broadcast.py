@@ -188,6 +188,32 @@ def test_old_parts_are_removed_at_the_next_publication_but_one(client: RedisClie
     assert not any(key.startswith("part:") for key in keys_of(client))
 
 
+def test_large_parameters_go_beside_the_script_and_the_last_two_stay(client: RedisClient) -> None:
+    model = Net(hidden=5000)
+    broadcaster = TorchBroadcaster(client, model)
+    listener = TorchListener(client, Net(hidden=5000))
+    scripts: list[int] = []
+    run_script = client.run_script
+    client.run_script = lambda name, keys, args=(): (
+        scripts.append(sum(map(len, map(str, args))))
+        or run_script(  # type: ignore
+            name, keys, args
+        )
+    )
+    counts = []
+    for value in range(4):
+        broadcaster.broadcast(model.fill(value))
+        counts.append(sum(key.startswith("part:") for key in keys_of(client)))
+        assert listener.update_once()
+        assert listener.model.holds(value)
+    assert counts == [1, 2, 2, 2]
+    assert max(scripts, default=0) < 1000
+    assert {client.redis.pttl(key) for key in client.redis.scan_iter(match=f"*{client.run}*part*")} == {-1}
+    follower = TorchBroadcaster(client, Net(hidden=5000), lease_s=0.05)
+    assert follower.restore()
+    assert follower.model.holds(3)
+
+
 def test_published_parts_do_not_expire_and_unpublished_ones_do(client: RedisClient) -> None:
     from surreal.distributed.parameters.parts import part_names, upload_parts
 
@@ -199,7 +225,7 @@ def test_published_parts_do_not_expire_and_unpublished_ones_do(client: RedisClie
 
 
 def test_parts_that_expired_are_uploaded_again(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surreal.distributed.parameters import broadcaster as module
+    from surreal.distributed.parameters import parts as module
 
     upload, calls = module.upload_parts, []
 

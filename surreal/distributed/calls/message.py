@@ -11,17 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor
 
-from surreal.distributed.connection.tensor_bytes import tensor_pieces
+from surreal.distributed.connection.tensor_bytes import Format, read_tensors, tensor_pieces
 from surreal.errors import CodecError
 
-FORMAT = "surreal-call"
-VERSION = "1"
 #: Largest request or answer, bytes: parameters have ways of their own.
 MAX_BYTES = 64 << 20
+FORMAT = Format("surreal-call", "1", "a call is", max_header_bytes=MAX_BYTES)
 _ARRAY, _TENSOR, _MAPPING = "__array__", "__tensor__", "__mapping__"
 _MARKS = {_ARRAY, _TENSOR, _MAPPING}
 
@@ -34,8 +32,8 @@ def encode(value: Any) -> bytes:
         ValueError: it is too large.
     """
     tensors: dict[str, Tensor] = {}
-    metadata = {"format": FORMAT, "version": VERSION, "value": json.dumps(_flatten(value, tensors))}
-    data = b"".join(tensor_pieces(tensors, metadata))
+    plain = json.dumps(_flatten(value, tensors))
+    data = b"".join(tensor_pieces(tensors, FORMAT, value=plain))
     if len(data) > MAX_BYTES:
         raise ValueError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
     return data
@@ -49,14 +47,9 @@ def decode(data: bytes) -> Any:
     """
     if len(data) > MAX_BYTES:
         raise CodecError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
+    tensors, metadata = read_tensors(data, FORMAT)
     try:
-        tensors = safetensors.torch.load(data)
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
-        if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
-            raise CodecError(f"bytes are no call of format {FORMAT}, version {VERSION}")
-        return _restore(json.loads(header["value"]), tensors)
-    except CodecError:
-        raise
+        return _restore(json.loads(metadata["value"]), tensors)
     except Exception as error:  # whatever a parser makes of bytes that may be anything
         raise CodecError(f"a call is cut off or corrupted ({len(data)} bytes)") from error
 

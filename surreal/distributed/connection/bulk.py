@@ -7,7 +7,8 @@ network costs. Here each goes from the socket to its place.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from redis import exceptions
@@ -45,18 +46,52 @@ class BulkReader:
             CodecError: they are larger than the buffer.
             redis.exceptions.RedisError: the connection broke, or Redis refused.
         """
+        filled = 0
+        # One after the other: nothing that nobody wants is on its way when one is too large or missing.
+        for name in names:
+            found = self._get(name, partial(_room, buffer[filled:]))
+            if found is None:
+                return None
+            filled += len(found)
+        return filled
+
+    def get(self, name: str, max_bytes: int) -> bytearray | None:
+        """Read one string into memory of its own; None if it is not there.
+
+        Raises:
+            CodecError, redis.exceptions.RedisError: as `get_into`.
+        """
+        memory = bytearray()
+
+        def make(size: int) -> memoryview:
+            nonlocal memory
+            if size > max_bytes:
+                raise CodecError(f"{size} bytes are too many; at most {max_bytes} are accepted")
+            memory = bytearray(size)
+            return memoryview(memory)
+
+        return memory if self._get(name, make) is not None else None
+
+    def release(self) -> None:
+        """Give the connection back to the pool; the next call takes one again."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            self._client.redis.connection_pool.release(connection)
+
+    def close(self) -> None:
+        """Drop the connection."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.disconnect()
+            self._client.redis.connection_pool.release(connection)
+
+    def _get(self, name: str, place: Callable[[int], memoryview]) -> memoryview | None:
+        """Read a string to where `place` of its size says; any error drops the connection."""
         try:
             if self._connection is None:
                 self._connection = self._client.redis.connection_pool.get_connection()
-            filled = 0
-            # One after the other: nothing that nobody wants is on its way when one is too large or missing.
-            for name in names:
-                self._connection.send_command("GET", name)
-                size = self._read_into(buffer[filled:])
-                if size is None:
-                    return None
-                filled += size
-            return filled
+            self._connection.send_command("GET", name)
+            return self._read(place)
         except TimeoutError as error:
             self.close()
             raise exceptions.TimeoutError(f"no answer in time: {error}") from error
@@ -67,14 +102,7 @@ class BulkReader:
             self.close()
             raise
 
-    def close(self) -> None:
-        """Drop the connection."""
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            connection.disconnect()
-            self._client.redis.connection_pool.release(connection)
-
-    def _read_into(self, buffer: memoryview) -> int | None:
+    def _read(self, place: Callable[[int], memoryview]) -> memoryview | None:
         line, ahead = self._read_line()
         if line[:1] == b"-":
             raise exceptions.ResponseError(line.decode("utf-8", "replace"))  # with the dash, as in a script's errors
@@ -83,12 +111,11 @@ class BulkReader:
         size = int(line[1:])
         if size < 0:
             return None
-        if size > len(buffer):
-            raise CodecError(f"{size} bytes are too many: there is room for {len(buffer)}")
+        buffer = place(size)
         buffer[: len(ahead[:size])] = ahead[:size]
         self._fill(buffer[len(ahead) : size])
         self._fill(memoryview(bytearray(max(0, min(2, size + 2 - len(ahead))))))
-        return size
+        return buffer
 
     def _read_line(self) -> tuple[bytes, bytes]:
         """The reply's first line, and what came with it: there is nothing behind this reply."""
@@ -111,3 +138,9 @@ class BulkReader:
         if number == 0:
             raise exceptions.ConnectionError("the server closed the connection")
         return number
+
+
+def _room(buffer: memoryview, size: int) -> memoryview:
+    if size > len(buffer):
+        raise CodecError(f"{size} bytes are too many: there is room for {len(buffer)}")
+    return buffer[:size]

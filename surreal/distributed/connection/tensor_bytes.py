@@ -1,16 +1,23 @@
-"""Tensors as safetensors bytes, from the tensors' own memory: for what goes into a socket, or is joined once.
+"""Tensors as safetensors bytes: written from the tensors' own memory, and read where they lie. No I/O.
 
 The library's own `save` copies each tensor twice, and then all of them: at 10^7 numbers, longer than it takes to send.
+
+Layout: 8 bytes little-endian length of the header, the header (JSON: name -> dtype, shape, offsets; and `__metadata__`
+with our format, its version, and what else its user tells), the tensors' bytes in the header's order without holes.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from surreal.errors import CodecError
 
 #: Names of dtypes in safetensors.
 DTYPE_NAMES = {
@@ -25,36 +32,98 @@ DTYPE_NAMES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+_DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
 _JOIN_BYTES = 16 << 10
 
 
-def tensor_pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> list[memoryview]:
+class Format(NamedTuple):
+    """What bytes are of."""
+
+    name: str
+    version: str
+    subject: str  #: of messages, such as "parameters are"
+    max_header_bytes: int = 16 << 20  #: larger ones are refused before they are read
+
+
+def tensor_pieces(tensors: Mapping[str, Tensor], form: Format, **metadata: str) -> list[memoryview]:
     """Give the bytes of a safetensors file in pieces, which are the tensors' memory: it must not change until used.
 
     Args:
         tensors: by name; on the CPU, contiguous.
+        form: named in the metadata.
         metadata: strings that go along.
 
     Raises:
-        ValueError: a dtype that is not transported (complex, quantised), or a sparse tensor.
+        ValueError: a dtype that is not transported (complex, quantised), a sparse tensor, or too large a header.
     """
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
-    end = 0
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPE_NAMES or tensor.layout != torch.strided:
             raise ValueError(f"{name} is of {tensor.dtype}, {tensor.layout}, which is not transported")
-        begin, end = end, end + tensor.numel() * tensor.element_size()
-        header[name] = {
-            "dtype": DTYPE_NAMES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [begin, end],
-        }
-    text = json.dumps(header, separators=(",", ":")).encode()
+    entries = _describe(tuple((name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()))
+    known = json.dumps({"format": form.name, "version": form.version, **metadata}, separators=(",", ":"))
+    text = f'{{"__metadata__":{known}{entries}}}'.encode()
     text += b" " * (-len(text) % 8)
+    if len(text) > form.max_header_bytes:
+        raise ValueError(f"a header of {len(text)} bytes would not be read again; at most {form.max_header_bytes} are")
     pieces = [memoryview(len(text).to_bytes(8, "little") + text)]
-    pieces += [tensor.reshape(-1).view(torch.uint8).numpy().data for tensor in tensors.values() if tensor.numel()]
+    pieces += [_bytes_of(tensor) for tensor in tensors.values() if tensor.numel()]
     return list(_join_small(pieces))
+
+
+def read_tensors(data: bytes | bytearray, form: Format) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read a file that `tensor_pieces` wrote, and its metadata; nothing is allocated before it is checked.
+
+    Args:
+        data: the file. A bytearray becomes the tensors' memory, where they lie as their dtype wants it.
+        form: that it must be of.
+
+    Raises:
+        CodecError: cut off, corrupted, or of another format.
+    """
+    if len(data) < 8:
+        raise CodecError(f"{form.subject} cut off: {len(data)} bytes")
+    header_bytes = int.from_bytes(data[:8], "little")
+    if header_bytes > min(form.max_header_bytes, len(data) - 8):
+        raise CodecError(f"{form.subject} cut off or corrupted: a header of {header_bytes} of {len(data)} bytes")
+    start = 8 + header_bytes
+    try:
+        header = json.loads(bytes(data[8:start]))
+    except (ValueError, RecursionError) as error:
+        raise CodecError(f"{form.subject} corrupted: {error}") from None
+    metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
+    named = [metadata.get("format"), metadata.get("version")] if isinstance(metadata, dict) else []
+    if metadata is None or named != [form.name, form.version]:
+        found = " ".join(str(part)[:40] for part in named)
+        raise CodecError(f"{form.subject} not of format {form.name}, version {form.version}: {found or 'none'}")
+    memory = data if isinstance(data, bytearray) else bytearray(data)
+    tensors: dict[str, Tensor] = {}
+    end = 0
+    for name, entry in header.items():
+        dtype, shape, size = _check_entry(entry, end, len(data) - start) or _refuse(form, name, entry)
+        tensors[name] = _tensor_at(memory, start + end, size, dtype).view(shape)
+        end += size
+    if end != len(data) - start:
+        raise CodecError(f"{form.subject} cut off or corrupted: {end} bytes declared, {len(data) - start} there")
+    return tensors, metadata
+
+
+@lru_cache(maxsize=32)
+def _describe(entries: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]) -> str:
+    """The header's entries; those of one model are asked for again and again."""
+    header: dict[str, Any] = {}
+    end = 0
+    for name, dtype, shape in entries:
+        begin, end = end, end + dtype.itemsize * math.prod(shape)
+        header[name] = {"dtype": DTYPE_NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"))[1:-1]
+    return f",{text}" if text else ""
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    if tensor.dtype == torch.bfloat16:  # which NumPy does not know
+        tensor = tensor.view(torch.int16)
+    return memoryview(tensor.numpy().data).cast("B")
 
 
 def _join_small(pieces: Sequence[memoryview]) -> Iterator[memoryview]:
@@ -69,3 +138,28 @@ def _join_small(pieces: Sequence[memoryview]) -> Iterator[memoryview]:
         yield piece
     if small:
         yield memoryview(b"".join(small))
+
+
+def _check_entry(entry: Any, begin: int, room: int) -> tuple[torch.dtype, list[int], int] | None:
+    """Dtype, shape and bytes of a tensor that begins there; None if it is not described so, or does not fit."""
+    try:
+        dtype, shape, offsets = _DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+        if all(type(number) is int and 0 <= number < 2**63 for number in shape) and len(shape) <= 64:
+            size = dtype.itemsize * math.prod(shape)
+            if offsets == [begin, begin + size] and begin + size <= room:
+                return dtype, shape, size
+    except (KeyError, TypeError, ValueError):
+        pass
+    return None
+
+
+def _refuse(form: Format, name: str, entry: Any) -> Any:
+    raise CodecError(f"{form.subject} corrupted: tensor {name[:100]!r} is described by {str(entry)[:200]}")
+
+
+def _tensor_at(memory: bytearray, offset: int, size: int, dtype: torch.dtype) -> Tensor:
+    if size == 0:
+        return torch.empty(0, dtype=dtype)
+    if offset % dtype.itemsize:
+        memory, offset = memory[offset : offset + size], 0
+    return torch.frombuffer(memory, dtype=dtype, count=size // dtype.itemsize, offset=offset)

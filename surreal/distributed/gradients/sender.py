@@ -24,7 +24,7 @@ from torch import Tensor
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.assigning import Groups, assign_parameters, flatten
-from surreal.distributed.gradients.encoding import NAMES, are_finite, cut, encode, to_wire
+from surreal.distributed.gradients.encoding import DTYPES, are_finite, cut, encode, to_wire
 from surreal.distributed.gradients.store import Answer, GradientStore, Head, Limits, Push
 from surreal.errors import QueueFullError, StoppedError
 from surreal.utils.liveness.wait_notice import WaitNotice
@@ -81,8 +81,8 @@ class GradientSender:
         part_bytes: int = 64 << 20,
         num_replay_shards: int = 1,
     ) -> None:
-        if dtype not in NAMES:
-            raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(NAMES)}")
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
         if shards < 1 or (shards > 1 and parameters is None):
             raise ValueError(f"shards is {shards}; it must be >= 1, and more than one need `parameters`")
         if max_bytes < 1 or (max_staleness is not None and max_staleness < 0):

@@ -19,18 +19,21 @@ import logging
 import secrets
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
 from surreal.distributed.connection.access.spoiled import number_of, text_of
+from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.client import RedisClient, ScriptArg
 from surreal.distributed.connection.contract import register_model_contract
-from surreal.distributed.parameters.encoding import encode_parameters, split
-from surreal.distributed.parameters.parts import part_names, pause, upload_parts
+from surreal.distributed.parameters.encoding import encode_parameters
+from surreal.distributed.parameters.parts import Upload, part_names, pause
 from surreal.distributed.parameters.published import PolicyPart, PublishedReader, Standing, part_keys
-from surreal.errors import ContractError, LeaseError, RedisUnavailableError
+from surreal.errors import ContractError, LeaseError
 from surreal.utils.liveness.wait_notice import WaitNotice
 
 if TYPE_CHECKING:
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_UPLOAD_ATTEMPTS = 3
 _LEASE_POLL_S = 0.1
 _MAX_PART_BYTES = 256 << 20
 
@@ -94,6 +96,8 @@ class TorchBroadcaster:
         self._token = secrets.token_hex(8)
         self._proposed = 0
         self._last: _Publication | None = None
+        self._channel = ScriptChannel(client)
+        self._removable = self._newest = ("", 0)  # id and parts of the last publication but one, and of the last
         self._contract: dict[str, dict[str, Any]] = {}
         self._next_maintenance = 0.0
         self._broadcasts = self._republished = 0
@@ -201,6 +205,7 @@ class TorchBroadcaster:
 
     def close(self) -> None:
         """Give the lease back, so that another learner can start at once. Never raises a Redis error."""
+        self._channel.close()
         if self._last is None:
             return
         try:
@@ -224,38 +229,30 @@ class TorchBroadcaster:
 
     def _publish(self, publication: _Publication, above: int) -> int:
         publication_id = secrets.token_hex(8)
-        has_parts = self._part is not None or len(publication.blob) > self._part_bytes
-        parts = split(publication.blob, self._part_bytes) if has_parts else []
-        names = part_names(self._keys, publication_id, len(parts))
-        args: list[ScriptArg] = [self._token, self._lease_ms, above]
-        args += [secrets.token_hex(8), publication_id, publication.message, len(parts)]
-        args += [b"" if parts else publication.blob, self._keys.notice, int(self.version == 0)]
-        removed_id, removed_parts = "", 0
+        upload = Upload(
+            self.client, self._keys, publication_id, publication.blob, self._part_bytes, self._part is None, self._stop
+        )
+        removable = self._removable
         lease_deadline: float | None = None
         notice = WaitNotice(logger)
-        uploads = 0
         while True:
-            if uploads == 0:
-                upload_parts(self.client, names, parts, self._stop)
-                uploads = 1
-            removed = part_names(self._keys, removed_id, removed_parts)
+            ahead = upload.bring()
+            args: list[ScriptArg] = [self._token, self._lease_ms, above]
+            args += [secrets.token_hex(8), publication_id, publication.message, len(upload.names)]
+            args += [upload.inline, self._keys.notice, int(self.version == 0), removable[0].encode()]
             asked_at = time.monotonic()
-            status, number, text = self._call("publish", [*names, *removed], [*args, removed_id])
+            removed = part_names(self._keys, *removable)
+            status, number, text = self._call("publish", [*upload.names, *removed], args, ahead)
             if status == "ok":
                 self.version, self.epoch = number, text
+                self._removable, self._newest = self._newest, (publication_id, len(upload.names))
                 self._next_maintenance = time.monotonic() + self._lease_s / 3
                 notice.end()
                 return number
             if status == "previous":
-                removed_id, removed_parts = text, number
+                removable = (text, number)
             elif status == "missing":
-                if uploads >= _UPLOAD_ATTEMPTS:
-                    message = (
-                        f"{len(parts)} parts of parameters expired in Redis before the last was there; is it too slow?"
-                    )
-                    raise RedisUnavailableError(message, address=self.client.address)
-                upload_parts(self.client, names, parts, self._stop)
-                uploads += 1
+                upload.bring_again()
             elif status == "held" and self.version == 0:
                 # Perhaps it died without giving the lease back; its lease may be longer than ours.
                 if lease_deadline is None:
@@ -270,11 +267,23 @@ class TorchBroadcaster:
             else:
                 raise self._refused(status)
 
-    def _call(self, script: str, more_keys: list[str], args: list[ScriptArg]) -> tuple[str, int, str]:
+    def _call(
+        self,
+        script: str,
+        more_keys: Sequence[str],
+        args: Sequence[ScriptArg],
+        ahead: Mapping[str, Sequence[memoryview]] = MappingProxyType({}),
+    ) -> tuple[str, int, str]:
+        """Call a script; may store strings in front of it, which are not there if Redis is full."""
         keys = [self._keys.params, self._keys.lease, *more_keys]
-        status, number, text = self.client.retry(
-            lambda: self.client.run_script(script, keys, args), what="publish parameters", stop=self._stop
-        )
+
+        def call() -> Any:
+            if not ahead:
+                return self.client.run_script(script, keys, args)
+            self._channel.begin(script, keys, args, ahead)
+            return self._channel.finish()
+
+        status, number, text = self.client.retry(call, what="publish parameters", stop=self._stop)
         return status.decode(), number_of(number), text_of(text)
 
     def _register(self) -> None:

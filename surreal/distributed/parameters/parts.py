@@ -1,4 +1,6 @@
-"""Parameters too large for one Redis value: uploaded in parts, switched by the publish script, read by listeners.
+"""Parameters beside the hash that tells of them: uploaded in parts, switched by the publish script, read by listeners.
+
+Few bytes go as an argument of the script, and stand in the hash itself.
 
 A part's key carries the id of its publication. Parts are uploaded with an expiry, which the script takes away when it
 publishes, so a broadcaster that dies in between leaves nothing behind. The parts of a publication are removed at the
@@ -9,20 +11,93 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from redis.exceptions import OutOfMemoryError
 
+from surreal.distributed.connection.bulk import BulkReader
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
-from surreal.errors import CodecError, RedisUnavailableError, StoppedError
+from surreal.distributed.parameters.encoding import split
+from surreal.errors import RedisUnavailableError, StoppedError
 
 #: How long uploaded parts wait for their publication, s; renewed while the upload goes on.
 UPLOAD_TTL_S = 120.0
 #: How long an upload waits for room in a full Redis, s.
 ROOM_TIMEOUT_S = 30.0
 _ROOM_POLL_S = 0.5
+_UPLOAD_ATTEMPTS = 3
 MAX_PARTS = 4096
+#: More than these go beside the script: as an argument they would be copied into Lua and back, and nobody be served.
+_INLINE_BYTES = 32 << 10
+
+
+class Upload:
+    """The bytes of one publication on their way to Redis: with the script, in one part before it, or in several.
+
+    Args:
+        client: at the parameter server.
+        keys: of the policy.
+        publication: its id.
+        blob: the bytes.
+        part_bytes: of the largest part.
+        is_alone: whether nobody else publishes another part of the same version, which would need this one in parts.
+        stop: ends a wait with `StoppedError`.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        keys: PolicyKeys,
+        publication: str,
+        blob: bytes,
+        part_bytes: int,
+        is_alone: bool,
+        stop: threading.Event | None,
+    ) -> None:
+        self.inline = blob  #: what goes as the script's argument
+        self.names: list[str] = []  #: of the parts that the script publishes
+        self._client = client
+        self._blob = blob
+        self._is_alone = is_alone
+        self._stop = stop
+        self._parts: list[memoryview] = []
+        if not is_alone or len(blob) > min(_INLINE_BYTES, part_bytes):
+            self._parts, self.inline = split(blob, part_bytes), b""
+            self.names = part_names(keys, publication, len(self._parts))
+        self._is_there = not self._parts
+        self._attempts = 0
+
+    def bring(self) -> Mapping[str, Sequence[memoryview]]:
+        """Upload what is not there; returns what is to be stored just before the script, by `ScriptChannel`.
+
+        Raises:
+            RedisUnavailableError, StoppedError: as `upload_parts`.
+        """
+        if self._is_there:
+            return {}
+        self._is_there = True
+        self._attempts += 1
+        if len(self._parts) == 1 and self._attempts == 1:
+            return {self.names[0]: self._parts}
+        upload_parts(self._client, self.names, self._parts, self._stop)
+        return {}
+
+    def bring_again(self) -> None:
+        """Upload anew with the next `bring`: the script did not find all parts.
+
+        Raises:
+            RedisUnavailableError: they are never there.
+        """
+        if len(self._parts) == 1 and self._is_alone:
+            # Redis is full. In the hash itself they take the place of the last ones, and no more room than those.
+            self._parts, self.names, self.inline = [], [], self._blob
+        elif self._attempts < _UPLOAD_ATTEMPTS:
+            self._is_there = False
+        else:
+            count = len(self._parts)
+            message = f"{count} parts of parameters expired in Redis before the last was there; is it too slow?"
+            raise RedisUnavailableError(message, address=self._client.address)
 
 
 def part_names(keys: PolicyKeys, publication: str, count: int) -> list[str]:
@@ -63,23 +138,23 @@ def upload_parts(
             pause(stop, _ROOM_POLL_S)
 
 
-def fetch_parts(client: RedisClient, names: Sequence[str], max_bytes: int) -> bytes | None:
+def fetch_parts(client: RedisClient, names: Sequence[str], max_bytes: int) -> bytearray | None:
     """Read parts and join them; None if one is gone, because a newer publication has replaced it.
 
     Raises:
         CodecError: together they are larger than `max_bytes`.
     """
-    parts: list[bytes] = []
-    size = 0
-    for name in names:
-        part = client.execute("GET", name)
-        if part is None:
-            return None
-        size += len(part)
-        if size > max_bytes:
-            raise CodecError(f"parameters are more than {max_bytes} bytes")
-        parts.append(part)
-    return b"".join(parts)
+    reader = BulkReader(client)
+    try:
+        parts: list[bytearray] = []
+        for name in names:
+            part = reader.get(name, max_bytes - sum(map(len, parts)))
+            if part is None:
+                return None
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else bytearray().join(parts)
+    finally:
+        reader.release()
 
 
 def pause(stop: threading.Event | None, seconds: float) -> None:

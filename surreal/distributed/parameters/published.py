@@ -43,7 +43,7 @@ class Published(NamedTuple):
     version: int
     epoch: str
     message: str
-    blobs: tuple[bytes, ...]  #: one a server
+    blobs: tuple[bytes | bytearray, ...]  #: one a server
 
     def decode(self, max_bytes: int = DEFAULT_MAX_BYTES) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors of all servers by name, and the model's header.
@@ -117,13 +117,10 @@ class PublishedReader:
             CodecError: they are too large, or are none.
         """
         for _ in range(_FETCH_ATTEMPTS):
-            version, epoch = self._common(self._snapshot(_HEAD))
-            if version == 0 or (is_known is not None and is_known(version, epoch)):
-                return None
             parts = self._snapshot((*_HEAD, "id", "message", "parts", "previous", "previous_parts", "data"))
             version, epoch = self._common(parts)
-            if version == 0:
-                continue  # emptied in between
+            if version == 0 or (is_known is not None and is_known(version, epoch)):
+                return None
             blobs = [self._blob(keys, part, version) for keys, part in zip(self._keys, parts, strict=True)]
             found = tuple(blob for blob in blobs if blob is not None)
             if len(found) == len(parts):
@@ -151,7 +148,7 @@ class PublishedReader:
         epoch = "+".join((part["epoch"] or b"").decode("ascii", errors="replace") for part in parts)
         return (version, epoch) if version else (0, "")
 
-    def _blob(self, keys: PolicyKeys, part: Mapping[str, bytes | None], version: int) -> bytes | None:
+    def _blob(self, keys: PolicyKeys, part: Mapping[str, bytes | None], version: int) -> bytes | bytearray | None:
         """The bytes of a part's version; None if they are replaced, or emptied in between."""
         if _to_int(part["version"], 0, 2**53) == version:
             publication, count, data = part["id"], _to_int(part["parts"], 0, MAX_PARTS), part["data"]
@@ -161,7 +158,7 @@ class PublishedReader:
             return None
         return data if count == 0 else self._fetch_parts(keys, publication, count)
 
-    def _fetch_parts(self, keys: PolicyKeys, publication: bytes, count: int) -> bytes | None:
+    def _fetch_parts(self, keys: PolicyKeys, publication: bytes, count: int) -> bytearray | None:
         name = publication.decode("ascii", errors="replace")
         if not name.isalnum() or len(name) > 64:
             raise CodecError(f"parameters have the impossible id {name[:64]!r}")

@@ -132,7 +132,7 @@ _LEAD = _together(
 _COLLECT: Table = {"log": "xread xrevrange xtrim"}
 _COLLECT_SCORES: Table = {"scores": "xread", "best": "hmget"}
 _ANSWER: Table = {"policy:*:calls": "xread xdel", "policy:*:answer:*": "rpush pexpire"}
-_PUBLISH: Table = {"policy:*:part:*": "set pexpire"}
+_PUBLISH: Table = {"policy:*:part:*": "set setex pexpire"}
 #: What improves a run's parameters, however it does.
 _IMPROVE = _together(_PART, _FOLLOW, _LEAD, _COLLECT, _COLLECT_SCORES, _ANSWER, _PUBLISH)
 #: A run as it is shown.

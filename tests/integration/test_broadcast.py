@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
 import torch
 from redis.exceptions import OutOfMemoryError
 from torch import nn
@@ -20,6 +21,7 @@ from torch import nn
 from surreal.agent import Agent
 from surreal.config import load_config
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
+from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.parameters.encoding import encode_parameters
 from surreal.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
 from surreal.main.process.registry import write_progress
@@ -288,6 +290,27 @@ def test_publication_repeated_after_a_lost_answer_counts_once(client: RedisClien
     client.run_script = run_script  # type: ignore[method-assign]
     assert broadcaster.broadcast() == 2
     assert TorchListener(client, Net()).update_once()
+
+
+def test_large_publication_repeated_after_a_lost_answer_counts_once_and_stays(
+    client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, lose = ScriptChannel.finish, iter([True, False])
+
+    def answer_lost(channel: ScriptChannel) -> Any:
+        reply = finish(channel)
+        if next(lose, False):
+            raise redis.ConnectionError("the answer was lost")
+        return reply
+
+    monkeypatch.setattr(ScriptChannel, "finish", answer_lost)
+    broadcaster = TorchBroadcaster(client, Net(hidden=5000).fill(1))
+    assert broadcaster.broadcast() == 1
+    assert {client.redis.pttl(key) for key in client.redis.scan_iter(match=f"*{client.run}*part*")} == {-1}
+    assert broadcaster.broadcast() == 2
+    listener = TorchListener(client, Net(hidden=5000))
+    assert listener.update_once()
+    assert listener.model.holds(1)
 
 
 # Going on

@@ -30,6 +30,9 @@ local stored = redis.call('HMGET', params, 'version', 'epoch', 'id', 'parts', 'p
 local version = tonumber(stored[1]) or 0
 local epoch = stored[2] or ARGV[4]
 if stored[3] == ARGV[5] then
+  for i = 1, parts do  -- the retried call may have stored them again, to expire
+    redis.call('PERSIST', KEYS[2 + i])
+  end
   return {'ok', version, epoch}
 end
 if stored[5] and stored[5] ~= token and ARGV[10] ~= '1' then

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 
+from surreal.distributed.connection.access.rights import ADMINISTRATOR, USERS
 from surreal.engines.kubernetes.manifest import PART_LABEL, RUN_LABEL, check_namespace
 from surreal.engines.kubernetes.source import Manifest
 
 #: Users of Redis: those that `surreal redis --acl` makes.
-REDIS_USERS = ("agent", "learner", "parameter-server", "evaluation", "observer", "launcher", "administrator")
+REDIS_USERS = (*(user.name for user in USERS), ADMINISTRATOR)
 _BYTES = 24
 
 

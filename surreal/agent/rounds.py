@@ -14,7 +14,8 @@ from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
 
-_POLL_S = 0.001
+#: Between two looks whether to go on without.
+_POLL_S = 0.01
 #: Waits in vain between two warnings.
 _WARN_EVERY = 100
 
@@ -94,7 +95,7 @@ class Rounds:
                 self.timeouts += 1
                 self._base = model.version - self.done  # what did not come now is not waited for again
                 break
-            time.sleep(_POLL_S)
+            model.wait_for_version(wanted, _POLL_S)
         self.waited_s += time.monotonic() - started
         return model.version >= wanted
 

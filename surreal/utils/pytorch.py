@@ -44,7 +44,7 @@ class Module(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lock = threading.RLock()
+        self._make_lock()
         self.version = 0
         # Moves from device to device as the module does, while there are no parameters yet too.
         self.register_buffer("device_probe", torch.empty(0), persistent=False)
@@ -106,11 +106,12 @@ class Module(nn.Module):
                 _check_same(describe_tensors(tensors), trial.parameter_contract())
                 self.materialize_from(header or {})
             mine = self.tensors()
-            _check_same(describe_tensors(tensors), describe_tensors(mine))
-            for name, tensor in mine.items():
-                tensor.copy_(tensors[name])
+            if not _fit(tensors, mine):
+                _check_same(describe_tensors(tensors), describe_tensors(mine))
+            torch._foreach_copy_(list(mine.values()), [tensors[name] for name in mine])
             if version is not None:
                 self.version = version
+                self._changed.notify_all()
 
     def fail(self, error: Exception | None) -> None:
         """Let everyone who acts with this module get `error`; None: all is well again. Any thread may call it.
@@ -120,6 +121,18 @@ class Module(nn.Module):
         """
         with self.lock:
             self.failure = error
+            self._changed.notify_all()
+
+    def wait_for_version(self, version: int, timeout_s: float) -> bool:
+        """Wait until the parameters are of this version or a later one, or will never be; returns whether they are.
+
+        Args:
+            version: that is wanted.
+            timeout_s: how long to wait at most, s.
+        """
+        with self.lock:
+            self._changed.wait_for(lambda: self.version >= version or self.failure is not None, timeout_s)
+            return self.version >= version
 
     def _require_materialized(self) -> None:
         if not self.is_materialized:
@@ -140,11 +153,16 @@ class Module(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         # A lock cannot be copied; a copy of the module (a target network) gets its own. A compiled call is of this one.
-        return {name: value for name, value in self.__dict__.items() if name not in ("lock", "_compiled_call_impl")}
+        own = ("lock", "_changed", "_compiled_call_impl")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._make_lock()
+
+    def _make_lock(self) -> None:
         self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
 
 
 def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
@@ -177,6 +195,12 @@ def _to_tensor(leaf: Any, device: torch.device | None) -> Any:
     # torch can express neither read-only memory nor negative strides.
     tensor = torch.from_numpy(array if flags.c_contiguous and flags.writeable else np.array(array, order="C"))
     return tensor if device is None else tensor.to(device)
+
+
+def _fit(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> bool:
+    return theirs.keys() == ours.keys() and all(
+        theirs[name].shape == tensor.shape and theirs[name].dtype == tensor.dtype for name, tensor in ours.items()
+    )
 
 
 def _check_same(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:

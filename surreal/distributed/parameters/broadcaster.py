@@ -191,7 +191,7 @@ class TorchBroadcaster:
         """
         if self._last is None or time.monotonic() < self._next_maintenance:
             return
-        status, number, text = self._call("hold", [], [self._token, self._lease_ms])
+        status, number, text = self._call("hold", [], [self._token, b"%d" % self._lease_ms])
         if status in ("held", "fenced"):
             raise self._refused(status)
         is_lost = status == "empty" or text != self.epoch or number < self.version
@@ -278,8 +278,6 @@ class TorchBroadcaster:
         keys = [self._keys.params, self._keys.lease, *more_keys]
 
         def call() -> Any:
-            if not ahead:
-                return self.client.run_script(script, keys, args)
             self._channel.begin(script, keys, args, ahead)
             return self._channel.finish()
 

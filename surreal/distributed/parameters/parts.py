@@ -29,7 +29,8 @@ _ROOM_POLL_S = 0.5
 _UPLOAD_ATTEMPTS = 3
 MAX_PARTS = 4096
 #: More than these go beside the script: as an argument they would be copied into Lua and back, and nobody be served.
-_INLINE_BYTES = 32 << 10
+#: Fewer are with a listener after one round trip in place of two.
+_INLINE_BYTES = 128 << 10
 
 
 class Upload:

@@ -130,7 +130,10 @@ class PublishedReader:
 
     def _snapshot(self, fields: Sequence[str]) -> list[dict[str, bytes | None]]:
         """These fields of each part, as they were at one moment."""
-        pipeline = self._client.redis.pipeline(transaction=len(self._keys) > 1)
+        if len(self._keys) == 1:
+            values = self._client.execute("HMGET", self._keys[0].params, *fields)
+            return [dict(zip(fields, values, strict=True))]
+        pipeline = self._client.redis.pipeline()
         for keys in self._keys:
             pipeline.hmget(keys.params, fields)
         try:

@@ -230,7 +230,13 @@ class TorchBroadcaster:
     def _publish(self, publication: _Publication, above: int) -> int:
         publication_id = secrets.token_hex(8)
         upload = Upload(
-            self.client, self._keys, publication_id, publication.blob, self._part_bytes, self._part is None, self._stop
+            self.client,
+            self._keys,
+            publication_id,
+            publication.blob,
+            part_bytes=self._part_bytes,
+            is_alone=self._part is None,
+            stop=self._stop,
         )
         removable = self._removable
         lease_deadline: float | None = None

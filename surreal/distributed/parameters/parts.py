@@ -52,6 +52,7 @@ class Upload:
         keys: PolicyKeys,
         publication: str,
         blob: bytes,
+        *,
         part_bytes: int,
         is_alone: bool,
         stop: threading.Event | None,

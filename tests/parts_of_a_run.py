@@ -36,7 +36,7 @@ from surreal.main.commands.status import run_status
 from surreal.main.process import registry
 from surreal.main.process.claims import Claim
 from surreal.main.session.scoring.book import ScoreBook
-from surreal.main.session.scoring.sharing import ScoreCollector, send_round
+from surreal.main.session.scoring.sharing import ScoreCollector, ScoreSender
 from surreal.replay import UniformReplay
 from surreal.replay.archive import export_replay, import_replay
 from surreal.replay.stream.info import replay_info
@@ -248,7 +248,7 @@ class PartsOfARun:
         self.number += 1
         result = EvaluationRound(self.book.rounds, self.number, (EpisodeScore(float(self.number), 10, 1),))
         is_best = self.book.add(result, {"x": torch.tensor([1.0])}, {}, {})
-        send_round(self.clients["evaluation"], self.book, is_best=is_best)
+        ScoreSender(self.clients["evaluation"], self.book).send_newest(is_best=is_best)
 
     def keep_league(self) -> None:
         self.league.write_table({"versions": []})

@@ -25,7 +25,7 @@ from surreal.main.process import registry
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import EVAL
 from surreal.main.session.scoring.book import ScoreBook
-from surreal.main.session.scoring.sharing import claim_scores, send_round
+from surreal.main.session.scoring.sharing import ScoreSender, claim_scores
 from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger("surreal.main.eval")  # __name__ is __main__ in a process of its own
@@ -59,6 +59,9 @@ class EvaluationSession:
         (process.run_dir / "eval").mkdir(parents=True, exist_ok=True)
         stack.callback(claim_scores(process.run_dir / "eval").release)
         self.book = ScoreBook(process.run_dir / "eval", keep=config.checkpoint.best_checkpoints_to_keep)
+        is_elsewhere = process.role is EVAL and not process.arguments.supervised
+        self._sender = ScoreSender(process.client, self.book, is_elsewhere=is_elsewhere)
+        stack.callback(self._sender.send_waiting)
         self._max_steps = config.eval.max_episode_steps
         self.evaluator = Evaluator(self.agent, envs, rng=process.rng(1), max_episode_steps=self._max_steps)
         stack.callback(self.evaluator.close)
@@ -167,8 +170,7 @@ class EvaluationSession:
             "model": self.model.header(),
         }
         is_best = self.book.add(result, self.model.tensors(), metadata, progress)
-        is_elsewhere = self.process.role is EVAL and not self.process.arguments.supervised
-        send_round(self.process.client, self.book, is_best=is_best, is_elsewhere=is_elsewhere)
+        self._sender.send_newest(is_best=is_best)
         self._latest = {
             "eval/episode_return": result.mean_return,
             "eval/episode_return_std": result.std_return,

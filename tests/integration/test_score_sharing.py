@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import torch
 
 from surreal.checkpoint import load_checkpoint
@@ -16,7 +17,7 @@ from surreal.errors import BusyError
 from surreal.evaluation import EpisodeScore, EvaluationRound
 from surreal.main.session.scoring import sharing
 from surreal.main.session.scoring.book import ScoreBook
-from surreal.main.session.scoring.sharing import ScoreCollector, claim_scores, send_round
+from surreal.main.session.scoring.sharing import ScoreCollector, ScoreSender, claim_scores
 
 
 @pytest.fixture
@@ -26,12 +27,31 @@ def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
         client.delete_run()
 
 
-def play(client: RedisClient, book: ScoreBook, episode_return: float) -> None:
+def refuse(*_: Any, **__: Any) -> None:
+    raise redis.ConnectionError("away")
+
+
+def play(client: RedisClient, book: ScoreBook, episode_return: float, sender: ScoreSender | None = None) -> None:
     """Let the evaluation of a book score a round, whose policy is its return."""
     number = book.rounds
     result = EvaluationRound(number, number + 1, (EpisodeScore(episode_return, 10, 1),))
     is_best = book.add(result, {"x": torch.tensor([episode_return])}, {}, {})
-    send_round(client, book, is_best=is_best)
+    (sender or ScoreSender(client, book)).send_newest(is_best=is_best)
+
+
+def test_rounds_that_redis_did_not_take_go_with_the_next_one(
+    client: RedisClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, mine = ScoreBook(tmp_path / "there"), tmp_path / "here"
+    sender = ScoreSender(client, book)
+    with monkeypatch.context() as away:
+        away.setattr(client.redis, "xadd", refuse)
+        for episode_return in (3.0, 7.0):
+            play(client, book, episode_return, sender)
+    play(client, book, 5.0, sender)
+    ScoreCollector(client, mine).step()
+    assert (mine / "scores.jsonl").read_bytes() == (tmp_path / "there" / "scores.jsonl").read_bytes()
+    assert load_checkpoint(mine / "best.safetensors").tensors["x"].item() == 7.0
 
 
 def test_rounds_arrive_once_and_the_best_policy_with_them(client: RedisClient, tmp_path: Path) -> None:

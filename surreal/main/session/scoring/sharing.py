@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -50,26 +51,51 @@ def claim_scores(folder: Path) -> FileLock:
     return lock
 
 
-def send_round(client: RedisClient, book: ScoreBook, *, is_best: bool, is_elsewhere: bool = True) -> None:
-    """Send the book's newest round; what Redis does not take is only here.
+class ScoreSender:
+    """Sends the rounds of an evaluation; what Redis does not take goes with the next one.
 
     Args:
         client: of the run.
         book: of the evaluation.
-        is_best: whether the round is the best so far, and its policy goes with it.
-        is_elsewhere: whether the learner's folder is another one, which gets the episodes, and the policy.
+        is_elsewhere: whether the learner's folder is another one, which gets the episodes, and the best policy.
     """
-    keys = client.run_keys
-    entry: Any = {"round": book.newest_lines.splitlines()[-1]}
-    if is_elsewhere and len(book.newest_lines) <= _MAX_ROUND_BYTES:
-        entry["lines"] = book.newest_lines
-    try:
-        client.redis.xadd(keys.scores, entry, maxlen=_MAX_ROUNDS, approximate=False)
-        if is_elsewhere and is_best and book.best_policy.stat().st_size <= _MAX_POLICY_BYTES:
-            content: Any = {"score": json.dumps(book.best), "policy": book.best_policy.read_bytes()}
-            client.redis.hset(keys.best, mapping=content)
-    except (RedisError, OSError) as error:
-        logger.warning("this round's scores are in %s only: %s", book.folder, error)
+
+    def __init__(self, client: RedisClient, book: ScoreBook, *, is_elsewhere: bool = True) -> None:
+        self._client = client
+        self._book = book
+        self._is_elsewhere = is_elsewhere
+        self._waiting: deque[Any] = deque(maxlen=_MAX_ROUNDS)
+        self._owes_best = False
+
+    def send_newest(self, *, is_best: bool) -> None:
+        """Send the book's newest round.
+
+        Args:
+            is_best: whether the round is the best so far, and its policy goes with it.
+        """
+        entry: dict[str, bytes] = {"round": self._book.newest_lines.splitlines()[-1]}
+        if self._is_elsewhere and len(self._book.newest_lines) <= _MAX_ROUND_BYTES:
+            entry["lines"] = self._book.newest_lines
+        self._waiting.append(entry)
+        self._owes_best |= is_best and self._is_elsewhere
+        self.send_waiting()
+
+    def send_waiting(self) -> None:
+        """Send what was not taken before; never raises because Redis is away."""
+        try:
+            while self._waiting:
+                # Sent again after a lost answer, it is known by its time.
+                self._client.redis.xadd(
+                    self._client.run_keys.scores, self._waiting[0], maxlen=_MAX_ROUNDS, approximate=False
+                )
+                self._waiting.popleft()
+            if self._owes_best and self._book.best_policy.stat().st_size <= _MAX_POLICY_BYTES:
+                content: Any = {"score": json.dumps(self._book.best), "policy": self._book.best_policy.read_bytes()}
+                self._client.redis.hset(self._client.run_keys.best, mapping=content)
+            self._owes_best = False
+        except (RedisError, OSError) as error:
+            number = f"{len(self._waiting)} rounds are" if self._waiting else "the best policy is"
+            logger.warning("%s in %s only, until Redis answers: %s", number, self._book.folder, error)
 
 
 class ScoreCollector:

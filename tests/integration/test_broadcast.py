@@ -22,6 +22,7 @@ from surreal.agent import Agent
 from surreal.config import load_config
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
 from surreal.distributed.connection.channel import ScriptChannel
+from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.parameters.encoding import encode_parameters
 from surreal.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
 from surreal.main.process.registry import write_progress
@@ -129,6 +130,34 @@ def test_many_notices_are_one_fetch(client: RedisClient, listener: TorchListener
         broadcaster.broadcast(model.fill(value))
     wait_until(lambda: (listener.step(), listener.version == 11)[1])
     assert listener.metrics()["listener/updates_total"] == 2
+
+
+@pytest.mark.parametrize(("newest", "round_trips"), [(True, 1), (False, 2)])
+def test_a_notice_saves_a_round_trip_and_is_not_believed(
+    client: RedisClient, monkeypatch: pytest.MonkeyPatch, newest: bool, round_trips: int
+) -> None:
+    model = Net(hidden=20_000)  # too large to stand in the hash
+    broadcaster, listener = TorchBroadcaster(client, model), TorchListener(client, Net(hidden=20_000))
+    broadcaster.broadcast(model.fill(1))
+    listener.step()
+    assert listener.model.holds(1)
+    notices = []
+    for value in (2, 3):
+        broadcaster.broadcast(model.fill(value))
+        notices.append(client.redis.hget(client.policy_keys().params, "id"))
+    if not newest:
+        client.redis.publish(client.policy_keys().notice, b"9 %s 1" % notices[0])  # whose bytes are still there
+    ask, asked = DirectConnection.ask, []
+
+    def count(self: DirectConnection, *commands: Any, **options: Any) -> Any:
+        asked.append(commands)
+        return ask(self, *commands, **options)
+
+    monkeypatch.setattr(DirectConnection, "ask", count)
+    wait_until(lambda: listener.step() is None and listener.version == 3)
+    assert listener.model.holds(3)
+    assert len(asked) == round_trips
+    listener.close()
 
 
 def test_wait_for_first(client: RedisClient, listener: TorchListener) -> None:
@@ -250,12 +279,12 @@ def test_listener_reads_the_newest_when_parts_vanish(client: RedisClient, monkey
     broadcaster.broadcast(model.fill(1))
     fetch, calls = module.fetch_parts, []
 
-    def slow(client: RedisClient, names: list[str], max_bytes: int) -> bytes | None:
+    def slow(connection: DirectConnection, names: list[str], max_bytes: int) -> bytes | bytearray | None:
         calls.append(names)
         if len(calls) == 1:
             for value in (2, 3, 4):
                 broadcaster.broadcast(model.fill(value))
-        return fetch(client, names, max_bytes)
+        return fetch(connection, names, max_bytes)
 
     monkeypatch.setattr(module, "fetch_parts", slow)
     listener = TorchListener(client, Net())

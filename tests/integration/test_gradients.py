@@ -11,10 +11,11 @@ import torch
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from surreal.distributed import RedisClient
+from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.gradients.encoding import cut, encode
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender
-from surreal.distributed.gradients.store import GradientStore, Head
+from surreal.distributed.gradients.store import TAKEN_TTL_S, GradientStore, Head
 from surreal.errors import QueueFullError, StoppedError
 
 GROUPS = {"actor": {"w": torch.randn(4, 3), "b": torch.randn(4)}, "critic": {"w": torch.randn(2, 4)}}
@@ -118,6 +119,42 @@ def test_a_push_that_is_repeated_counts_once(
     assert not keys_of(client, ":staged:")
 
 
+@pytest.mark.parametrize("part_bytes", [64 << 20, 50])
+def test_a_gradient_whose_answer_was_lost_is_read_again_and_removed_when_it_was_read(
+    client: RedisClient, queue: GradientQueue, monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
+    ask, lost = DirectConnection.ask, []
+
+    def answer_lost(self: DirectConnection, *commands: Any, **options: Any) -> Any:
+        answer = ask(self, *commands, **options)
+        if commands[0][0] == "EVALSHA" and not lost:
+            lost.append(commands)
+            self.close()
+            raise RedisConnectionError("lost")
+        return answer
+
+    GradientSender(client, part_bytes=part_bytes).push(GROUPS, version=0, env_steps=1)
+    monkeypatch.setattr(DirectConnection, "ask", answer_lost)
+    gradient = queue.take(1.0)
+    assert gradient is not None
+    assert lost
+    assert is_same(gradient.tensors, GROUPS)
+    left = keys_of(client, ":block:")
+    assert left
+    assert all(0 < client.redis.ttl(key) <= TAKEN_TTL_S for key in left)
+    assert queue.take(0.0) is None
+    assert not keys_of(client, ":block:")
+    assert queue.metrics()["gradients/taken_total"] == 1
+
+
+def test_a_server_that_forgot_its_scripts_is_told_them(client: RedisClient, queue: GradientQueue) -> None:
+    GradientSender(client).push(GROUPS, version=0, env_steps=1)
+    client.redis.script_flush()
+    gradient = queue.take(1.0)
+    assert gradient is not None
+    assert is_same(gradient.tensors, GROUPS)
+
+
 def test_stale_gradients_are_refused_and_counted_with_their_env_steps(
     client: RedisClient, queue: GradientQueue
 ) -> None:
@@ -166,11 +203,19 @@ def test_a_gradient_larger_than_the_bound_fits_into_an_empty_queue(client: Redis
     assert [sender.push(GROUPS, version=0, env_steps=1).status for _ in range(2)] == ["ok", "full"]
 
 
-def test_a_sender_waits_for_room(client: RedisClient, queue: GradientQueue) -> None:
+def test_a_sender_waits_for_room(client: RedisClient, queue: GradientQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     sender = GradientSender(client, max_bytes=1)
     sender.push(GROUPS, version=0, env_steps=1)
+    is_waiting, has_room = threading.Event(), sender._has_room
+
+    def look(*args: Any) -> bool:
+        is_waiting.set()
+        return has_room(*args)
+
+    monkeypatch.setattr(sender, "_has_room", look)
     thread = threading.Thread(target=sender.push, args=(GROUPS,), kwargs={"version": 1, "env_steps": 1})
     thread.start()
+    assert is_waiting.wait(20.0)
     versions = [gradient.version for gradient in (queue.take(20.0), queue.take(20.0)) if gradient]
     thread.join()
     assert versions == [0, 1]

@@ -16,8 +16,8 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R:sS}:lease` | string | token of the replay that owns the stream | evict script | evict script | seconds, renewed |
 | `surreal:{R:sS}:credit` | string | env steps the limiter lets in, in total | evict script | append script | seconds, renewed |
 | `surreal:{R:s0}:gradients:P:state` | hash | `version`, `live_bytes`, `pushed`, `refused:REASON`, `taken:I`, `formation`, `forming` | gradient scripts | GradientSender, GradientQueue | the run |
-| `surreal:{R:s0}:gradients:P:queue:I` | stream | one entry a gradient for parameter server I: fields `id`, `head`, `steps` | push_gradient script | GradientQueue | until taken |
-| `surreal:{R:s0}:gradients:P:block:ID:I:J` | string | part J of gradient ID for server I | push_gradient script | GradientQueue | until taken |
+| `surreal:{R:s0}:gradients:P:queue:I` | stream | one entry a gradient for parameter server I: fields `id`, `head`, `steps` | push_gradient script | GradientQueue | until taken and read, at most ten minutes after |
+| `surreal:{R:s0}:gradients:P:block:ID:I:J` | string | part J of gradient ID for server I | push_gradient script | GradientQueue | until taken and read, at most ten minutes after |
 | `surreal:{R:s0}:gradients:P:staged:ID:I:J` | string | the same, on its way into the queue | GradientSender | push_gradient script | until the script, at most a minute |
 | `surreal:{R:s0}:gradients:P:last:SENDER` | string | sequence number and outcome of a sender's last gradient | push_gradient script | push_gradient script | 1 h after use |
 | `surreal:{R:s0}:gradients:P:offers` | hash | `name` of the formation, and what each server of a group can go on from, JSON | join_group script | join_group script | the run |
@@ -26,7 +26,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:policy:P:part:ID:I` | string | part I of the parameters of publication ID, when they are more than 128 KiB | TorchBroadcaster | TorchListener | until the next publication but one |
 | `surreal:{R}:policy:P:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
 | `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |
-| `surreal:{R}:policy:P:notice` | channel | the version just published | publish script | TorchListener | - |
+| `surreal:{R}:policy:P:notice` | channel | the version just published, its id and number of parts | publish script | TorchListener | - |
 | `surreal:{R}:policy:P:calls` | stream | one entry a call: fields `id`, `request`, `timeout_ms` | call script | CallServer | until taken |
 | `surreal:{R}:policy:P:asked:ID` | string | that call ID was asked for | call script | call script | a minute longer than its caller waits |
 | `surreal:{R}:policy:P:answer:ID` | list | the answer of call ID | CallServer | RemoteServer | until read, at most a minute |

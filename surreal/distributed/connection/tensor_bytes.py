@@ -35,6 +35,8 @@ DTYPE_NAMES = {
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
 _JOIN_BYTES = 16 << 10
+#: Of headers that are remembered.
+_MAX_KNOWN_BYTES = 64 << 10
 
 
 class Format(NamedTuple):
@@ -87,8 +89,37 @@ def read_tensors(data: bytes | bytearray, form: Format) -> tuple[dict[str, Tenso
     if header_bytes > min(form.max_header_bytes, len(data) - 8):
         raise CodecError(f"{form.subject} cut off or corrupted: a header of {header_bytes} of {len(data)} bytes")
     start = 8 + header_bytes
+    text = bytes(data[8:start])
+    layout = _known_layout(text, form) if len(text) <= _MAX_KNOWN_BYTES else _layout(text, form)
+    end = layout.places[-1].end if layout.places else 0
+    if end != len(data) - start:
+        raise CodecError(f"{form.subject} cut off or corrupted: {end} bytes declared, {len(data) - start} there")
+    memory = data if isinstance(data, bytearray) else bytearray(data)
+    tensors = {name: _tensor_at(memory, start, place) for name, place in zip(layout.names, layout.places, strict=True)}
+    return tensors, dict(layout.metadata)
+
+
+class _Place(NamedTuple):
+    """Where a tensor's bytes are, behind the header."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class _Layout(NamedTuple):
+    """What a header says, in the order of the bytes."""
+
+    names: tuple[str, ...]
+    places: tuple[_Place, ...]
+    metadata: Mapping[str, str]
+
+
+def _layout(text: bytes, form: Format) -> _Layout:
+    """Read and check a header."""
     try:
-        header = json.loads(bytes(data[8:start]))
+        header = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CodecError(f"{form.subject} corrupted: {error}") from None
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
@@ -96,16 +127,17 @@ def read_tensors(data: bytes | bytearray, form: Format) -> tuple[dict[str, Tenso
     if metadata is None or named != [form.name, form.version]:
         found = " ".join(str(part)[:40] for part in named)
         raise CodecError(f"{form.subject} not of format {form.name}, version {form.version}: {found or 'none'}")
-    memory = data if isinstance(data, bytearray) else bytearray(data)
-    tensors: dict[str, Tensor] = {}
-    end = 0
+    places: list[_Place] = []
     for name, entry in header.items():
-        dtype, shape, size = _check_entry(entry, end, len(data) - start) or _refuse(form, name, entry)
-        tensors[name] = _tensor_at(memory, start + end, size, dtype).view(shape)
-        end += size
-    if end != len(data) - start:
-        raise CodecError(f"{form.subject} cut off or corrupted: {end} bytes declared, {len(data) - start} there")
-    return tensors, metadata
+        place = _check_entry(entry, places[-1].end if places else 0)
+        if place is None:
+            raise CodecError(f"{form.subject} corrupted: tensor {name[:100]!r} is described by {str(entry)[:200]}")
+        places.append(place)
+    return _Layout(tuple(header), tuple(places), metadata)
+
+
+#: Headers of one model are read again and again.
+_known_layout = lru_cache(maxsize=32)(_layout)
 
 
 @lru_cache(maxsize=32)
@@ -140,26 +172,24 @@ def _join_small(pieces: Sequence[memoryview]) -> Iterator[memoryview]:
         yield memoryview(b"".join(small))
 
 
-def _check_entry(entry: Any, begin: int, room: int) -> tuple[torch.dtype, list[int], int] | None:
-    """Dtype, shape and bytes of a tensor that begins there; None if it is not described so, or does not fit."""
+def _check_entry(entry: Any, begin: int) -> _Place | None:
+    """A tensor that begins there; None if it is not described so."""
     try:
         dtype, shape, offsets = _DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
         if all(type(number) is int and 0 <= number < 2**63 for number in shape) and len(shape) <= 64:
             size = dtype.itemsize * math.prod(shape)
-            if offsets == [begin, begin + size] and begin + size <= room:
-                return dtype, shape, size
+            if offsets == [begin, begin + size]:
+                return _Place(dtype, tuple(shape), begin, begin + size)
     except (KeyError, TypeError, ValueError):
         pass
     return None
 
 
-def _refuse(form: Format, name: str, entry: Any) -> Any:
-    raise CodecError(f"{form.subject} corrupted: tensor {name[:100]!r} is described by {str(entry)[:200]}")
-
-
-def _tensor_at(memory: bytearray, offset: int, size: int, dtype: torch.dtype) -> Tensor:
+def _tensor_at(memory: bytearray, start: int, place: _Place) -> Tensor:
+    offset, size = start + place.begin, place.end - place.begin
     if size == 0:
-        return torch.empty(0, dtype=dtype)
-    if offset % dtype.itemsize:
+        return torch.empty(place.shape, dtype=place.dtype)
+    if offset % place.dtype.itemsize:
         memory, offset = memory[offset : offset + size], 0
-    return torch.frombuffer(memory, dtype=dtype, count=size // dtype.itemsize, offset=offset)
+    count = size // place.dtype.itemsize
+    return torch.frombuffer(memory, dtype=place.dtype, count=count, offset=offset).view(place.shape)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.gradients.store import GROUP_CHANGED, GradientStore, Head
 from surreal.errors import CodecError, GroupChangedError, StoppedError
 from surreal.utils.liveness.wait_notice import WaitNotice
@@ -142,17 +143,18 @@ class ServerGroup:
 
     def _drop_queue(self) -> None:
         """Empty this server's queue: what one server has taken and another has not would part them."""
-        retry = self._store.client.retry
-        what = "empty the queue of gradients"
-        while True:
-            entry = retry(lambda: self._store.first(self._shard, None), what=what, stop=self._stop)
-            if entry is None:
-                return
-            try:
-                head: Head | None = Head.decode(entry.head)
-            except CodecError:
-                head = None
-            retry(partial(self._store.take, self._shard, entry, head, self._token), what=what, stop=self._stop)
+        retry = partial(self._store.client.retry, what="empty the queue of gradients", stop=self._stop)
+        connection, done = DirectConnection(self._store.client), list[str]()
+        try:
+            while entry := retry(partial(self._store.first, connection, self._shard, None, done)):
+                try:
+                    head: Head | None = Head.decode(entry.head)
+                except CodecError:
+                    head = None
+                retry(partial(self._store.take, connection, self._shard, entry, head, self._token))
+                done = self._store.blocks(self._shard, entry, head)
+        finally:
+            connection.release()
 
     def _wait_for(self, look: Callable[[], T | None]) -> T:
         """Look again and again, with growing pauses."""

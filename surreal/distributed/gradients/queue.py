@@ -24,8 +24,8 @@ from typing import NamedTuple, TypeVar
 from torch import Tensor
 
 from surreal.distributed.connection.access.spoiled import text_of
-from surreal.distributed.connection.bulk import BulkReader
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.gradients.assigning import Groups, assign_parameters, flatten, unflatten
 from surreal.distributed.gradients.encoding import decode
 from surreal.distributed.gradients.group import ServerGroup
@@ -90,7 +90,8 @@ class GradientQueue:
         self.shard = shard
         self._shards = shards
         self._store = GradientStore(client, policy, num_replay_shards)
-        self._reader = BulkReader(self._store.client)
+        self._connection = DirectConnection(self._store.client)
+        self._done: list[str] = []  # keys of what was read last
         self._group = group
         self._max_staleness = max_staleness
         self._max_bytes = max_bytes
@@ -133,7 +134,9 @@ class GradientQueue:
             self.maintain()
             left_s = deadline_s - time.monotonic()
             wait_ms = min(max(1, int(1000 * left_s)), _MAX_WAIT_MS) if left_s > 0 else None
-            entry = self._retry(partial(self._store.first, self.shard, wait_ms), "look for gradients")
+            look = partial(self._store.first, self._connection, self.shard, wait_ms, self._done)
+            entry = self._retry(look, "look for gradients")
+            self._done = []
             if entry is not None:
                 gradient = self._take(entry)
                 if gradient is not None:
@@ -192,29 +195,33 @@ class GradientQueue:
 
     def close(self) -> None:
         """Drop the connection."""
-        self._reader.close()
+        self._connection.close()
 
     def _take(self, entry: Entry) -> Gradient | None:
-        """Read a gradient, remove it, and only then hand it out; None if it is refused, or somebody else's."""
-        head, tensors = None, None
+        """Remove a gradient from the queue, and only then hand it out; None if it is refused, or somebody else's."""
+        head, tensors, reason = None, None, ""
         try:
             head = Head.decode(entry.head)
-            data = self._read(entry, head)
-            tensors = decode(data, self._shapes) if data is not None else None
-            reason = "gone" if tensors is None else ""
+            if head.size > self._max_bytes:
+                raise CodecError(f"a gradient is {head.size} bytes; at most {self._max_bytes} are accepted")
+            reason = "stale" if self._is_stale(head) else ""
         except CodecError as error:
-            logger.warning("a gradient is refused: %s", error)
-            reason = "broken"
-        formation = self._group.formation if self._group is not None else ""
-        answer = self._retry(
-            lambda: self._store.take(self.shard, entry, head, self._token, formation), "take a gradient"
-        )
+            reason = _refuse(error)
+        answer, data = "", None
+        if head is not None and not reason:
+            try:
+                answer, data = self._read(entry, head)
+                tensors = decode(data, self._shapes) if data is not None else None
+                reason = "gone" if tensors is None else ""
+            except CodecError as error:
+                reason = _refuse(error)
+        if not answer:
+            answer, _ = self._remove(entry, head, None)
         if answer == "changed":
             raise GroupChangedError(GROUP_CHANGED)
         if answer != "ok":
             return None
-        if head is not None and not reason and self._is_stale(head):
-            reason = "stale"
+        self._done = self._store.blocks(self.shard, entry, head)
         self._global_step = max(self._global_step, entry.global_step)
         reason = self._agree(reason)
         self._counts[reason or "taken"] += 1
@@ -231,18 +238,25 @@ class GradientQueue:
             head.sender,
         )
 
-    def _read(self, entry: Entry, head: Head) -> bytearray | None:
-        if head.size > self._max_bytes:
-            raise CodecError(f"a gradient is {head.size} bytes; at most {self._max_bytes} are accepted")
+    def _read(self, entry: Entry, head: Head) -> tuple[str, bytearray | None]:
+        """Remove a gradient from the queue and read it, at once; None if it is not all there."""
         if len(self._buffer) != head.size:
             self._buffer = bytearray(head.size)  # memory is dear to get: all gradients of a model have one size
         buffer = self._buffer
-        size = self._retry(
-            lambda: self._store.read(self._reader, self.shard, entry, head, memoryview(buffer)), "read a gradient"
-        )
-        if size is not None and size != head.size:
-            raise CodecError(f"a gradient is cut off: {size} bytes, not {head.size}")
-        return buffer if size is not None else None
+        answer, parts = self._remove(entry, head, memoryview(buffer))
+        if parts is None:
+            return answer, None
+        if size := head.size - sum(map(len, parts)):
+            raise CodecError(f"a gradient is cut off: {size} of {head.size} bytes are missing")
+        is_in_place = all(isinstance(part, memoryview) for part in parts)
+        return answer, buffer if is_in_place else bytearray().join(parts)
+
+    def _remove(
+        self, entry: Entry, head: Head | None, buffer: memoryview | None
+    ) -> tuple[str, list[bytes | memoryview] | None]:
+        formation = self._group.formation if self._group is not None else ""
+        take = partial(self._store.take, self._connection, self.shard, entry, head, self._token, formation)
+        return self._retry(lambda: take(buffer=buffer), "take a gradient")
 
     def _is_stale(self, head: Head) -> bool:
         return self._max_staleness is not None and self._version - head.version > self._max_staleness
@@ -255,3 +269,8 @@ class GradientQueue:
 
     def _retry(self, operation: Callable[[], T], what: str) -> T:
         return self._store.client.retry(operation, what=what, stop=self._stop)
+
+
+def _refuse(error: CodecError) -> str:
+    logger.warning("a gradient is refused: %s", error)
+    return "broken"

@@ -7,14 +7,19 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from redis.exceptions import NoScriptError
+
 from surreal.distributed.connection.access.spoiled import number_of, text_of
-from surreal.distributed.connection.bulk import BulkReader
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.client import RedisClient, ScriptArg, check_name
+from surreal.distributed.connection.direct import DirectConnection
+from surreal.distributed.connection.scripts import load_script
 from surreal.errors import CodecError, GroupChangedError
 
 #: How long the outcome of a sender's last push is kept, s.
 OUTCOME_TTL_S = 3600
+#: How long a gradient that was taken can be read, s: longer than a server tries to.
+TAKEN_TTL_S = 600
 MAX_PARTS = 4096
 GROUP_CHANGED = "another parameter server of the group has restarted"
 _GATHER_TTL_S = 600
@@ -146,36 +151,88 @@ class GradientStore:
         live, forming = self.client.execute("HMGET", self.keys.state, "live_bytes", "forming")
         return not forming and (not number_of(live) or number_of(live) + size <= max_bytes)
 
-    def first(self, server: int, wait_ms: int | None) -> Entry | None:
-        """The oldest entry of a server's queue; waits up to `wait_ms` (None: not at all) for one."""
-        answer: Any = self.client.redis.xread({self.keys.queue(server): b"0-0"}, count=1, block=wait_ms)
-        if not answer:
+    def first(
+        self, connection: DirectConnection, server: int, wait_ms: int | None, done: Sequence[str] = ()
+    ) -> Entry | None:
+        """The oldest entry of a server's queue; waits up to `wait_ms` (None: not at all) for one. May be repeated.
+
+        Args:
+            connection: of the server alone.
+            server: its number.
+            wait_ms: in which nothing else can be asked over this connection.
+            done: keys of what it has read, which are removed.
+        """
+        removes = [("UNLINK", *done)] if done else []
+        waits = () if wait_ms is None else ("BLOCK", wait_ms)
+        streams = connection.ask(*removes, ("XREAD", "COUNT", 1, *waits, "STREAMS", self.keys.queue(server), "0-0"))[-1]
+        if not streams:
             return None
-        entry_id, fields = answer[0][1][0]
-        steps = fields.get(b"steps", b"")
+        entry_id, found = streams[0][1][0]
+        fields = dict(zip(found[::2], found[1::2], strict=True))
+        steps = bytes(fields.get(b"steps", b""))
         return Entry(
             entry_id,
-            fields.get(b"id", b"")[:100].decode("ascii", "replace"),
-            fields.get(b"head", b""),
+            bytes(fields.get(b"id", b"")[:100]).decode("ascii", "replace"),
+            bytes(fields.get(b"head", b"")),
             int(steps) if steps.isdigit() else 0,
         )
 
-    def read(self, reader: BulkReader, server: int, entry: Entry, head: Head, buffer: memoryview) -> int | None:
-        """Read a gradient's bytes for a server; returns how many they are, None if they are gone.
+    def blocks(self, server: int, entry: Entry, head: Head | None) -> list[str]:
+        """Keys of a gradient's parts for a server."""
+        return [self.keys.block(entry.gradient_id, server, part) for part in range(head.parts if head else 0)]
+
+    def take(
+        self,
+        connection: DirectConnection,
+        server: int,
+        entry: Entry,
+        head: Head | None,
+        token: str,
+        formation: str = "",
+        *,
+        buffer: memoryview | None = None,
+    ) -> tuple[str, list[bytes | memoryview] | None]:
+        """Remove a gradient from the queue and read it, at once; may be repeated by the same `token`.
+
+        Its parts stay for `TAKEN_TTL_S`, so that they can be read again where an answer is lost, or until they are
+        handed to `first` as done.
+
+        Args:
+            connection: as for `first`.
+            server: its number.
+            entry: that `first` gave.
+            head: of the entry; None if it could not be decoded.
+            token: of the server, as long as it lives.
+            formation: of the group of servers.
+            buffer: for the parts, one behind the other; None: they are not read.
+
+        Returns:
+            "ok" if it is the caller's, "gone", or "changed"; and its parts, small ones as bytes, larger ones in the
+            buffer, or None if one is not there.
 
         Raises:
             CodecError: there is no room for them.
         """
-        names = [self.keys.block(entry.gradient_id, server, part) for part in range(head.parts)]
-        return reader.get_into(names, buffer)
+        blocks = self.blocks(server, entry, head)
+        keys = [self.keys.state, self.keys.queue(server), *blocks]
+        args: list[ScriptArg] = [entry.entry_id, token, head.size if head else 0, server, formation, TAKEN_TTL_S]
+        call = ("EVALSHA", load_script("take_gradient").sha1, len(keys), *keys, *args)
+        reads = [("GET", name) for name in blocks] if buffer is not None else []
+        left = memoryview(b"") if buffer is None else buffer
 
-    def take(self, server: int, entry: Entry, head: Head | None, token: str, formation: str = "") -> str:
-        """Remove a gradient: "ok" if it is the caller's, "gone", or "changed"; may be repeated by the same `token`."""
-        parts, size = (head.parts, head.size) if head else (0, 0)
-        blocks = [self.keys.block(entry.gradient_id, server, part) for part in range(parts)]
-        names = [self.keys.state, self.keys.queue(server), *blocks]
-        answer: bytes = self.client.run_script("take_gradient", names, [entry.entry_id, token, size, server, formation])
-        return text_of(answer)
+        def place(size: int) -> memoryview:
+            nonlocal left
+            if size > len(left):
+                raise CodecError(f"{size} bytes are too many: there is room for {len(left)}")
+            found, left = left[:size], left[size:]
+            return found
+
+        try:
+            answer, *parts = connection.ask(call, *reads, into=place)
+        except NoScriptError:
+            self.client.run_script("take_gradient", keys, args)
+            return self.take(connection, server, entry, head, token, formation, buffer=buffer)
+        return text_of(answer), None if None in parts else parts
 
     def tell(self, version: int, global_step: int) -> tuple[int, int]:
         """Tell the newest version and the env steps that are known; returns both as Redis has them; may be repeated."""

@@ -10,8 +10,8 @@
 An agent that acts with the model needs no `check`: its next action raises the same, for a listener that fails marks the
 model (`Module.fail`).
 
-A notice carries only a version. Several notices are one fetch, the newest. The listener subscribes, waits for Redis'
-confirmation, then reads; and reads every few seconds besides: no notice can be lost for good.
+A notice carries a version and where it stands. Several notices are one fetch, the newest. The listener subscribes,
+waits for Redis' confirmation, then reads; and reads every few seconds besides: no notice can be lost for good.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class TorchListener:
         self._update_lock = threading.Lock()
         self._next_poll = self._next_registration = 0.0
         self._skipped: tuple[str, int] | None = None
+        self._notice = b""  # the newest that was not followed yet
         self._loaded_at: float | None = None
         self._updates = self._refused = 0
 
@@ -231,7 +232,8 @@ class TorchListener:
         try:
             is_noticed = False
             while (message := pubsub.get_message(timeout=0.0 if is_noticed else timeout_s)) is not None:
-                is_noticed = is_noticed or message["type"] == "message"
+                if message["type"] == "message":
+                    self._notice, is_noticed = message["data"], True
             return is_noticed
         except RedisError as error:
             self._unsubscribe()  # the next step subscribes again, and then reads
@@ -242,10 +244,12 @@ class TorchListener:
 
     def _fetch_newer(self) -> Published | None:
         """Read the newest parameters; None if they are not newer than ours. Order is (epoch, version)."""
+        notice, self._notice = self._notice, b""
         return self._reader.newest(
             lambda version, epoch: (
                 (epoch == self.epoch and version <= self.version) or (epoch, version) == self._skipped
-            )
+            ),
+            notice=notice,
         )
 
     def _load(self, fetched: Published) -> bool:

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 
 from redis.exceptions import OutOfMemoryError
 
-from surreal.distributed.connection.bulk import BulkReader
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.direct import DirectConnection, Place
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.parameters.encoding import split
-from surreal.errors import RedisUnavailableError, StoppedError
+from surreal.errors import CodecError, RedisUnavailableError, StoppedError
 
 #: How long uploaded parts wait for their publication, s; renewed while the upload goes on.
 UPLOAD_TTL_S = 120.0
@@ -140,23 +140,34 @@ def upload_parts(
             pause(stop, _ROOM_POLL_S)
 
 
-def fetch_parts(client: RedisClient, names: Sequence[str], max_bytes: int) -> bytearray | None:
+def fetch_parts(connection: DirectConnection, names: Sequence[str], max_bytes: int) -> bytes | bytearray | None:
     """Read parts and join them; None if one is gone, because a newer publication has replaced it.
 
     Raises:
         CodecError: together they are larger than `max_bytes`.
     """
-    reader = BulkReader(client)
-    try:
-        parts: list[bytearray] = []
-        for name in names:
-            part = reader.get(name, max_bytes - sum(map(len, parts)))
-            if part is None:
-                return None
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else bytearray().join(parts)
-    finally:
-        reader.release()
+    parts: list[bytes | bytearray] = []
+    for name in names:
+        (part,) = connection.ask(("GET", name), into=room_for(max_bytes - sum(map(len, parts))))
+        if part is None:
+            return None
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else bytearray().join(parts)
+
+
+def room_for(max_bytes: int) -> Place:
+    """Memory for strings of at most so many bytes.
+
+    Raises:
+        CodecError: one is larger; from what is returned.
+    """
+
+    def make(size: int) -> bytearray:
+        if size > max_bytes:
+            raise CodecError(f"{size} bytes are too many; at most {max_bytes} are accepted")
+        return bytearray(size)
+
+    return make
 
 
 def pause(stop: threading.Event | None, seconds: float) -> None:

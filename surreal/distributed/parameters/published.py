@@ -6,6 +6,7 @@ any moment the newest of one is the newest or the last but one of each other, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,13 +15,18 @@ from torch import Tensor
 
 from surreal.distributed.connection.access.spoiled import clear_error
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
-from surreal.distributed.parameters.parts import MAX_PARTS, fetch_parts, part_names
+from surreal.distributed.parameters.parts import MAX_PARTS, fetch_parts, part_names, room_for
 from surreal.errors import CodecError
 
 _FETCH_ATTEMPTS = 5
 _HEAD = ("version", "epoch", "previous_version")
+_ALL = (*_HEAD, "id", "message", "parts", "previous", "previous_parts", "data")
+_ID = re.compile(rb"[A-Za-z0-9]{1,64}")
+#: Parts that were read before it was known that they are wanted, by name.
+_Ahead = Mapping[str, bytes | bytearray | None]
 
 
 class Standing(NamedTuple):
@@ -110,23 +116,44 @@ class PublishedReader:
         now, _ = self._client.redis.time()  # of the same clock
         return Standing(number, float(max(0, now - published)), is_held)
 
-    def newest(self, is_known: Callable[[int, str], bool] | None = None) -> Published | None:
+    def newest(self, is_known: Callable[[int, str], bool] | None = None, *, notice: bytes = b"") -> Published | None:
         """Read the newest parameters; None if there are none, or `is_known(version, epoch)` says that we have them.
+
+        Args:
+            is_known: asked before parameters are read.
+            notice: that told of them, if one did: what it names is read in the same round trip.
 
         Raises:
             CodecError: they are too large, or are none.
         """
-        for _ in range(_FETCH_ATTEMPTS):
-            parts = self._snapshot((*_HEAD, "id", "message", "parts", "previous", "previous_parts", "data"))
-            version, epoch = self._common(parts)
-            if version == 0 or (is_known is not None and is_known(version, epoch)):
-                return None
-            blobs = [self._blob(keys, part, version) for keys, part in zip(self._keys, parts, strict=True)]
-            found = tuple(blob for blob in blobs if blob is not None)
-            if len(found) == len(parts):
-                message = parts[0]["message"] or b""
-                return Published(version, epoch, message.decode(errors="replace"), found)
-        return None  # replaced faster than we read; the next notice is on its way
+        connection = DirectConnection(self._client)
+        try:
+            for _ in range(_FETCH_ATTEMPTS):
+                parts, ahead = self._look(connection, notice)
+                version, epoch = self._common(parts)
+                if version == 0 or (is_known is not None and is_known(version, epoch)):
+                    return None
+                pairs = zip(self._keys, parts, strict=True)
+                blobs = [self._blob(connection, keys, part, version, ahead) for keys, part in pairs]
+                found = tuple(blob for blob in blobs if blob is not None)
+                if len(found) == len(parts):
+                    message = parts[0]["message"] or b""
+                    return Published(version, epoch, message.decode(errors="replace"), found)
+                notice = b""
+            return None  # replaced faster than we read; the next notice is on its way
+        finally:
+            connection.release()
+
+    def _look(self, connection: DirectConnection, notice: bytes) -> tuple[list[dict[str, bytes | None]], _Ahead]:
+        """All of each part but what stands beside it, which is read if a notice has named it."""
+        if len(self._keys) > 1:
+            return self._snapshot(_ALL), {}
+        _, told, count = (*notice.split(b" "), b"", b"", b"")[:3]
+        names = part_names(self._keys[0], told.decode(), 1) if _ID.fullmatch(told) and count == b"1" else []
+        reads = [("GET", name) for name in names]
+        limit = room_for(self._max_bytes)
+        values, *found = connection.ask(("HMGET", self._keys[0].params, *_ALL), *reads, into=limit)
+        return [dict(zip(_ALL, values, strict=True))], dict(zip(names, found, strict=True))
 
     def _snapshot(self, fields: Sequence[str]) -> list[dict[str, bytes | None]]:
         """These fields of each part, as they were at one moment."""
@@ -151,7 +178,14 @@ class PublishedReader:
         epoch = "+".join((part["epoch"] or b"").decode("ascii", errors="replace") for part in parts)
         return (version, epoch) if version else (0, "")
 
-    def _blob(self, keys: PolicyKeys, part: Mapping[str, bytes | None], version: int) -> bytes | bytearray | None:
+    def _blob(
+        self,
+        connection: DirectConnection,
+        keys: PolicyKeys,
+        part: Mapping[str, bytes | None],
+        version: int,
+        ahead: _Ahead,
+    ) -> bytes | bytearray | None:
         """The bytes of a part's version; None if they are replaced, or emptied in between."""
         if _to_int(part["version"], 0, 2**53) == version:
             publication, count, data = part["id"], _to_int(part["parts"], 0, MAX_PARTS), part["data"]
@@ -159,13 +193,13 @@ class PublishedReader:
             publication, count, data = part["previous"], _to_int(part["previous_parts"], 1, MAX_PARTS), b""
         if publication is None or data is None:
             return None
-        return data if count == 0 else self._fetch_parts(keys, publication, count)
-
-    def _fetch_parts(self, keys: PolicyKeys, publication: bytes, count: int) -> bytearray | None:
-        name = publication.decode("ascii", errors="replace")
-        if not name.isalnum() or len(name) > 64:
-            raise CodecError(f"parameters have the impossible id {name[:64]!r}")
-        return fetch_parts(self._client, part_names(keys, name, count), self._max_bytes)
+        if count == 0:
+            return data
+        if not _ID.fullmatch(publication):
+            raise CodecError(f"parameters have the impossible id {publication[:64]!r}")
+        names = part_names(keys, publication.decode(), count)
+        found = ahead.get(names[0]) if count == 1 else None
+        return fetch_parts(connection, names, self._max_bytes) if found is None else found
 
 
 def _to_int(value: bytes | None, low: int, high: int) -> int:

@@ -13,6 +13,7 @@ Clipping, schedules, the check for finite numbers and the state that checkpoints
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
@@ -172,7 +173,7 @@ class ParameterServer:
         norms = self._norms(tensors)
         for group, names in _group(norms).items():
             found = {name: tensors[f"{group}/{name}"] for name in names if f"{group}/{name}" in tensors}
-            norm = torch.linalg.vector_norm(torch.tensor([norms[f"{group}/{name}"] for name in names]))
+            norm = torch.tensor(math.hypot(*(norms[f"{group}/{name}"] for name in names)))
             self.learner.apply(Gradients(group, found, norm))
         self.learner.updates += 1
 

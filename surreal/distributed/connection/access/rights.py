@@ -53,7 +53,7 @@ SCRIPTS: Mapping[str, Table] = {
     "take_gradient": {
         "gradients:*:state": "hget hincrby hset",
         "gradients:*:queue:*": "xdel",
-        "gradients:*:block:*": "unlink",
+        "gradients:*:block:*": "expire",
     },
     "tell_version": {"meta": "persist hmget hset hincrby", "gradients:*:state": "hget hset"},
     "join_group": {"gradients:*:state": "hset hdel", "gradients:*:offers": "hget unlink hset"},
@@ -194,7 +194,7 @@ PARAMETER_SERVER = User(
     ("claim", "swap", "publish", "hold", "take_gradient", "tell_version", "join_group", "gather"),
     _together(
         _IMPROVE,
-        {"gradients:*:state": "hgetall", "gradients:*:queue:*": "xread xlen", "gradients:*:block:*": "get"},
+        {"gradients:*:state": "hgetall", "gradients:*:queue:*": "xread xlen", "gradients:*:block:*": "get unlink"},
     ),
     f"{_KEYLESS} multi exec scan",
 )

@@ -4,7 +4,7 @@
 --       3+n ..           the parts of the publication before the last one, removed here
 -- ARGV  1 token of the broadcaster      2 length of its lease, ms    3 version proposed: the new one is larger
 --       4 epoch, kept if there is none  5 id of this publication     6 message
---       7 n, 0 when the data is in 8    8 data                       9 notice channel
+--       7 n, 0 when the data is in 8    8 data                       9 notice channel: it is told version, id and n
 --      10 1 if this broadcaster has not published before, and so may follow another one
 --      11 id of the publication whose parts stand in KEYS for removal, "" if none
 --
@@ -61,5 +61,5 @@ redis.call('HSET', params, 'version', text, 'epoch', epoch, 'id', ARGV[5], 'mess
   'data', ARGV[8], 'publisher', token, 'previous', stored[3] or '', 'previous_parts', stored[4] or '0', 'previous_version', stored[1] or '0',
   'published_s', redis.call('TIME')[1])
 redis.call('SET', lease, token, 'PX', ARGV[2])
-redis.call('PUBLISH', ARGV[9], text)
+redis.call('PUBLISH', ARGV[9], text .. ' ' .. ARGV[5] .. ' ' .. ARGV[7])
 return {'ok', version, epoch}

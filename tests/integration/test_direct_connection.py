@@ -8,8 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from redis.exceptions import (
+    BusyLoadingError,
+    InvalidResponse,
+    NoPermissionError,
+    NoScriptError,
+    ReadOnlyError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse, NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from surreal.distributed import RedisClient
@@ -126,11 +133,14 @@ def test_replies_may_be_cut_anywhere(step: int) -> None:
         (b"$5000\r\nabc", RedisConnectionError),
         (b"$5", RedisConnectionError),
         (b"", RedisConnectionError),
+        (b"-LOADING Redis is loading the dataset in memory\r\n", BusyLoadingError),
+        (b"-READONLY You can't write against a read only replica.\r\n", ReadOnlyError),
+        (b"-NOPERM this user has no permissions\r\n", NoPermissionError),
         (b"?5\r\n", InvalidResponse),
         (b"x" * 9000, InvalidResponse),
     ],
 )
-def test_replies_that_break_off_or_are_none_are_errors(answer: bytes, error: type[Exception]) -> None:
+def test_replies_that_break_off_or_refuse_or_are_none_are_errors(answer: bytes, error: type[Exception]) -> None:
     with Talker(answer, 1 << 20) as server, RedisClient(server.address) as client, pytest.raises(error):
         DirectConnection(client).ask(("PING",))
 

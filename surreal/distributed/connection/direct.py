@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis import exceptions
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from surreal.distributed.connection.access.spoiled import clear_error
 from surreal.distributed.connection.client import RedisClient, ScriptArg
@@ -70,7 +70,7 @@ class DirectConnection:
             self.close()
             raise
         for reply in replies:
-            if isinstance(reply, ResponseError):
+            if isinstance(reply, RedisError):
                 raise reply
         return replies
 
@@ -92,7 +92,8 @@ class DirectConnection:
         line = self._line()
         kind, rest = line[:1], line[1:]
         if kind == b"-":
-            return clear_error(self._connection._parser.parse_error(rest.decode("utf-8", "replace")))
+            error = self._connection._parser.parse_error(rest.decode("utf-8", "replace"))
+            return clear_error(error) if isinstance(error, ResponseError) else error
         if kind == b"+":
             return rest
         if kind not in (b":", b"$", b"*"):

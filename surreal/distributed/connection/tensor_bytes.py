@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from surreal.errors import CodecError
+from surreal.utils.pytorch import name_not_finite
 
 #: Names of dtypes in safetensors.
 DTYPE_NAMES = {
@@ -35,6 +36,8 @@ DTYPE_NAMES = {
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
 _JOIN_BYTES = 16 << 10
+#: Whose norm says at once whether all of their numbers are finite.
+_SHORT_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 #: Of headers that are remembered.
 _MAX_KNOWN_BYTES = 64 << 10
 
@@ -73,15 +76,18 @@ def tensor_pieces(tensors: Mapping[str, Tensor], form: Format, **metadata: str) 
     return list(_join_small(pieces))
 
 
-def read_tensors(data: bytes | bytearray, form: Format) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(
+    data: bytes | bytearray, form: Format, *, must_be_finite: bool = False
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read a file that `tensor_pieces` wrote, and its metadata; nothing is allocated before it is checked.
 
     Args:
         data: the file. A bytearray becomes the tensors' memory, where they lie as their dtype wants it.
         form: that it must be of.
+        must_be_finite: whether tensors that hold nan or an infinity are refused.
 
     Raises:
-        CodecError: cut off, corrupted, or of another format.
+        CodecError: cut off, corrupted, of another format, or not finite.
     """
     if len(data) < 8:
         raise CodecError(f"{form.subject} cut off: {len(data)} bytes")
@@ -91,11 +97,24 @@ def read_tensors(data: bytes | bytearray, form: Format) -> tuple[dict[str, Tenso
     start = 8 + header_bytes
     text = bytes(data[8:start])
     layout = _known_layout(text, form) if len(text) <= _MAX_KNOWN_BYTES else _layout(text, form)
-    end = layout.places[-1].end if layout.places else 0
-    if end != len(data) - start:
-        raise CodecError(f"{form.subject} cut off or corrupted: {end} bytes declared, {len(data) - start} there")
+    if layout.size != len(data) - start:
+        raise CodecError(
+            f"{form.subject} cut off or corrupted: {layout.size} bytes declared, {len(data) - start} there"
+        )
     memory = data if isinstance(data, bytearray) else bytearray(data)
-    tensors = {name: _tensor_at(memory, start, place) for name, place in zip(layout.names, layout.places, strict=True)}
+    dtype, is_known_finite = layout.dtype, False
+    if dtype is not None and start % dtype.itemsize == 0:
+        whole = torch.frombuffer(memory, dtype=dtype, offset=start)
+        parts = whole.split_with_sizes([(place.end - place.begin) // dtype.itemsize for place in layout.places])
+        pairs = zip(layout.names, layout.places, parts, strict=True)
+        tensors = {name: part.view(place.shape) for name, place, part in pairs}
+        if must_be_finite and dtype in _SHORT_FLOATS:
+            is_known_finite = math.isfinite(torch.linalg.vector_norm(whole, dtype=torch.float32))
+    else:
+        places = zip(layout.names, layout.places, strict=True)
+        tensors = {name: _tensor_at(memory, start, place) for name, place in places}
+    if must_be_finite and not is_known_finite and (name := name_not_finite(tensors)):
+        raise CodecError(f"{form.subject} not finite: {name[:100]} holds nan or an infinity")
     return tensors, dict(layout.metadata)
 
 
@@ -114,6 +133,8 @@ class _Layout(NamedTuple):
     names: tuple[str, ...]
     places: tuple[_Place, ...]
     metadata: Mapping[str, str]
+    dtype: torch.dtype | None  #: of all of them, if there is any and they have one
+    size: int  #: of all of them, bytes
 
 
 def _layout(text: bytes, form: Format) -> _Layout:
@@ -133,7 +154,9 @@ def _layout(text: bytes, form: Format) -> _Layout:
         if place is None:
             raise CodecError(f"{form.subject} corrupted: tensor {name[:100]!r} is described by {str(entry)[:200]}")
         places.append(place)
-    return _Layout(tuple(header), tuple(places), metadata)
+    dtypes = {place.dtype for place in places}
+    size = places[-1].end if places else 0
+    return _Layout(tuple(header), tuple(places), metadata, dtypes.pop() if len(dtypes) == 1 and size else None, size)
 
 
 #: Headers of one model are read again and again.

@@ -51,9 +51,7 @@ def decode_parameters(
     """
     if len(data) > max_bytes:
         raise CodecError(f"parameters are {len(data)} bytes; at most {max_bytes} are accepted")
-    tensors, metadata = read_tensors(data, FORMAT)
-    if name := name_not_finite(tensors):
-        raise CodecError(f"parameters are not finite: {name} holds nan or an infinity")
+    tensors, metadata = read_tensors(data, FORMAT, must_be_finite=True)
     try:
         model = json.loads(metadata.get("model", "{}"))
     except (TypeError, ValueError, RecursionError) as error:

@@ -79,7 +79,7 @@ class TorchListener:
         self._contract_key = client.policy_keys(policy).contract
         self._poll_interval_s = poll_interval_s
         self._max_bytes = max_bytes
-        self._reader = PublishedReader(client, part_keys(client, policy, shards), max_bytes)
+        self._reader = PublishedReader(client, part_keys(client, policy, shards), max_bytes, uses_memory_again=True)
         self._supervisor = Supervisor("listener")
         self._pubsub: PubSub | None = None
         self._update_lock = threading.Lock()

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from redis.exceptions import OutOfMemoryError
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.direct import DirectConnection, Place
+from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.parameters.encoding import split
 from surreal.errors import CodecError, RedisUnavailableError, StoppedError
@@ -148,26 +148,41 @@ def fetch_parts(connection: DirectConnection, names: Sequence[str], max_bytes: i
     """
     parts: list[bytes | bytearray] = []
     for name in names:
-        (part,) = connection.ask(("GET", name), into=room_for(max_bytes - sum(map(len, parts))))
+        (part,) = connection.ask(("GET", name), into=Memory(max_bytes - sum(map(len, parts))))
         if part is None:
             return None
         parts.append(part)
     return parts[0] if len(parts) == 1 else bytearray().join(parts)
 
 
-def room_for(max_bytes: int) -> Place:
-    """Memory for strings of at most so many bytes.
+class Memory:
+    """Gives memory for strings of at most so many bytes.
 
-    Raises:
-        CodecError: one is larger; from what is returned.
+    Args:
+        max_bytes: larger ones are refused with `CodecError`.
+        is_used_again: whether the first string after `free` may get the memory of an earlier one of its size: memory is
+            dear to get, and all parameters of a model have one size.
     """
 
-    def make(size: int) -> bytearray:
-        if size > max_bytes:
-            raise CodecError(f"{size} bytes are too many; at most {max_bytes} are accepted")
-        return bytearray(size)
+    def __init__(self, max_bytes: int, *, is_used_again: bool = False) -> None:
+        self._max_bytes = max_bytes
+        self._is_used_again = is_used_again
+        self._last = bytearray()
+        self._is_free = False
 
-    return make
+    def free(self) -> Memory:
+        """Let go of what was given, which its user needs no more; returns itself."""
+        self._is_free = self._is_used_again
+        return self
+
+    def __call__(self, size: int) -> bytearray:
+        """Memory for a string of so many bytes."""
+        if size > self._max_bytes:
+            raise CodecError(f"{size} bytes are too many; at most {self._max_bytes} are accepted")
+        if not self._is_free or size != len(self._last):
+            self._last = bytearray(size)
+        self._is_free = False
+        return self._last
 
 
 def pause(stop: threading.Event | None, seconds: float) -> None:

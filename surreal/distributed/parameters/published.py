@@ -18,7 +18,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
-from surreal.distributed.parameters.parts import MAX_PARTS, fetch_parts, part_names, room_for
+from surreal.distributed.parameters.parts import MAX_PARTS, Memory, fetch_parts, part_names
 from surreal.errors import CodecError
 
 _FETCH_ATTEMPTS = 5
@@ -90,13 +90,22 @@ class PublishedReader:
         client: of the run, at the Redis server of the parameters.
         keys: of the policy's parts, one for each parameter server.
         max_bytes: of parameters that are accepted.
+        uses_memory_again: what `newest` gave is good only until it is called again.
     """
 
-    def __init__(self, client: RedisClient, keys: Sequence[PolicyKeys], max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(
+        self,
+        client: RedisClient,
+        keys: Sequence[PolicyKeys],
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        *,
+        uses_memory_again: bool = False,
+    ) -> None:
         self.notices = [each.notice for each in keys]  #: channels where new versions are told
         self._client = client
         self._keys = keys
         self._max_bytes = max_bytes
+        self._memory = Memory(max_bytes, is_used_again=uses_memory_again)
 
     def is_held(self) -> bool:
         """Whether a broadcaster holds the policy's lease."""
@@ -151,8 +160,8 @@ class PublishedReader:
         _, told, count = (*notice.split(b" "), b"", b"", b"")[:3]
         names = part_names(self._keys[0], told.decode(), 1) if _ID.fullmatch(told) and count == b"1" else []
         reads = [("GET", name) for name in names]
-        limit = room_for(self._max_bytes)
-        values, *found = connection.ask(("HMGET", self._keys[0].params, *_ALL), *reads, into=limit)
+        head = ("HMGET", self._keys[0].params, *_ALL)
+        values, *found = connection.ask(head, *reads, into=self._memory.free())
         return [dict(zip(_ALL, values, strict=True))], dict(zip(names, found, strict=True))
 
     def _snapshot(self, fields: Sequence[str]) -> list[dict[str, bytes | None]]:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 from torch.optim.rmsprop import rmsprop
 
 OPTIMIZERS = ("adam", "rmsprop")
@@ -140,24 +139,29 @@ class Optimizer:
         squares = [state.quantities[-1] for state in states]
         epsilon, rate = self._settings.epsilon, self.learning_rate
         if self._settings.is_fused:
-            # The fused kernel is the fastest on the CPU too: a third of the per-tensor form's time on a small network.
-            adam(
-                parameters,
-                gradients,
-                [state.quantities[0] for state in states],
-                squares,
-                [],
-                steps,
-                fused=True,
-                found_inf=found_inf,
-                amsgrad=False,
-                beta1=_BETAS[0],
-                beta2=_BETAS[1],
-                lr=rate,
-                weight_decay=0.0,
-                eps=1e-8 if epsilon is None else epsilon,
-                maximize=False,
-            )
+            # torch's own caller sorts tensors by device and dtype in each step: a third of what a small network takes.
+            for dtype in {parameter.dtype for parameter in parameters}:
+                of_dtype = [i for i, parameter in enumerate(parameters) if parameter.dtype == dtype]
+                counts = [steps[i] for i in of_dtype]
+                torch._foreach_add_(counts, 1.0)
+                torch._fused_adam_(
+                    [parameters[i] for i in of_dtype],
+                    [gradients[i] for i in of_dtype],
+                    [states[i].quantities[0] for i in of_dtype],
+                    [squares[i] for i in of_dtype],
+                    [],
+                    counts,
+                    lr=rate,
+                    beta1=_BETAS[0],
+                    beta2=_BETAS[1],
+                    weight_decay=0.0,
+                    eps=1e-8 if epsilon is None else epsilon,
+                    amsgrad=False,
+                    maximize=False,
+                    found_inf=found_inf,
+                )
+                if found_inf is not None:
+                    torch._foreach_sub_(counts, [found_inf] * len(counts))
             return
         rmsprop(
             parameters,

@@ -19,7 +19,10 @@ THEIRS = {
 
 def gradients_of(model: nn.Module, scale: float, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return {name: scale * torch.randn(each.shape, generator=generator) for name, each in model.named_parameters()}
+    return {
+        name: scale * torch.randn(each.shape, generator=generator).to(each.dtype)
+        for name, each in model.named_parameters()
+    }
 
 
 def apply(optimizer: Optimizer, gradients: dict[str, Tensor], max_norm: float | None = None) -> float:
@@ -28,9 +31,12 @@ def apply(optimizer: Optimizer, gradients: dict[str, Tensor], max_norm: float | 
 
 @pytest.mark.parametrize("name", THEIRS)
 @pytest.mark.parametrize("max_norm", [None, 1.0, 1e3])
-def test_steps_are_those_of_torchs_class(name: str, max_norm: float | None) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_steps_are_those_of_torchs_class(name: str, max_norm: float | None, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     ours, theirs = MLP((3, 5, 2)), MLP((3, 5, 2))
+    for model in (ours, theirs):
+        next(iter(model.children())).to(dtype)  # some parameters may be of another one
     theirs.load_state_dict(ours.state_dict())
     optimizer = Optimizer(ours.named_parameters(), OptimizerSettings(name, 0.01, 0.9))
     reference = THEIRS[name](theirs.parameters())

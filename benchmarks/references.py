@@ -1,0 +1,54 @@
+"""Published results of the presets' tasks and algorithms."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Reference(NamedTuple):
+    """A published result: mean return, and the env steps that it took."""
+
+    mean_return: float
+    env_steps: int
+
+
+#: RL Baselines3 Zoo's table; the bandit's is its best arm's share of wins.
+REFERENCES = {
+    "bandit-pg": Reference(0.8, 10_000),
+    "cartpole-dqn": Reference(500, 50_000),
+    "cartpole-per-dqn": Reference(500, 50_000),
+    "cartpole-a2c": Reference(500, 500_000),
+    "cartpole-ppo": Reference(500, 100_000),
+    "cartpole-trpo": Reference(500, 100_000),
+    "cartpole-novel-ppo-lstm": Reference(500, 100_000),
+    "acrobot-dqn": Reference(-77, 100_000),
+    "acrobot-a2c": Reference(-83, 500_000),
+    "acrobot-ppo": Reference(-74, 1_000_000),
+    "pendulum-a2c": Reference(-163, 1_000_000),
+    "pendulum-ppo": Reference(-172, 100_000),
+    "pendulum-trpo": Reference(-175, 100_000),
+    "pendulum-ddpg": Reference(-152, 20_000),
+    "pendulum-td3": Reference(-152, 20_000),
+    "pendulum-sac": Reference(-157, 20_000),
+    "lunarlander-dqn": Reference(154, 100_000),
+    "lunarlander-a2c": Reference(156, 200_000),
+    "lunarlander-ppo": Reference(242, 1_000_000),
+    "lunarlander-continuous-ppo": Reference(271, 1_000_000),
+    "lunarlander-continuous-trpo": Reference(262, 200_000),
+    "lunarlander-continuous-ddpg": Reference(230, 300_000),
+    "lunarlander-continuous-td3": Reference(207, 300_000),
+    "lunarlander-continuous-sac": Reference(260, 500_000),
+    "bipedalwalker-a3c-lstm": Reference(300, 5_000_000),
+    "bipedalwalker-ppo": Reference(288, 5_000_000),
+    "bipedalwalker-td3": Reference(306, 1_000_000),
+    "bipedalwalker-sac": Reference(298, 500_000),
+    "halfcheetah-ppo": Reference(5819, 1_000_000),
+    "halfcheetah-td3": Reference(9656, 1_000_000),
+    "halfcheetah-sac": Reference(9535, 1_000_000),
+    "hopper-ppo": Reference(2410, 1_000_000),
+    "hopper-td3": Reference(3606, 1_000_000),
+    "hopper-sac": Reference(2326, 1_000_000),
+    "atari-dqn": Reference(20.6, 10_000_000),
+    "atari-a2c": Reference(17.3, 10_000_000),
+    "atari-ppo": Reference(21.0, 10_000_000),
+}

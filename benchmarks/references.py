@@ -21,12 +21,15 @@ REFERENCES = {
     "cartpole-ppo": Reference(500, 100_000),
     "cartpole-trpo": Reference(500, 100_000),
     "cartpole-novel-ppo-lstm": Reference(500, 100_000),
+    "cartpole-r2d2": Reference(475, 100_000),  # Gymnasium's own: from there on the task counts as solved
+    "cartpole-novel-r2d2": Reference(475, 100_000),
     "acrobot-dqn": Reference(-77, 100_000),
     "acrobot-a2c": Reference(-83, 500_000),
     "acrobot-ppo": Reference(-74, 1_000_000),
     "pendulum-a2c": Reference(-163, 1_000_000),
     "pendulum-ppo": Reference(-172, 100_000),
     "pendulum-trpo": Reference(-175, 100_000),
+    "pendulum-ipg": Reference(-172, 100_000),  # PPO's, whose policy gradient it extends
     "pendulum-ddpg": Reference(-152, 20_000),
     "pendulum-td3": Reference(-152, 20_000),
     "pendulum-sac": Reference(-157, 20_000),

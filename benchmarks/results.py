@@ -80,8 +80,9 @@ fresh episodes without exploration (Acrobot and Pendulum: 1000, for their means 
 they are compared with), and their mean return is what is given: the mean over the seeds, and the range. Env steps and
 seconds are medians over the seeds, from the start of the command to its end; other work on the machine makes the
 seconds more. A goal is where a run ends, not the most that a preset can reach. The references are those of RL
-Baselines3 Zoo, with the env steps that they took; the last column says how many of the seeds reached theirs, or the
-goal where there is none.
+Baselines3 Zoo, with the env steps that they took. It has no R2D2, which is held to what Gymnasium counts as a solved
+CartPole, and no interpolated policy gradient, which is held to PPO's. The last column says how many of the seeds
+reached theirs, or the goal where there is none.
 
 """
 

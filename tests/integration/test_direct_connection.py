@@ -11,6 +11,7 @@ import pytest
 from redis.exceptions import (
     BusyLoadingError,
     InvalidResponse,
+    MovedError,
     NoPermissionError,
     NoScriptError,
     ReadOnlyError,
@@ -143,6 +144,15 @@ def test_replies_may_be_cut_anywhere(step: int) -> None:
 def test_replies_that_break_off_or_refuse_or_are_none_are_errors(answer: bytes, error: type[Exception]) -> None:
     with Talker(answer, 1 << 20) as server, RedisClient(server.address) as client, pytest.raises(error):
         DirectConnection(client).ask(("PING",))
+
+
+def test_a_connection_to_where_a_hash_slot_was_is_dropped() -> None:
+    with Talker(b"-MOVED 3999 127.0.0.1:6381\r\n", 64) as server, RedisClient(server.address) as client:
+        connection = DirectConnection(client)
+        with pytest.raises(MovedError):
+            connection.ask(("PING",))
+        assert not client.redis.connection_pool._in_use_connections  # type: ignore[attr-defined]
+        assert all(idle._sock is None for idle in client.redis.connection_pool._available_connections)  # type: ignore[attr-defined]
 
 
 def test_a_server_that_stops_in_the_middle_is_not_waited_for_for_ever() -> None:

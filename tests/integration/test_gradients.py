@@ -235,14 +235,16 @@ def test_a_wait_for_room_ends_in_words_and_counts_nothing(client: RedisClient) -
     assert steps_of(client) == 1
 
 
-def push_bytes(client: RedisClient, data: bytes | None, head: bytes | None = None) -> None:
+def push_bytes(
+    client: RedisClient, data: bytes | None, head: bytes | None = None, more: dict[bytes, bytes] | None = None
+) -> None:
     """Put anything into the queue, as somebody with access to Redis can."""
     keys = GradientStore(client, "default").keys
     if data is not None:
         client.redis.set(keys.block("bad-1", 0, 0), data)
     size = len(data or b"")
     head = Head(0, 1, 0, 1, "bad", 1, size).encode() if head is None else head
-    client.redis.xadd(keys.queue(0), {"id": "bad-1", "head": head, "steps": "1"})
+    client.redis.xadd(keys.queue(0), {"id": "bad-1", "head": head, "steps": "1", **(more or {})})
 
 
 def joined(pieces: list[memoryview]) -> bytes:
@@ -283,6 +285,13 @@ def test_broken_gradients_are_refused_and_the_next_one_is_taken(
     assert gradient.version == 9
     metrics = queue.metrics()
     assert metrics["gradients/refused_broken_total"] + metrics["gradients/refused_gone_total"] == 1
+
+
+def test_fields_of_any_size_in_a_queue_are_passed_over(client: RedisClient, queue: GradientQueue) -> None:
+    push_bytes(client, GOOD, more={b"x" * 10_000: b"y" * 10_000})
+    gradient = queue.take(1.0)
+    assert gradient is not None
+    assert torch.equal(gradient.tensors["actor"]["b"], torch.ones(4))
 
 
 def test_what_a_sender_left_between_two_parts_expires(client: RedisClient) -> None:

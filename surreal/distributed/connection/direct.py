@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis import exceptions
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AskError, ReadOnlyError, RedisError, ResponseError
 
 from surreal.distributed.connection.access.spoiled import clear_error
 from surreal.distributed.connection.client import RedisClient, ScriptArg
@@ -71,6 +71,8 @@ class DirectConnection:
             raise
         for reply in replies:
             if isinstance(reply, RedisError):
+                if isinstance(reply, (AskError, ReadOnlyError)):  # of a cluster: the next connection goes elsewhere
+                    self.close()
                 raise reply
         return replies
 

@@ -168,7 +168,7 @@ class GradientStore:
         if not streams:
             return None
         entry_id, found = streams[0][1][0]
-        fields = dict(zip(found[::2], found[1::2], strict=True))
+        fields = {bytes(name): value for name, value in zip(found[::2], found[1::2], strict=True)}
         steps = bytes(fields.get(b"steps", b""))
         return Entry(
             entry_id,

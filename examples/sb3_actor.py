@@ -33,7 +33,7 @@ class NetworkOfSB3(Model):
 def main(steps: int = 10_000, save: str = "") -> None:
     """Act and learn in turns."""
     env = gymnasium.make("CartPole-v1")
-    sb3 = stable_baselines3.DQN("MlpPolicy", env, policy_kwargs={"net_arch": [128, 128]}, device="cpu")
+    sb3 = stable_baselines3.DQN("MlpPolicy", env, policy_kwargs={"net_arch": [128, 128]}, seed=3, device="cpu")
     before, _ = evaluate_policy(sb3, env, n_eval_episodes=10, warn=False)
     with (
         temporary_run() as client,

@@ -204,6 +204,12 @@ class PartsOfARun:
             self.broadcaster._next_maintenance = 0.0
             self.broadcaster.maintain()
 
+    def lose_patience(self, patience_s: float) -> None:
+        """Wait no longer than that for other servers, and for room, from now on."""
+        self.gradients._wait_timeout_s = patience_s
+        for group in self.groups:
+            group._timeout_s = patience_s
+
     def agree(self) -> None:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda group: group.join([], 0, is_new=True), self.groups))

@@ -85,7 +85,7 @@ class HostileRun:
         def connect(_user: str) -> RedisClient:
             return RedisClient(client.address, run=client.run, retry_timeout_s=0.1, timeout_s=5.0)
 
-        self.parts = PartsOfARun(connect, folder, patience_s=0.2)
+        self.parts = PartsOfARun(connect, folder)
         self.readers: dict[str, list[Act]] = {}
         recorder = Recorder(client.address, folder / "monitor")
         for _ in range(2):
@@ -95,6 +95,7 @@ class HostileRun:
                     if act not in self.readers.setdefault(kind, []):
                         self.readers[kind].append(act)
         recorder.close()
+        self.parts.lose_patience(0.2)  # what is spoiled need not be waited for
 
     def keys_of(self, kind: str) -> list[bytes]:
         return list(self.client.scan(kind_pattern(kind, self.client.run)))

@@ -57,13 +57,6 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
 
 
 @pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
-
-
-@pytest.fixture
 def listener(client: RedisClient) -> Iterator[TorchListener]:
     listener = TorchListener(client, Net().fill(-1), poll_interval_s=60)
     yield listener

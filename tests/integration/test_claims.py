@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -16,13 +14,6 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.errors import StoppedError
 from surreal.main.process.claims import Claim
-
-
-@pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
 
 
 def hold(client: RedisClient, pid: int, machine: str | None = None) -> None:

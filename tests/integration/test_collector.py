@@ -45,13 +45,6 @@ def written(folder: Path) -> list[float]:
 
 
 @pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
-
-
-@pytest.fixture
 def collector(client: RedisClient, tmp_path: Path) -> Iterator[Collector]:
     collector = Collector(client, tmp_path, tensorboard=False)
     yield collector

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from redis.exceptions import (
@@ -25,13 +24,6 @@ from surreal.distributed.connection.direct import SMALL_BYTES, DirectConnection
 from surreal.errors import CodecError
 
 LARGE = bytes(range(256)) * 4000
-
-
-@pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
 
 
 @pytest.fixture

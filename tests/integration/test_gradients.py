@@ -23,13 +23,6 @@ SIZE = 500  # bytes of one, at most
 
 
 @pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
-
-
-@pytest.fixture
 def queue(client: RedisClient) -> Iterator[GradientQueue]:
     queue = GradientQueue(client)
     queue.expect(GROUPS)

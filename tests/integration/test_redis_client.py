@@ -23,13 +23,6 @@ from surreal.distributed.connection.scripts import Script
 from surreal.errors import ContractError, RedisUnavailableError
 
 
-@pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
-
-
 def hold(client: RedisClient, token: str, lease_ms: int) -> list[Any]:
     keys = client.policy_keys()
     reply: list[Any] = client.run_script("hold", [keys.params, keys.lease], [token, lease_ms])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -15,14 +13,6 @@ from surreal.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.main.process import registry
 from surreal.main.process.claims import Claim
 from surreal.main.process.registry import Registrant
-
-
-@pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
-
 
 AGENT, LEARNER = Registrant("agent-0", leads=False), Registrant("learner", leads=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ from surreal.evaluation import EpisodeScore, EvaluationRound
 from surreal.main.session.scoring import sharing
 from surreal.main.session.scoring.book import ScoreBook
 from surreal.main.session.scoring.sharing import ScoreCollector, ScoreSender, claim_scores
-
-
-@pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
 
 
 def refuse(*_: Any, **__: Any) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +18,6 @@ from surreal.self_play.exchange import Games, LeagueExchange
 from surreal.self_play.keeper import LeagueKeeper
 from surreal.self_play.league import League
 from surreal.self_play.opponents import Drawing, PastSelves
-
-
-@pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
 
 
 def make_model(seed: int) -> ActorCritic:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -45,13 +44,6 @@ PARTS = [
     PolicyPart(0, 2, frozenset({"first.weight", "first.bias"})),
     PolicyPart(1, 2, frozenset({"second.weight", "second.bias"})),
 ]
-
-
-@pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
 
 
 def test_an_agent_gets_the_parts_of_one_version_only(client: RedisClient) -> None:

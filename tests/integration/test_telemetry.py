@@ -46,13 +46,6 @@ def make_room(client: RedisClient) -> None:
 
 
 @pytest.fixture
-def client(redis_server: Any, run_id: str) -> Iterator[RedisClient]:
-    with RedisClient(redis_server.address, run=run_id) as client:
-        yield client
-        client.delete_run()
-
-
-@pytest.fixture
 def private(start_redis: Callable[..., Any], run_id: str) -> Iterator[tuple[Any, RedisClient]]:
     server = start_redis()
     with RedisClient(server.address, run=run_id) as client:

@@ -25,6 +25,7 @@ from surreal.doctor.run.look import Look, look_at
 from surreal.doctor.server.faults import AWAY
 from surreal.doctor.subject import Subject
 from surreal.errors import ConfigError
+from surreal.utils.process import count_cores
 
 SECTIONS = ("installation", "redis", "clocks", "environment", "model", "run")
 #: Of a run that goes on: its environment and its model work, or it would not.
@@ -79,7 +80,7 @@ class Examination:
         from surreal.doctor.machine import packages, resources, torch
         from surreal.doctor.machine.programs import redis_program
 
-        config, cores = self._subject.config, resources.cores()
+        config, cores = self._subject.config, count_cores()
         yield Check("versions of packages", packages.packages)
         yield Check("torch and its GPUs", torch.cuda, 60.0)
         yield Check("threads", partial(torch.threads, cores=cores))

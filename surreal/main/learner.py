@@ -34,6 +34,7 @@ from surreal.main.process.roles import LEARNER
 from surreal.main.session.checkpointing import Checkpointing
 from surreal.main.session.leading.lead import lead
 from surreal.main.session.leading.offline import run_offline_learner
+from surreal.main.session.leading.torch_threads import set_torch_threads
 from surreal.main.session.limits import Limits
 from surreal.main.session.priorities import PrioritiesSaver
 from surreal.main.session.publishing import Intake, Publishing
@@ -267,6 +268,7 @@ class LearnerSession:
 
 def body(process: RoleProcess) -> None:
     """Learn until the run ends."""
+    set_torch_threads(process.config.learner)
     if process.rank:
         follow_first_rank(process)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import socket
@@ -49,6 +50,20 @@ def machine_id() -> str:
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return f"{socket.gethostname()} {uuid.getnode()}"
+
+
+def count_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Count the cores that this process may use, >= 1: those of the machine, or of its share in a container.
+
+    Args:
+        cgroup: folder of the control group, whose file `cpu.max` has a container's share.
+    """
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        return max(1, min(count, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no container, or no limit: "max"
+        return count
 
 
 def is_process_alive(pid: int) -> bool:

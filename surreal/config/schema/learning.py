@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,11 @@ class LearnerConfig(ClassSection):
     """Processes of the learner, on one machine, that learn together from a part of the shards each (`replay.shards`).
     Raising it computes larger batches in the same time, `ranks` times `batch_size`, if each has a core or a GPU of its
     own."""
+
+    threads: Annotated[int, Field(ge=1)] | Literal["all"] | None = None
+    """Threads that the learner's process computes with, or `all`: one a core, shared with its ranks. Raising it
+    finishes large updates (convolutions) sooner where cores are idle meanwhile, as they are while agents wait for the
+    end of a round; small networks get slower. Unset: what `OMP_NUM_THREADS` says, which `surreal run` sets to 1."""
 
     gradients: Literal["learner", "agents"] = "learner"
     """Who computes gradients. `learner`: one process, from the experience of all agents. `agents`: each agent, from its

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
 import sys
@@ -26,6 +25,7 @@ from surreal.doctor.machine.faults import (
 )
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER
 from surreal.utils.files import is_disk_full
+from surreal.utils.process import count_cores
 
 _FULL_BYTES, _LOW_BYTES = 64 << 20, 1 << 30
 _LEAST_SHARED_BYTES = 32 << 20
@@ -111,7 +111,7 @@ def open_files(config: Config | None, *, limit: Callable[[], int] | None = None)
         needed += config.rlx.max_sessions or 1024
         why = "an RLX server with rlx.max_sessions"
     elif config is not None and config.env.pool == "subproc":
-        needed += 4 * (config.env.num_workers or cores())
+        needed += 4 * (config.env.num_workers or count_cores())
         why = "an agent with its workers"
     if allowed < needed:
         yield FILES.found(f"a process may open {allowed} files; {why} needs up to {needed}", f"ulimit -n {2 * needed}")
@@ -152,8 +152,3 @@ def crowd(config: Config, *, number_of_cores: int) -> Iterator[Finding]:
     processes = sum(role.count(config) for role in (LEARNER, PARAMETER_SERVER, AGENT, EVAL)) + workers
     said = f"{processes} processes on {number_of_cores} core(s)"
     yield CORES.found(said) if processes > _CROWD * number_of_cores + 1 else ok(said)
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

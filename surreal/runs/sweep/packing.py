@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +10,7 @@ import psutil
 
 from surreal.config import Config
 from surreal.main.process.roles import EVAL, ROLES
+from surreal.utils.process import count_cores
 
 #: What a process of a run takes beside experience, bytes: torch, the model, environments of the usual size.
 _PROCESS_BYTES = 256 << 20
@@ -40,9 +40,8 @@ def need_of(config: Config) -> Room:
 
 def room_here() -> Room:
     """What this machine, or container, has free now."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     free = min([psutil.virtual_memory().available, *_free_in_container()])
-    return Room(cores, int(_MEMORY_SHARE * free))
+    return Room(count_cores(), int(_MEMORY_SHARE * free))
 
 
 def fits(need: Room, running: Sequence[Room], room: Room, parallel: int | None) -> bool:

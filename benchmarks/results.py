@@ -65,11 +65,12 @@ _AT_AGENTS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     ),
 }
 
-#: Presets that play Pong for a while, and the settings that end them: their own goal takes ten million env steps.
+#: What plays Pong for a twentieth of its preset's env steps; schedules are those of all of them.
+_PONG_RUN = ("run.max_env_steps=500_000", "learner.args.max_global_step=10_000_000", "eval.interval_s=120")
 _PONG = {
-    "atari-ppo": ("run.max_env_steps=500_000", "eval.interval_s=60"),
+    "atari-ppo": _PONG_RUN,
     # With 32 trajectories of 20 steps, half a million make 780 updates.
-    "atari-vtrace": ("run.max_env_steps=500_000", "eval.interval_s=60", "learner.batch_size=8"),
+    "atari-vtrace": (*_PONG_RUN, "learner.batch_size=8", "replay.max_bytes=16mb"),
 }
 
 _HEAD = """\
@@ -105,9 +106,10 @@ layers of 64 units), or at their goals: 500, -160 and -160.
 _PONG_HEAD = """
 ## Half a million steps of Pong
 
-`surreal run PRESET --set run.max_env_steps=500_000 --set eval.interval_s=60`, a twentieth of what the presets are made
-for: two million frames. Who does nothing loses by 21. Learning rates that are annealed are so over these env steps.
-V-trace learns from 8 trajectories at once (`--set learner.batch_size=8`), for with 32 there would be 780 updates.
+`surreal run PRESET --set run.max_env_steps=500_000 --set learner.args.max_global_step=10_000_000 --set
+eval.interval_s=120`: a twentieth of the preset's env steps, with the schedules of all of them. Who does nothing loses by
+21. V-trace learns from 8 trajectories at once (`--set learner.batch_size=8`), for with 32 there would be 780 updates,
+and is close to its agents (`--set replay.max_bytes=16mb`).
 
 | preset | seeds | return | env steps | seconds | env steps/s |
 |---|---|---|---|---|---|

@@ -26,7 +26,7 @@ from typing import IO, Any
 from surreal.doctor.frame.check import Check, ask, hang
 from surreal.doctor.frame.faults import DIED, NOT_DONE
 from surreal.doctor.frame.finding import Finding
-from surreal.main.launch.starting.starter import child_environment
+from surreal.main.process.ending.lifeline import child_environment
 from surreal.utils.liveness.pulse import innermost_call
 
 #: What a child may take beyond the time of its check before it is killed, s.

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from surreal.main.launch.starting.starter import Process, Spawner, child_environment
+from surreal.main.launch.starting.starter import Process, Spawner
+from surreal.main.process.ending.lifeline import child_environment
 
 logger = logging.getLogger(__name__)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from surreal.main.process.ending.lifeline import PARENT_VARIABLE
+from surreal.main.process.ending.lifeline import child_environment
 
 
 class Process(Protocol):
@@ -55,9 +54,3 @@ class Spawner:
                 env=child_environment(environment),
                 start_new_session=True,
             )
-
-
-def child_environment(added: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables of a child of this process."""
-    # Processes of a run share the cores: more threads in each would only make them wait for each other.
-    return {"OMP_NUM_THREADS": "1", **os.environ, PARENT_VARIABLE: str(os.getpid()), **added}

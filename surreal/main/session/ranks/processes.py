@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from surreal.main.process.ending.lifeline import PARENT_VARIABLE
+from surreal.main.process.ending.lifeline import child_environment
 from surreal.main.process.places import RankPlace
 
 _POLL_INTERVAL_S = 0.02
@@ -32,13 +31,11 @@ class RankProcesses:
 
     def start(self, port: int) -> None:
         """Start all of them, to meet at a port of this machine."""
-        # They share the cores: more threads in each would only make them wait for each other.
-        common = {"OMP_NUM_THREADS": "1", **os.environ, PARENT_VARIABLE: str(os.getpid())}
         for rank in range(1, self._count):
             place = RankPlace(rank, self._count, local_rank=rank)
             # In this process's session: Ctrl-C and the end of the session are for all of them.
             self._processes[rank] = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, env={**common, **place.variables(port)}
+                self._command, stdin=subprocess.DEVNULL, env=child_environment(place.variables(port))
             )
 
     def first_ended(self, timeout_s: float = 0.0) -> tuple[int, int] | None:

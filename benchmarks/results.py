@@ -37,7 +37,9 @@ _PAGE = _ROOT / "docs" / "results.md"
 _SMALL = ("bandit", "cartpole", "acrobot", "pendulum")
 #: Of 100 episodes of Pendulum, whose returns depend on where they begin, the mean is only known to within 9.
 _EPISODES = {"pendulum": 1000, "acrobot": 1000}
-_SENTENCE = re.compile(r"(?:not )?solved \S+: mean return (\S+) over (\d+) episodes, (\d+) env steps, (\d+) s")
+_SENTENCE = re.compile(
+    r"(?:(?:not )?solved|played) \S+: mean return (\S+) over (\d+) episodes, (\d+) env steps, (\d+) s"
+)
 
 #: Preset, settings, seed.
 Job = tuple[str, tuple[str, ...], int]
@@ -107,8 +109,8 @@ _PONG_HEAD = """
 ## Half a million steps of Pong
 
 `surreal run PRESET --set run.max_env_steps=500_000 --set learner.args.max_global_step=10_000_000 --set
-eval.interval_s=120`: a twentieth of the preset's env steps, with the schedules of all of them. Who does nothing loses by
-21. V-trace learns from 8 trajectories at once (`--set learner.batch_size=8`), for with 32 there would be 780 updates,
+eval.interval_s=120`: a twentieth of the preset's env steps, with the schedules of all of them. Who does nothing loses
+by 21. V-trace learns from 8 trajectories at once (`--set learner.batch_size=8`), for with 32 there would be 780 updates,
 and is close to its agents (`--set replay.max_bytes=16mb`).
 
 | preset | seeds | return | env steps | seconds | env steps/s |
@@ -148,16 +150,14 @@ def run(preset: str, seed: int, settings: Sequence[str] = ()) -> dict[str, Any]:
     command = [sys.executable, "-m", "surreal", "run", preset, "--seed", str(seed), "--quiet"]
     command += ["--verify", "--verify-episodes", episodes, *(part for each in settings for part in ("--set", each))]
     run_dir = Path(folder) / "run"
-    try:
-        ended = subprocess.run([*command, "--run-dir", str(run_dir)], capture_output=True, text=True, check=False)
-        if settings:
-            record["env_steps_per_s"] = _rate(run_dir)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    ended = subprocess.run([*command, "--run-dir", str(run_dir)], capture_output=True, text=True, check=False)
+    if settings:
+        record["env_steps_per_s"] = _rate(run_dir)
     found = _SENTENCE.search(ended.stdout)
     if found is None:
         lines = (ended.stderr or ended.stdout).strip().splitlines()
-        return {**record, "error": lines[-1] if lines else f"ended with {ended.returncode}"}
+        return {**record, "error": lines[-1] if lines else f"ended with {ended.returncode}", "run_dir": str(run_dir)}
+    shutil.rmtree(folder, ignore_errors=True)
     mean, episodes, env_steps, seconds = found.groups()
     return {
         **record,

@@ -26,7 +26,10 @@ from benchmarks.peers import SAMPLE_FACTORY, SB3, Requirement, find_python, rota
 _BASELINES = Path(__file__).parent / "baselines"
 _ENVS = 8
 #: Agents that fit two cores beside a learner; env.num_envs is the number of environments of each.
-_OURS = {"atari-vtrace": ["agent.count=1", f"env.num_envs={_ENVS}"], "atari-ppo": [f"env.num_envs={_ENVS}"]}
+_OURS = {
+    "atari-vtrace": ["agent.count=1", f"env.num_envs={_ENVS}"],
+    "atari-ppo": ["agent.count=2", f"env.num_envs={_ENVS // 2}"],
+}
 
 
 def main(argv: Sequence[str]) -> None:

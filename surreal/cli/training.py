@@ -74,7 +74,7 @@ def run(
         bool, typer.Option("--check", help="Only check what was asked for; exit 0 if it can run, 2 if not.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Afterwards play fresh episodes; exit 0 only if they reach the goal.")
+        bool, typer.Option("--verify", help="Afterwards play fresh episodes; exit 1 if they miss the goal.")
     ] = False,
     verify_episodes: Annotated[int, typer.Option(min=1, metavar="N", help="How many --verify plays.")] = 100,
     progress: Annotated[bool, typer.Option(help="Show progress; without, only warnings and the end.")] = True,

@@ -21,12 +21,10 @@ def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
         episodes: to play, >= 1.
 
     Returns:
-        Whether its mean return reaches `run.stop_at_return`, and the sentence that says so.
+        Whether its mean return reaches `run.stop_at_return`, if that is set; and the sentence that says so.
     """
     config, goal = outcome.config, outcome.config.run.stop_at_return
     env_id = config.eval.env_id or config.env.id
-    if goal is None:
-        return False, f"not solved {env_id}: run.stop_at_return is not set"
     if outcome.ending.exit_code is not ExitCode.OK:
         return False, f"not solved {env_id}: {outcome.ending.reason}"
     try:
@@ -35,9 +33,9 @@ def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
     except SurrealError as error:
         return False, f"not solved {env_id}: {error}"
     mean = sum(score.episode_return for score in scores) / len(scores)
-    is_solved = mean >= goal
-    verdict = "solved" if is_solved else "not solved"
-    return is_solved, (
+    is_missed = goal is not None and mean < goal
+    verdict = "not solved" if is_missed else "played" if goal is None else "solved"
+    return not is_missed, (
         f"{verdict} {env_id}: mean return {mean:.4g} over {len(scores)} episodes, "
         f"{outcome.env_steps} env steps, {outcome.time_s:.0f} s"
     )

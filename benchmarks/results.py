@@ -110,8 +110,8 @@ _PONG_HEAD = """
 
 `surreal run PRESET --set run.max_env_steps=500_000 --set learner.args.max_global_step=10_000_000 --set
 eval.interval_s=120`: a twentieth of the preset's env steps, with the schedules of all of them. Who does nothing loses
-by 21. V-trace learns from 8 trajectories at once (`--set learner.batch_size=8`), for with 32 there would be 780 updates,
-and is close to its agents (`--set replay.max_bytes=16mb`).
+by 21. V-trace learns from 8 trajectories at once (`--set learner.batch_size=8`), for with 32 there would be 780
+updates, and is close to its agents (`--set replay.max_bytes=16mb`).
 
 | preset | seeds | return | env steps | seconds | env steps/s |
 |---|---|---|---|---|---|

@@ -1,6 +1,6 @@
 """Env steps a second of acting and learning together on Pong, against Sample Factory and Stable-Baselines3.
 
-    python -m benchmarks.throughput [--rounds N] [--steps N]
+    python -m benchmarks.throughput [PRESET ...] [--rounds N] [--steps N]
 
 `atari-vtrace` against Sample Factory's APPO with one epoch, which learns from each step once as well; `atari-ppo`
 against its APPO with four epochs, and against Stable-Baselines3's PPO. All with the same network, preprocessing, number
@@ -35,6 +35,7 @@ _OURS = {
 def main(argv: Sequence[str]) -> None:
     """Compare, preset by preset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("presets", nargs="*", default=list(_OURS), metavar="PRESET", help=", ".join(_OURS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20_000, help="env steps of each measurement")
     asked = parser.parse_args(argv)
@@ -46,10 +47,10 @@ def main(argv: Sequence[str]) -> None:
             ("Stable-Baselines3", SB3, "sb3_atari_peer.py", [_ENVS, asked.steps]),
         ],
     }
-    for preset, others in peers.items():
+    for preset in asked.presets:
         settings = [*_OURS[preset], f"run.max_env_steps={asked.steps}"]
         measures: dict[str, Callable[[], float]] = {"ours": partial(_ours, preset, settings)}
-        for name, needs, script, arguments in others:
+        for name, needs, script, arguments in peers[preset]:
             python = _find(f"{preset} over {name}", needs)
             if python is not None:
                 measures[name] = partial(_ask, python, script, arguments)

@@ -95,9 +95,9 @@ def test_a_learner_that_was_killed_goes_on_from_its_last_broadcast(
         workplace.wait_for(listener.update_once, "the first version of the second learner")
     assert f"going on from version {last}" in again.output
     assert listener.version > last
-    # A few updates further, not another random network: there one weight has nothing to do with another.
+    # A few updates further, not another random network: of two such, weights differ by 1.3 times their size.
     for name, tensor in mirror.tensors().items():
-        assert (tensor - before[name]).abs().mean() < 0.2 * before[name].abs().mean(), name
+        assert (tensor - before[name]).abs().mean() < 0.5 * before[name].abs().mean(), name
     assert agent.process.poll() is None
 
 

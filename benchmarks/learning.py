@@ -30,7 +30,11 @@ from surreal.config import load_config
 
 _PEER = Path(__file__).parent / "baselines" / "sb3_peer.py"
 #: What makes our run the same algorithm as theirs.
-_SETTINGS = {"cartpole-dqn": ["learner.args.double=false"]}
+_SETTINGS = {
+    "cartpole-dqn": ["learner.args.double=false"],
+    "cartpole-ppo": ["learner.args.epsilon=1e-5"],
+    "pendulum-ppo": ["learner.args.epsilon=1e-5"],
+}
 PRESETS = ("cartpole-ppo", "cartpole-dqn", "pendulum-ppo", "pendulum-sac")
 
 

@@ -116,6 +116,8 @@ def _of_own_experience(config: Config) -> Iterator[tuple[str, str]]:
         yield "env.observation_space", f"is raw, but {rule}, and raw states are no experience; write the space down"
     if config.learner.ranks > 1:
         yield "learner.ranks", f"is {config.learner.ranks}, but {rule}, and no learner has ranks; leave it out"
+    if config.learner.threads is not None:
+        yield "learner.threads", f"is {config.learner.threads}, but {rule}, and no learner has threads; leave it out"
     if config.num_shards > 1:
         yield "replay.shards", f"is {config.num_shards}, but {rule}; set it to 1"
     if config.replay.follow:

@@ -57,6 +57,7 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
             "learner.ranks",
             "no learner has ranks; leave it out",
         ),
+        (["learner.gradients=agents", "learner.threads=2"], "learner.threads", "no learner has threads; leave it out"),
         ([*GAME, "env.pool=subproc"], "env.pool", "are played in the agent's process; set it to local"),
         ([*GAME, "env.wrappers=[{name: reward_clip}]"], "env.wrappers", "wrap the game in a module of your own"),
         ([*GAME, "env.frame_stack=4"], "env.frame_stack", "whose frames are not stacked"),

@@ -97,7 +97,8 @@ def test_a_learner_that_was_killed_goes_on_from_its_last_broadcast(
     assert listener.version > last
     # A few updates further, not another random network: of two such, weights differ by 1.3 times their size.
     for name, tensor in mirror.tensors().items():
-        assert (tensor - before[name]).abs().mean() < 0.5 * before[name].abs().mean(), name
+        bound = 0.2 if tensor.ndim > 1 else 0.5  # biases go faster
+        assert (tensor - before[name]).abs().mean() < bound * before[name].abs().mean(), name
     assert agent.process.poll() is None
 
 

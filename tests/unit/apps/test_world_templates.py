@@ -75,7 +75,7 @@ def test_an_app_of_it_plays_and_its_settings_fit(
     training = program(folder, agent, monkeypatch)
     assert training.run()
     assert agent.episodes == 1
-    assert 1 <= agent.steps <= 3  # a monster may be shot before
+    assert (1 if env_id == "surreal/ViZDoom-v0" else 3) <= agent.steps <= 3  # a monster may be shot before
     # What the program sends is what the server expects.
     spaces = build_spaces(config, training=False)
     assert spaces.obs_spec is not None

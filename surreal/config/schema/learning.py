@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from surreal.config.schema.fields import ClassSection, Section, Size
+
+
+def _check_threads(value: object) -> object:
+    """Refuse what is no number of threads, with one message for all of it."""
+    if value in (None, "all") or (type(value) is int and value >= 1):
+        return value
+    raise ValueError("it must be an integer >= 1, or all")
 
 
 class LearnerConfig(ClassSection):
@@ -34,7 +41,7 @@ class LearnerConfig(ClassSection):
     Raising it computes larger batches in the same time, `ranks` times `batch_size`, if each has a core or a GPU of its
     own."""
 
-    threads: Annotated[int, Field(ge=1)] | Literal["all"] | None = None
+    threads: Annotated[int | Literal["all"] | None, BeforeValidator(_check_threads)] = None
     """Threads that the learner's process computes with, or `all`: one a core, shared with its ranks. Raising it
     finishes large updates (convolutions) sooner where cores are idle meanwhile, as they are while agents wait for the
     end of a round; small networks get slower. Unset: what `OMP_NUM_THREADS` says, which `surreal run` sets to 1."""

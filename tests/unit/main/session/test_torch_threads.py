@@ -45,9 +45,9 @@ def test_a_learner_that_is_told_nothing_keeps_what_it_has() -> None:
     assert torch.get_num_threads() == 2
 
 
-@pytest.mark.parametrize("threads", [0, -1, "some", 1.5])
+@pytest.mark.parametrize("threads", [0, -1, "some", 1.5, True])
 def test_a_wrong_number_of_threads_is_refused(threads: object) -> None:
-    with pytest.raises(ValueError, match="threads"):
+    with pytest.raises(ValueError, match="it must be an integer >= 1, or all"):
         LearnerConfig.model_validate({"threads": threads})
 
 

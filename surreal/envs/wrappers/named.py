@@ -39,8 +39,8 @@ class WrapperSpec:
     Attributes:
         name: one of `wrapper_names()`, or the import path of a class that takes the environment first.
         args: its other arguments.
-        training_only: left out of evaluation; None asks the wrapper: those that change rewards or cut episodes at a
-            lost life are, others are not.
+        training_only: left out of evaluation; None asks the wrapper: those that change rewards or cut episodes
+            short are, others (and `time_limit`) are not.
     """
 
     name: str
@@ -146,6 +146,41 @@ class RewardSign(gymnasium.RewardWrapper[Any, Any]):
         return float(np.sign(float(reward)))
 
 
+class Stagger(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Cuts the first episode short, at random: the environments of an agent then are at different steps of theirs.
+
+    Where every episode has the same length, short trajectories would otherwise all be of its beginning, then all of its
+    middle, and so on, and each update would forget what the last ones were about.
+
+    Args:
+        env: what it is put around.
+        steps: of the longest first episode, >= 1: the length of an episode spreads them evenly.
+    """
+
+    def __init__(self, env: AnyEnv, steps: int) -> None:
+        if steps < 1:
+            raise ValueError(f"steps is {steps}; it must be >= 1")
+        super().__init__(env)
+        self._steps = steps
+        self._left = 0
+        self._has_begun = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; of the first one, choose where it is cut, by the environment's own seed."""
+        found = super().reset(seed=seed, options=options)
+        self._left = 0 if self._has_begun else int(self.np_random.integers(1, self._steps + 1))
+        return found
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Step; the last one of a first episode truncates it."""
+        obs, reward, terminated, truncated, info = super().step(action)
+        self._has_begun = True
+        if self._left:
+            self._left -= 1
+            truncated = truncated or self._left == 0
+        return obs, reward, terminated, truncated, info
+
+
 _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "atari": AtariPreprocessing,
     "clip_action": gym_wrappers.ClipAction,
@@ -160,9 +195,10 @@ _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "reward_clip": RewardClip,
     "reward_scale": RewardScale,
     "reward_sign": RewardSign,
+    "stagger": Stagger,
     "time_limit": gym_wrappers.TimeLimit,
 }
-_TRAINING_ONLY = frozenset({"life_loss", "reward_clip", "reward_scale", "reward_sign"})
+_TRAINING_ONLY = frozenset({"life_loss", "reward_clip", "reward_scale", "reward_sign", "stagger"})
 
 
 def wrapper_names() -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import gymnasium
@@ -102,6 +103,28 @@ def test_wrappers_are_found_by_import_path_and_applied_in_order() -> None:
     assert sign.step(0)[1] == -1.0
 
 
+def test_staggered_environments_end_their_first_episode_at_different_steps_and_all_others_as_always() -> None:
+    stagger = WrapperSpec("stagger", {"steps": 20})
+    envs = [make_env("Pendulum-v1", wrappers=[stagger], seed=seed) for seed in range(12)]
+
+    def play(env: gymnasium.Env[Any, Any]) -> int:
+        env.reset()
+        for length in itertools.count(1):
+            _, _, terminated, truncated, _ = env.step(np.zeros(1, np.float32))
+            assert not terminated
+            if truncated:
+                return length
+        raise AssertionError
+
+    first = [play(env) for env in envs]
+    assert len(set(first)) > 6
+    assert 1 <= min(first) <= max(first) <= 20
+    assert [play(env) for env in envs] == [200] * 12
+    again = make_env("Pendulum-v1", wrappers=[stagger], seed=0)
+    assert play(again) == first[0]
+    assert select_wrappers([stagger], training=False) == []
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -116,6 +139,7 @@ def test_wrappers_are_found_by_import_path_and_applied_in_order() -> None:
         (WrapperSpec("obs_scale", {"scale": [1, 0, 1, 1]}), "refuses .*numbers other than 0"),
         (WrapperSpec("obs_scale", {"scale": [1, 2]}), "refuses .*shape"),
         (WrapperSpec("builtins.type"), "made a type"),
+        (WrapperSpec("stagger", {"steps": 0}), "refuses .*steps is 0; it must be >= 1"),
     ],
 )
 def test_a_wrong_wrapper_is_named(spec: WrapperSpec, message: str) -> None:

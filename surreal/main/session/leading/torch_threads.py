@@ -11,15 +11,15 @@ from surreal.config.schema.learning import LearnerConfig
 from surreal.utils.process import count_cores
 
 
-def set_torch_threads(config: LearnerConfig, variables: Mapping[str, str] = os.environ) -> None:
+def set_torch_threads(learner: LearnerConfig, variables: Mapping[str, str] = os.environ) -> None:
     """Have torch compute with so many threads, if the configuration says how many; for the thread that learns.
 
     Args:
-        config: of the learner.
+        learner: its settings.
         variables: of the environment; torchrun says there how many ranks share this machine.
     """
-    if config.threads == "all":
-        ranks_here = int(variables.get("LOCAL_WORLD_SIZE", config.ranks))
+    if learner.threads == "all":
+        ranks_here = int(variables.get("LOCAL_WORLD_SIZE", learner.ranks))
         torch.set_num_threads(max(1, count_cores() // ranks_here))
-    elif config.threads is not None:
-        torch.set_num_threads(config.threads)
+    elif learner.threads is not None:
+        torch.set_num_threads(learner.threads)

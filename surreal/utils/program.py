@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from surreal.errors import SurrealError
@@ -13,6 +16,8 @@ from surreal.utils.logs import setup_logging
 
 #: What a shell gives a program that SIGINT ended.
 INTERRUPTED = 130
+#: A destructor that an interrupt has met is over by then, s.
+_AGAIN_S = 0.05
 
 
 def run_program(name: str, body: Callable[..., object], *, log_level: str = "INFO") -> int:
@@ -41,7 +46,8 @@ def run_program(name: str, body: Callable[..., object], *, log_level: str = "INF
     options = _read_options(body)
     setup_logging(log_level, name)
     try:
-        body(**options)
+        with _heeded_interrupts():
+            body(**options)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
@@ -49,6 +55,29 @@ def run_program(name: str, body: Callable[..., object], *, log_level: str = "INF
         sys.stderr.write(f"error: {error}\n")
         return 1
     return 0
+
+
+@contextmanager
+def _heeded_interrupts() -> Iterator[None]:
+    """Let no Ctrl-C be lost: one that comes inside of a destructor is printed and forgotten by Python."""
+    former, is_over, main = sys.unraisablehook, threading.Event(), threading.get_ident()
+
+    def interrupt_again() -> None:
+        if not is_over.wait(_AGAIN_S):
+            signal.pthread_kill(main, signal.SIGINT)
+
+    def hook(happened: sys.UnraisableHookArgs) -> None:
+        if issubclass(happened.exc_type, KeyboardInterrupt):
+            threading.Thread(target=interrupt_again, daemon=True).start()
+        else:
+            former(happened)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        is_over.set()
+        sys.unraisablehook = former
 
 
 def _read_options(body: Callable[..., object]) -> dict[str, Any]:

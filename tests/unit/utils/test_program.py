@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -39,6 +41,46 @@ def test_each_end_has_its_code_and_at_most_a_line(
     assert first.endswith("INFO agent begun")
     assert rest.startswith(line)
     assert rest.count("\n") == bool(line)
+
+
+class Destroyed:
+    """Is destroyed when Ctrl-C comes."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __del__(self) -> None:
+        raise self.error
+
+
+def test_ctrl_c_inside_of_a_destructor_is_not_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    before = sys.unraisablehook
+    met = []
+
+    def body() -> None:
+        for _ in range(2):  # also when it has already been lost once
+            try:
+                Destroyed(KeyboardInterrupt)
+                threading.Event().wait(30)
+            except KeyboardInterrupt:
+                met.append("interrupted")
+        raise KeyboardInterrupt
+
+    assert run_program("agent", body) == 130
+    assert met == ["interrupted"] * 2
+    assert sys.unraisablehook is before
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_other_mistakes_of_destructors_are_shown_as_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda happened: seen.append(happened.exc_type))
+
+    def body() -> None:
+        Destroyed(ZeroDivisionError)
+
+    assert run_program("agent", body) == 0
+    assert seen == [ZeroDivisionError]
 
 
 def test_a_programs_own_mistake_is_shown_in_full() -> None:

@@ -145,7 +145,9 @@ def test_discrete_actions_are_numbers_for_the_wire() -> None:
     assert wrappers.open(training=True).action(1).tolist() == pytest.approx([0.0], abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["atari", "life_loss", "time_limit", "gymnasium.wrappers.NormalizeReward", "Cheat"])
+@pytest.mark.parametrize(
+    "name", ["atari", "life_loss", "stagger", "time_limit", "gymnasium.wrappers.NormalizeReward", "Cheat"]
+)
 def test_what_acts_in_the_environment_is_refused(name: str) -> None:
     path = local(name) if name == "Cheat" else name
     with pytest.raises(EnvError, match=rf"wrapper {path} .*on_client: true.*rlx-client --wrapper"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -53,6 +54,15 @@ class Destroyed:
         raise self.error
 
 
+@pytest.fixture
+def _ctrl_c() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a process that a script starts in the background ignores it."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("_ctrl_c")
 def test_ctrl_c_inside_of_a_destructor_is_not_lost(capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.unraisablehook
     met = []

@@ -29,9 +29,9 @@ from benchmarks.peers import SB3, find_python, skip
 from surreal.config import load_config
 
 _PEER = Path(__file__).parent / "baselines" / "sb3_peer.py"
-#: What makes our run the same algorithm as theirs, evaluated by the same rule: Pendulum's presets ask for far more
-#: episodes than the twenty and the hundred that both play here.
+#: The rule by which theirs is evaluated; Pendulum's presets ask for far more episodes.
 _EVALUATION = ["eval.episodes=20", "eval.num_envs=20", "eval.confirm_episodes=100", "eval.interval_s=0.2"]
+#: What makes our run the same algorithm as theirs.
 _SETTINGS = {
     "cartpole-dqn": ["learner.args.double=false"],
     "cartpole-ppo": ["learner.args.epsilon=1e-5"],

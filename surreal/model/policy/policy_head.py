@@ -82,7 +82,7 @@ class NormalHead(nn.Module):
     ) -> None:
         super().__init__()
         self.output = Dense(num_features, num_components, generator)
-        self.log_sigma = nn.Parameter(torch.full((num_components,), log_sigma))
+        self.log_sigma = nn.Parameter(torch.full((num_components,), float(log_sigma)))
 
     def forward(self, features: Tensor) -> Distribution:
         """Give a `Normal` over [..., num_components]."""

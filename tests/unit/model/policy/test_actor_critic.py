@@ -32,6 +32,12 @@ def test_continuous_actions_have_a_sigma_that_is_learned() -> None:
     assert grads["value.output.weight"] is None
 
 
+def test_the_first_sigma_may_be_a_whole_number_as_yaml_reads_it() -> None:
+    model = ActorCritic([8], action_space=spaces.Box(-1, 1, (2,)), log_sigma=-2, obs_spec=OBS)
+    sigma = dict(model.named_parameters())["policy.log_sigma"]
+    assert (sigma.dtype, sigma.tolist()) == (torch.float32, [-2.0, -2.0])
+
+
 def test_an_lstm_stands_between_torso_and_both_heads() -> None:
     model = ActorCritic([8], action_space=spaces.Discrete(3), use_lstm=True, lstm_size=6, obs_spec=OBS)
     (policy, value), state = model(torch.randn(2, 4), torch.zeros(2, 2, 6))

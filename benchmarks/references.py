@@ -12,9 +12,10 @@ class Reference(NamedTuple):
     env_steps: int
 
 
-#: RL Baselines3 Zoo's table; the bandit's is its best arm's share of wins.
+#: RL Baselines3 Zoo's table. The bandit's lies between its two best arms, which win 0.8 and 0.6: of 1000 pulls of the
+#: best, luck alone takes one run in 10,000 below it.
 REFERENCES = {
-    "bandit-pg": Reference(0.8, 10_000),
+    "bandit-pg": Reference(0.75, 10_000),
     "cartpole-dqn": Reference(500, 50_000),
     "cartpole-per-dqn": Reference(500, 50_000),
     "cartpole-a2c": Reference(500, 500_000),

@@ -36,7 +36,7 @@ _PAGE = _ROOT / "docs" / "results.md"
 #: Tasks that take minutes on two cores.
 _SMALL = ("bandit", "cartpole", "acrobot", "pendulum")
 #: Of 100 episodes of Pendulum, whose returns depend on where they begin, the mean is only known to within 9.
-_EPISODES = {"pendulum": 1000, "acrobot": 1000}
+_EPISODES = {"pendulum": 1000, "acrobot": 1000, "bandit": 1000}
 _SENTENCE = re.compile(
     r"(?:(?:not )?solved|played) \S+: mean return (\S+) over (\d+) episodes, (\d+) env steps, (\d+) s"
 )
@@ -80,10 +80,10 @@ _HEAD = """\
 
 This page is written by `make learn`. Each row is `surreal run PRESET --seed N --verify` for some seeds. A run ends when
 its evaluation reaches the preset's goal (`run.stop_at_return`), or with its env steps; its best policy then plays 100
-fresh episodes without exploration (Acrobot and Pendulum: 1000, for their means are otherwise no more exact than what
-they are compared with), and their mean return is what is given: the mean over the seeds, and the range. Env steps and
-seconds are medians over the seeds, from the start of the command to its end; other work on the machine makes the
-seconds more. A goal is where a run ends, not the most that a preset can reach. The references are those of RL
+fresh episodes without exploration (Acrobot, Pendulum and the bandit: 1000, for their means are otherwise no more exact
+than what they are compared with), and their mean return is what is given: the mean over the seeds, and the range. Env
+steps and seconds are medians over the seeds, from the start of the command to its end; other work on the machine makes
+the seconds more. A goal is where a run ends, not the most that a preset can reach. The references are those of RL
 Baselines3 Zoo, with the env steps that they took. It has no R2D2, which is held to what Gymnasium counts as a solved
 CartPole, and no interpolated policy gradient, which is held to PPO's. The last column says how many of the seeds
 reached theirs, or the goal where there is none.

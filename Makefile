@@ -8,6 +8,7 @@
 #   make bench-learning  against Stable-Baselines3 and Sample Factory: how soon tasks are solved, Pong's frames/s
 #   make kills           a run whose server, agents and Redis are killed 20 times, and which still solves CartPole
 #   make chaos           100 kills over all roles in one run, with the invariants checked: docs/reliability.md
+#   make attack          hostile peers, and every preset and template checked and started, whole: docs/robustness.md
 #   make cluster [PRESET=n]  rendered Kubernetes manifests executed in namespaces, and disturbed: docs/cluster-tests.md
 #   make docs            write the pages that come from the code
 #   make site            docs/ as a site with search and the API reference, in .cache/site
@@ -29,7 +30,7 @@ STAMP := .venv/installed
 # The processes of a run share the cores: more threads in each only make them wait for each other.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test quick check bench bench-reverb bench-learning learn kills chaos cluster docs site images pictures wheel clean
+.PHONY: demo test quick check bench bench-reverb bench-learning learn kills chaos attack cluster docs site images pictures wheel clean
 .DEFAULT_GOAL := test
 
 $(STAMP): setup.py constraints.txt
@@ -91,6 +92,11 @@ kills: $(STAMP)
 chaos: $(STAMP)
 	@mkdir -p .cache
 	$(BIN)/surreal chaos cartpole-dqn --kill all --most 100 --for 1500 --every 5 --within 120 --seed 1 --report .cache/chaos.md
+
+# `make test` has one case of each class; this has all of them.
+attack: $(STAMP)
+	@mkdir -p .cache
+	SURREAL_TEST_ATTACK=1 $(PYTEST) --timeout 3600 tests/attack $(PYTEST_ARGS)
 
 # As root, which namespaces need.
 cluster: $(STAMP)

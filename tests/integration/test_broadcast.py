@@ -508,6 +508,25 @@ def test_broadcaster_that_was_followed_by_another_is_fenced_out(client: RedisCli
     assert new.broadcast() == 3
 
 
+@pytest.mark.parametrize("call", ["broadcast", "maintain"])
+def test_broadcaster_goes_on_when_redis_went_back_to_its_predecessor(client: RedisClient, call: str) -> None:
+    old, new = TorchBroadcaster(client, Net(), lease_s=0.05), TorchBroadcaster(client, Net())
+    keys = client.policy_keys()
+    old.broadcast()
+    earlier = client.redis.hgetall(keys.params)
+    new.broadcast()
+    assert new.broadcast() == 3
+    client.redis.unlink(keys.params, keys.lease)
+    client.redis.hset(keys.params, mapping=earlier)
+    new._next_maintenance = 0.0
+    getattr(new, call)()
+    assert new.version == 4
+    assert client.redis.hget(keys.params, "version") == b"4"
+    with pytest.raises(LeaseError, match="another learner took over"):
+        old.broadcast()
+    new.close()
+
+
 def test_maintain_renews_the_lease_and_talks_seldom(client: RedisClient) -> None:
     broadcaster = TorchBroadcaster(client, Net(), lease_s=30)
     broadcaster.maintain()

@@ -25,7 +25,7 @@ from surreal.errors import ContractError, RedisUnavailableError
 
 def hold(client: RedisClient, token: str, lease_ms: int) -> list[Any]:
     keys = client.policy_keys()
-    reply: list[Any] = client.run_script("hold", [keys.params, keys.lease], [token, lease_ms])
+    reply: list[Any] = client.run_script("hold", [keys.params, keys.lease], [token, lease_ms, 0])
     return reply
 
 

@@ -191,7 +191,7 @@ class TorchBroadcaster:
         """
         if self._last is None or time.monotonic() < self._next_maintenance:
             return
-        status, number, text = self._call("hold", [], [self._token, b"%d" % self._lease_ms])
+        status, number, text = self._call("hold", [], [self._token, self._lease_ms, b"%d" % self.version])
         if status in ("held", "fenced"):
             raise self._refused(status)
         is_lost = status == "empty" or text != self.epoch or number < self.version
@@ -209,7 +209,7 @@ class TorchBroadcaster:
         if self._last is None:
             return
         try:
-            self.client.run_script("hold", [self._keys.params, self._keys.lease], [self._token, 0])
+            self.client.run_script("hold", [self._keys.params, self._keys.lease], [self._token, 0, self.version])
         except RedisError as error:
             logger.debug("could not give back the lease of policy %s: %s", self.policy, error)
 
@@ -245,7 +245,7 @@ class TorchBroadcaster:
             ahead = upload.bring()
             args: list[ScriptArg] = [self._token, self._lease_ms, above]
             args += [secrets.token_hex(8), publication_id, publication.message, len(upload.names)]
-            args += [upload.inline, self._keys.notice, int(self.version == 0), removable[0].encode()]
+            args += [upload.inline, self._keys.notice, self.version, removable[0].encode()]
             asked_at = time.monotonic()
             removed = part_names(self._keys, *removable)
             status, number, text = self._call("publish", [*upload.names, *removed], args, ahead)

@@ -18,6 +18,9 @@ from surreal.utils.secrets import read_secret
 #: From here on a user can have selectors: other commands for other keys.
 SELECTORS_VERSION = (7, 0)
 _PASSWORD_BYTES = 24
+#: Redis 7.0 and 7.2 load the append-only file as the default user, so this user needs every right. No client can log in
+#: as a user that is off.
+DEFAULT_USER = "user default off resetchannels ~* &* +@all"
 
 
 def user_name(user: str, run: str | None) -> str:
@@ -55,6 +58,9 @@ def render_user(user: User, run: str | None, password: str, version: Sequence[in
 def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence[int]) -> list[str]:
     """Write the users that an ACL file lacks, and the passwords that a folder lacks; what is there stays.
 
+    The one exception is a default user that is off and has no rights, as earlier versions wrote it: its line is
+    replaced, because Redis 7 refuses what scripts wrote when it loads its append-only file as that user.
+
     Args:
         path: of the ACL file, made if there is none.
         folder: of the passwords: those that are there are used, others are generated.
@@ -62,7 +68,7 @@ def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence
         version: of the server that will read the file.
 
     Returns:
-        Names of the users that were added.
+        Names of the users whose lines were written.
 
     Raises:
         ValueError: a password cannot be read.
@@ -77,7 +83,11 @@ def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence
             lines.append(line)
             added.append(name)
 
-    add("default", "user default off resetchannels -@all")
+    for number, line in enumerate(lines):
+        if _is_without_rights(line):
+            lines[number] = DEFAULT_USER
+            added.append("default")
+    add("default", DEFAULT_USER)
     admin = _head(ADMINISTRATOR, _password(folder / ADMINISTRATOR)) if ADMINISTRATOR not in known else ""
     add(ADMINISTRATOR, f"{admin} allchannels allkeys +@all")
     wanted: Sequence[str | None] = runs or (None,)
@@ -90,6 +100,11 @@ def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, "\n".join(lines) + "\n", mode=0o600)
     return added
+
+
+def _is_without_rights(line: str) -> bool:
+    words = line.split()
+    return words[:3] == ["user", "default", "off"] and words[-1] == "-@all"
 
 
 def _head(name: str, password: str) -> str:

@@ -18,12 +18,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
 
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server import owned_exec
+from surreal.distributed.server.acl import DEFAULT_USER
 from surreal.distributed.server.access import NO_TLS, ServerAccess
 from surreal.distributed.server.files import (
     find_redis_server,
@@ -283,6 +285,7 @@ class EmbeddedRedis:
                     # Whoever may not come in, because the passwords are elsewhere, has an answer all the same.
                     with suppress(AuthenticationError):
                         client.execute("PING")
+                        self._warn_of_refusals(client)
                     self._pid = int((self.log_path.parent / _PID_NAME).read_text())
                     return
                 except BusyLoadingError:
@@ -293,6 +296,20 @@ class EmbeddedRedis:
                 if stop is not None and stop.is_set():
                     raise StoppedError("stopped while redis-server started")
                 time.sleep(_POLL_INTERVAL_S)
+
+    def _warn_of_refusals(self, client: RedisClient) -> None:
+        """Say that Redis refused a part of its own append-only file."""
+        if self._appendonly_dir is None:
+            return
+        statistics: Any = client.redis.info("errorstats")
+        if refused := statistics.get("errorstat_NOPERM", {}).get("count", 0):
+            logger.warning(
+                "redis-server refused %d commands while it loaded %s, and those data are lost: its default user lacks "
+                "rights; with users, the ACL file must have the line `%s`",
+                refused,
+                self._appendonly_dir,
+                DEFAULT_USER,
+            )
 
     def _failed(self, what: str) -> RedisUnavailableError:
         log = tail(self.log_path)

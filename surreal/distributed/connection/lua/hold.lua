@@ -1,10 +1,11 @@
 -- Renew or give back the lease of a policy. Called by TorchBroadcaster between its publications.
 --
 -- KEYS  1 params hash, 2 lease
--- ARGV  1 token of the broadcaster, 2 length of its lease in ms, 0 to give it back
+-- ARGV  1 token of the broadcaster   2 length of its lease in ms, 0 to give it back   3 version that it published last
 --
 -- Reply {status, number, text}:
---   ok        version, epoch    the lease is ours (or given back), and these are our parameters
+--   ok        version, epoch    the lease is ours (or given back), and these are our parameters, or older
+--                               ones, where Redis lost data
 --   held      ms left, token    another broadcaster holds the lease
 --   fenced    version, epoch    another broadcaster published since; the lease is left alone
 --   empty                       there are no parameters: Redis was emptied
@@ -17,8 +18,9 @@ if holder and holder ~= token then
   return {'held', redis.call('PTTL', lease), holder}
 end
 local stored = redis.call('HMGET', params, 'version', 'epoch', 'publisher')
-if stored[3] and stored[3] ~= token then
-  return {'fenced', tonumber(stored[1]) or 0, stored[2] or ''}
+local version = tonumber(stored[1]) or 0
+if stored[3] and stored[3] ~= token and version >= tonumber(ARGV[3]) then
+  return {'fenced', version, stored[2] or ''}
 end
 -- UNLINK first: a script that has written may also write to a Redis that is full.
 redis.call('UNLINK', lease)
@@ -28,4 +30,4 @@ end
 if not stored[1] then
   return {'empty', 0, ''}
 end
-return {'ok', tonumber(stored[1]), stored[2]}
+return {'ok', version, stored[2]}

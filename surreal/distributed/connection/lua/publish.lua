@@ -5,13 +5,14 @@
 -- ARGV  1 token of the broadcaster      2 length of its lease, ms    3 version proposed: the new one is larger
 --       4 epoch, kept if there is none  5 id of this publication     6 message
 --       7 n, 0 when the data is in 8    8 data                       9 notice channel: it is told version, id and n
---      10 1 if this broadcaster has not published before, and so may follow another one
+--      10 version that this broadcaster published last, 0 if none: then it may follow another one
 --      11 id of the publication whose parts stand in KEYS for removal, "" if none
 --
 -- Reply {status, number, text}:
 --   ok        version, epoch    published; or had been before, when a retried call comes twice
 --   held      ms left, token    another broadcaster holds the lease
---   fenced    version, epoch    the lease had run out and another broadcaster published since
+--   fenced    version, epoch    the lease had run out and another broadcaster published since. A stored version
+--                               below our last one means that Redis lost data: we publish again
 --   missing   index             an uploaded part has expired: upload again
 --   previous  parts, id         KEYS must hold these parts for removal: call again with them
 --
@@ -35,7 +36,8 @@ if stored[3] == ARGV[5] then
   end
   return {'ok', version, epoch}
 end
-if stored[5] and stored[5] ~= token and ARGV[10] ~= '1' then
+local own = tonumber(ARGV[10])
+if stored[5] and stored[5] ~= token and own > 0 and version >= own then
   return {'fenced', version, epoch}
 end
 for i = 1, parts do

@@ -45,6 +45,23 @@ def test_what_is_there_stays_and_what_is_missing_is_added(tmp_path: Path) -> Non
     assert "{one" not in path.read_text().removeprefix(before)
 
 
+@pytest.mark.parametrize("flags", ["", "sanitize-payload "])  # Redis adds the second one itself
+def test_a_default_user_without_rights_is_given_all(tmp_path: Path, flags: str) -> None:
+    path = tmp_path / "users.acl"
+    write_users(path, tmp_path, [], SEVEN)
+    wanted = path.read_text()
+    path.write_text(wanted.replace("resetchannels ~* &* +@all\n", f"{flags}resetchannels -@all\n", 1))
+    assert write_users(path, tmp_path, [], SEVEN) == ["default"]
+    assert path.read_text() == wanted
+
+
+def test_a_default_user_of_the_operator_stays(tmp_path: Path) -> None:
+    path = tmp_path / "users.acl"
+    path.write_text("user default on nopass ~* &* +@all\n")
+    write_users(path, tmp_path, [], SEVEN)
+    assert path.read_text().startswith("user default on nopass ~* &* +@all\nuser administrator ")
+
+
 def test_an_empty_password_is_refused(tmp_path: Path) -> None:
     (tmp_path / "agent").write_text("")
     with pytest.raises(ValueError, match="agent is empty"):

@@ -31,7 +31,8 @@ from surreal.config import Config, add_python_path
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import describe_observations
 from surreal.errors import EnvError, SurrealError
-from surreal.evaluation import EvaluationRound, Evaluator
+from surreal.evaluation import EvaluationRound
+from surreal.main.build.acting import build_evaluator
 from surreal.main.build.environments import Spaces, build_env, env_spaces, written_spaces
 from surreal.main.build.saved_policy import load_policy
 from surreal.main.commands.play import fresh_rng, play_policy
@@ -213,7 +214,7 @@ def _spaces_of(config: Config) -> tuple[gymnasium.Space[Any], gymnasium.Space[An
 def evaluate(
     policy: Policy, env: gymnasium.Env[Any, Any] | str | None = None, *, episodes: int = 100, seed: int | None = None
 ) -> EvaluationRound:
-    """Play whole episodes with the best actions known.
+    """Play whole episodes as the run's evaluation does: with the best actions known, or with samples (`eval.sample`).
 
     Args:
         policy: what `load` gave.
@@ -235,7 +236,7 @@ def evaluate(
         scores = play_policy(saved, episodes, rng=rng)
     else:
         agent = saved_agent(saved, config, env_spaces(env), rng=rng)
-        scores = Evaluator(agent, [env], rng=rng, max_episode_steps=config.eval.max_episode_steps).play(episodes)
+        scores = build_evaluator(config, agent, [env], rng=rng).play(episodes)
         agent.close()
     return EvaluationRound(0, saved.version, tuple(scores))
 

@@ -18,7 +18,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import gymnasium
 import numpy as np
@@ -26,13 +26,14 @@ import torch
 from numpy.typing import NDArray
 
 from surreal import tree
+from surreal.agent.exploring.sampler import Sampler
 from surreal.agent.fitting import check_actions
 from surreal.agent.slots import SlotMemory
 from surreal.specs import ObsSpec
 from surreal.types import Action, Obs
 from surreal.utils.pytorch import Module, to_tensors
 
-Mode = Literal["training", "eval"]
+Mode = Literal["training", "eval", "sample"]
 
 #: Turns whose actions are compared with the space.
 _CHECKED_TURNS = 100
@@ -70,7 +71,9 @@ class Agent(ABC):
         obs_spec: kind of one observation. With None, the first observation given to `act` is taken to be a single one.
 
     Attributes:
-        mode: "training" (explore where asked to) or "eval" (never explore).
+        mode: "training" (explore where asked to), "eval" (never explore), or "sample" (draw every action from the
+            policy's own distribution, which only an agent with a sampler can do).
+        sampler: draws actions from the policy's distribution; None for agents without one.
         steps: actions chosen in training mode so far.
         global_step: env steps of the whole run as last heard, None outside of a run.
     """
@@ -79,6 +82,7 @@ class Agent(ABC):
         self.model = model
         self.obs_spec = obs_spec
         self.mode: Mode = "training"
+        self.sampler: Sampler | None = None
         self.steps = 0
         self.global_step: int | None = None
         self._expected: gymnasium.Space[Any] | None = None
@@ -142,9 +146,11 @@ class Agent(ABC):
         self._turns_to_check = _CHECKED_TURNS
 
     def set_mode(self, mode: str) -> None:
-        """Switch between "training" and "eval"."""
-        if mode not in ("training", "eval"):
-            raise ValueError(f"mode is {mode!r}; it must be 'training' or 'eval'")
+        """Switch between "training", "eval" and "sample"."""
+        if mode not in get_args(Mode):
+            raise ValueError(f"mode is {mode!r}; it must be 'training', 'eval' or 'sample'")
+        if mode == "sample" and self.sampler is None:
+            raise ValueError(f"mode is 'sample', but {type(self).__name__} has no sampler; use 'eval'")
         self.mode = cast(Mode, mode)
 
     def act(self, obs: Obs, action_mask: NDArray[np.bool_] | None = None) -> Any:
@@ -187,7 +193,7 @@ class Agent(ABC):
 
         Args:
             obs: [N, *obs_shape] array, or nested dicts and tuples of them.
-            explore: [N] rows that may explore; nobody explores in eval mode.
+            explore: [N] rows that may explore; eval mode takes none of them, sample mode all.
             slots: [N] slot of each row.
             is_first: [N] rows that begin an episode.
             action_mask: [N, n] legal discrete actions, for agents that can choose among them.
@@ -199,10 +205,10 @@ class Agent(ABC):
         if not self._is_initialized:
             self._is_initialized = True
             self.initialize()
-        if self.mode == "eval":
-            explore = np.zeros(len(explore), dtype=np.bool_)
-        else:
+        if self.mode == "training":
             self.steps += len(explore)
+        else:
+            explore = np.full(len(explore), self.mode == "sample")
         model = self.model
         with model.lock, torch.inference_mode():
             if model.failure is not None:

@@ -38,7 +38,7 @@ class PolicyAgent(Agent):
     ) -> None:
         super().__init__(model, obs_spec=obs_spec)
         rng = np.random.default_rng() if rng is None else rng
-        self._sampler = Sampler(rng, noise_correlation=noise_correlation)
+        self.sampler: Sampler = Sampler(rng, noise_correlation=noise_correlation)
 
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
         output, extras = self.compute(obs, context)
@@ -47,5 +47,5 @@ class PolicyAgent(Agent):
             check_policy(self.model.forward, self._expected, policy)
         if context.action_mask is not None:
             policy = policy.masked(torch.from_numpy(context.action_mask).to(value.device))
-        action = self._sampler.choose(policy, explore, value.device, context.slots, context.is_first)
+        action = self.sampler.choose(policy, explore, value.device, context.slots, context.is_first)
         return Acted(action, {**extras, "log_probability": policy.log_probability(action), "value": value})

@@ -41,7 +41,7 @@ class SamplingAgent(Agent):
     ) -> None:
         super().__init__(model, obs_spec=obs_spec)
         rng = np.random.default_rng() if rng is None else rng
-        self._sampler = Sampler(rng)
+        self.sampler: Sampler = Sampler(rng)
         self._start = RandomStart(action_space, random_steps, rng)
 
     def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
@@ -49,5 +49,7 @@ class SamplingAgent(Agent):
         device = self.model.device
         if context.action_mask is not None:
             policy = policy.masked(torch.from_numpy(context.action_mask).to(device))
-        action = self._sampler.choose(policy, explore, device, context.slots, context.is_first).cpu().numpy()
-        return Acted(self._start.replace(action, explore, self.env_step, context.action_mask), extras)
+        action = self.sampler.choose(policy, explore, device, context.slots, context.is_first).cpu().numpy()
+        if self.mode == "training":
+            action = self._start.replace(action, explore, self.env_step, context.action_mask)
+        return Acted(action, extras)

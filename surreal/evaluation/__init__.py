@@ -1,4 +1,4 @@
-"""Evaluation: a greedy agent plays whole episodes, and every episode counts the same. Knows no Redis.
+"""Evaluation: an agent plays whole episodes without exploring, and every episode counts the same. Knows no Redis.
 
 The main path: `evaluator.Evaluator.play` seats the environments (`seat.Seat`) and gives `rounds.EpisodeScore`s.
 """

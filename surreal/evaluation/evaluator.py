@@ -1,4 +1,4 @@
-"""The evaluation loop: a greedy agent plays whole episodes, and every episode counts the same.
+"""The evaluation loop: an agent plays whole episodes without exploring, and every episode counts the same.
 
 Called by the evaluation process (`main/eval.py`), by `surreal play`, and by `surreal run --verify`. Nothing here knows
 Redis: who calls `Evaluator.play` decides which parameters the agent's model holds, and they do not change meanwhile.
@@ -19,6 +19,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.agent.exploring.sampler import Sampler
 from surreal.envs.actions import ActionAdapter, mask_width
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.pools.mending import Mercy
@@ -33,8 +34,11 @@ logger = logging.getLogger(__name__)
 DEFAULT_MAX_STEPS = 27_000
 
 
-class GreedyAgent(Protocol):
+class EvaluatedAgent(Protocol):
     """What the evaluation needs of an agent (see `surreal.agent.Agent`)."""
+
+    @property
+    def sampler(self) -> Sampler | None: ...
 
     def set_mode(self, mode: str) -> None: ...
 
@@ -57,12 +61,13 @@ class Evaluator:
     An episode that shows an impossible number (see `surreal.values`) does not count: another is played in its place.
 
     Args:
-        agent: acts without exploring; its mode is set to "eval".
+        agent: acts without exploring; its mode is set to "eval", or to "sample".
         envs: gymnasium environments (5-value `step`), used and reset here, closed by `close`. More of them make a round
             faster, because the model sees larger batches; more than the episodes of a round are not used.
         rng: draws the seed of every episode; may be replaced between rounds.
         max_episode_steps: env steps after which an episode is cut and counts as it is; None: no bound for environments
             with a time limit of their own, and `DEFAULT_MAX_STEPS` for others.
+        sample: whether the agent draws its actions from the policy's distribution, with seeds from `rng`.
 
     Attributes:
         env_steps: taken so far.
@@ -71,11 +76,12 @@ class Evaluator:
 
     def __init__(
         self,
-        agent: GreedyAgent,
+        agent: EvaluatedAgent,
         envs: Sequence[gymnasium.Env[Any, Any]],
         *,
         rng: np.random.Generator,
         max_episode_steps: int | None = None,
+        sample: bool = False,
     ) -> None:
         if not envs:
             raise ValueError("an evaluation needs at least one environment")
@@ -89,7 +95,8 @@ class Evaluator:
         self._seats: list[Seat] = []
         self.env_steps = 0
         self.void_episodes = 0
-        agent.set_mode("eval")
+        agent.set_mode("sample" if sample else "eval")
+        self._sampler = agent.sampler if sample else None
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -121,6 +128,8 @@ class Evaluator:
         ]
         for number, seed in enumerate(self.rng.integers(0, 2**31 - 1, size=episodes)):
             seats[number % count].seeds.append(int(seed))
+        if self._sampler is not None:
+            self._sampler.seed(int(self.rng.integers(2**63)))
         self._seats = active = seats
         for seat in seats:
             seat.next_episode()

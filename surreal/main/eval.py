@@ -1,4 +1,4 @@
-"""The evaluation process: follows the parameters on its own and keeps score of the greedy policy.
+"""The evaluation process: follows the parameters on its own and keeps score of the policy.
 
     python -m surreal.main.eval cartpole-dqn --run my-run --redis 127.0.0.1:6379
 
@@ -18,8 +18,8 @@ from contextlib import ExitStack, suppress
 
 from surreal.envs import record_video
 from surreal.errors import EnvError, RedisUnavailableError, StoppedError
-from surreal.evaluation import EvaluationRound, Evaluator
-from surreal.main.build.acting import build_greedy_agent, build_listener, build_model
+from surreal.evaluation import EvaluationRound
+from surreal.main.build.acting import build_evaluator, build_greedy_agent, build_listener, build_model
 from surreal.main.build.environments import build_env, env_spaces
 from surreal.main.process import registry
 from surreal.main.process.role import RoleProcess, run_role
@@ -62,8 +62,7 @@ class EvaluationSession:
         is_elsewhere = process.role is EVAL and not process.arguments.supervised
         self._sender = ScoreSender(process.client, self.book, is_elsewhere=is_elsewhere)
         stack.callback(self._sender.send_waiting)
-        self._max_steps = config.eval.max_episode_steps
-        self.evaluator = Evaluator(self.agent, envs, rng=process.rng(1), max_episode_steps=self._max_steps)
+        self.evaluator = build_evaluator(config, self.agent, envs, rng=process.rng(1))
         stack.callback(self.evaluator.close)
         self._started_s = -float("inf")
         self._away_s = 0.0
@@ -196,7 +195,7 @@ class EvaluationSession:
             folder = self.process.run_dir / "eval" / "videos"
             camera = record_video(env, str(folder), name=f"round-{number:06d}")
             rng = self.process.rng(2, number)
-            recorder = Evaluator(self.agent, [camera], rng=rng, max_episode_steps=self._max_steps)
+            recorder = build_evaluator(self.config, self.agent, [camera], rng=rng)
         except EnvError as error:
             logger.warning("no video: %s", error)
             return

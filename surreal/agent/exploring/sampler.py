@@ -32,6 +32,11 @@ class Sampler:
         self._correlation = noise_correlation
         self._noise: SlotMemory | None = None
 
+    def seed(self, seed: int) -> None:
+        """Begin another sequence of samples."""
+        self._seed = seed
+        self._generator = None
+
     def choose(
         self,
         policy: Distribution,

@@ -188,6 +188,11 @@ class EvalConfig(Section):
     """Further episodes with the same parameters when a round reaches `run.stop_at_return`; the run ends only if their
     mean, less its standard error, does so too. Raising it measures more exactly, and takes longer. 0: none."""
 
+    sample: bool = False
+    """Whether evaluation draws actions from the policy's distribution, as training does, instead of taking the most
+    probable one. `best`, `--verify`, `surreal play` and `surreal watch` do the same. Set it to compare with a result
+    that was measured so. Needs `PolicyAgent`, `SamplingAgent`, or your agent with a `sampler`."""
+
     num_envs: int = Field(10, ge=1, le=4096)
     """Environments stepped at once."""
 

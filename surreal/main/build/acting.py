@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import gymnasium
 import numpy as np
 
 from surreal.agent import Agent, Rounds
@@ -19,7 +20,8 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool
 from surreal.errors import CheckpointError, ContractError
-from surreal.main.build.construct import Recipe, Setting, construct
+from surreal.evaluation import Evaluator
+from surreal.main.build.construct import Recipe, Setting, construct, refused
 from surreal.main.build.earlier import OWN_WORDS
 from surreal.main.build.environments import Spaces
 from surreal.main.build.saved_policy import policy_header, policy_tensors
@@ -80,10 +82,7 @@ def build_agent(
         # Agents beyond `count`, which joined from elsewhere, share the places of the first ones.
         places = [place % total for place in range(index * per_agent, (index + 1) * per_agent)]
         offered["exploration"] = schedule_from_config(settings, indices=places, count=total)
-    agent = construct(config, AGENT, (model,), offered)
-    agent.expect_actions(spaces.action_space)
-    agent.set_mode("training")
-    return agent
+    return _make_agent(config, model, spaces, offered, "training")
 
 
 def _offer(
@@ -104,10 +103,26 @@ def build_greedy_agent(config: Config, model: Module, spaces: Spaces, *, rng: np
     offered = _offer(config, spaces, 0, rng, None)
     if config.agent.exploration is not None:
         offered["exploration"] = None
+    return _make_agent(config, model, spaces, offered, "eval")
+
+
+def _make_agent(config: Config, model: Module, spaces: Spaces, offered: dict[str, Any], mode: str) -> Agent:
     agent = construct(config, AGENT, (model,), offered)
+    if config.eval.sample and agent.sampler is None:
+        problem = f"is true, but {config.agent.class_path} has no sampler; leave it out, or use PolicyAgent"
+        raise refused(config, "eval.sample", problem)
     agent.expect_actions(spaces.action_space)
-    agent.set_mode("eval")
+    agent.set_mode(mode)
     return agent
+
+
+def build_evaluator(
+    config: Config, agent: Agent, envs: Sequence[gymnasium.Env[Any, Any]], *, rng: np.random.Generator
+) -> Evaluator:
+    """Make what plays whole episodes as `eval` says. An exported policy is always greedy: it has no sampler."""
+    settings = config.eval
+    is_sampled = settings.sample and agent.sampler is not None
+    return Evaluator(agent, envs, rng=rng, max_episode_steps=settings.max_episode_steps, sample=is_sampled)
 
 
 def build_sender(

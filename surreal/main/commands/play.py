@@ -8,7 +8,8 @@ from contextlib import ExitStack
 import numpy as np
 
 from surreal.config import add_python_path
-from surreal.evaluation import EpisodeScore, Evaluator
+from surreal.evaluation import EpisodeScore
+from surreal.main.build.acting import build_evaluator
 from surreal.main.build.environments import env_spaces
 from surreal.main.build.saved_policy import Policy
 from surreal.main.commands.viewing import View
@@ -26,7 +27,7 @@ def play_policy(
     view: View = View(),  # noqa: B008 - it is immutable
     on_episode: Callable[[int, EpisodeScore], None] | None = None,
 ) -> list[EpisodeScore]:
-    """Play whole episodes greedily, each with a fresh seed.
+    """Play whole episodes as the evaluation does, each with a fresh seed.
 
     Args:
         policy: what `load_policy` gave.
@@ -49,7 +50,7 @@ def play_policy(
         envs = [view.make_env(config, stack, name="play") for _ in range(count)]
         agent = saved_agent(policy, config, env_spaces(envs[0]), rng=rng)
         stack.callback(agent.close)
-        evaluator = Evaluator(agent, envs, rng=rng, max_episode_steps=config.eval.max_episode_steps)
+        evaluator = build_evaluator(config, agent, envs, rng=rng)
         if on_episode is None:
             return evaluator.play(episodes)
         scores: list[EpisodeScore] = []

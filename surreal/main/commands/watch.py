@@ -15,8 +15,8 @@ from surreal.config import Config, add_python_path
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.errors import RedisUnavailableError
-from surreal.evaluation import EpisodeScore, Evaluator
-from surreal.main.build.acting import build_greedy_agent, build_listener, build_model
+from surreal.evaluation import EpisodeScore
+from surreal.main.build.acting import build_evaluator, build_greedy_agent, build_listener, build_model
 from surreal.main.build.environments import env_spaces
 from surreal.main.commands.viewing import View
 from surreal.main.process import registry
@@ -85,7 +85,7 @@ class Watcher:
             stack.callback(agent.close)
             listener = build_listener(config, self._parameter_client(stack), model)
             stack.callback(listener.close)
-            evaluator = Evaluator(agent, [env], rng=self._rng, max_episode_steps=config.eval.max_episode_steps)
+            evaluator = build_evaluator(config, agent, [env], rng=self._rng)
             number = 0
             while (count is None or number < count) and self._update(listener, on_wait, wait):
                 if self._view.screen is not None:

@@ -82,7 +82,7 @@ def test_eval_mode_explores_in_no_row() -> None:
     assert list(agent.calls[0]["is_first"]) == [True, False]
     assert list(rows) == [True, False]
     assert agent.steps == 2
-    with pytest.raises(ValueError, match="'training' or 'eval'"):
+    with pytest.raises(ValueError, match="'training', 'eval' or 'sample'"):
         agent.set_mode("test")
 
 

@@ -68,3 +68,10 @@ def test_first_env_steps_of_the_run_are_uniformly_random_and_legal() -> None:
 def test_a_seed_repeats_its_samples() -> None:
     np.testing.assert_array_equal(act(made(seed=1)), act(made(seed=1)))
     assert (act(made(seed=1)) != act(made(seed=2))).any()
+
+
+def test_sample_mode_draws_every_action_and_neither_counts_nor_takes_random_ones() -> None:
+    agent, training = made(random_steps=10**9), made()
+    agent.set_mode("sample")
+    np.testing.assert_array_equal(act(agent, explore=False), act(training))
+    assert agent.steps == 0

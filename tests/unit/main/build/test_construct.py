@@ -17,9 +17,9 @@ from surreal.config import Config, accepted_names, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ConfigError
-from surreal.main.build.acting import build_agent, build_greedy_agent, build_model
+from surreal.main.build.acting import build_agent, build_evaluator, build_greedy_agent, build_model
 from surreal.main.build.check import check_names
-from surreal.main.build.environments import Spaces, build_spaces
+from surreal.main.build.environments import Spaces, build_env, build_spaces
 from surreal.main.build.learning import build_replay
 from surreal.main.launch.prepare import RunOptions, prepare
 from surreal.model import QFunction
@@ -193,3 +193,20 @@ def test_keyword_arguments_are_taken_to_be_handed_on() -> None:
     assert accepted_names(Base) == {"model": True, "seed": False}
     assert accepted_names(Closed) == {"model": True}
     assert accepted_names(Open) == {"model": True, "extra": False, "seed": False}
+
+
+def test_evaluation_that_samples_needs_an_agent_with_a_sampler(spaces: Spaces) -> None:
+    config = config_of("eval.sample=true")
+    with pytest.raises(ConfigError, match=r"eval\.sample is true, but surreal\.agent\.QAgent has no sampler"):
+        build_greedy_agent(config, build_model(config, spaces), spaces, rng=rng())
+    config = load_config("cartpole-ppo", ["eval.sample=true"])
+    agent = build_greedy_agent(config, build_model(config, spaces), spaces, rng=rng())
+    env = build_env(config, training=False)
+    evaluator = build_evaluator(config, agent, [env], rng=rng())
+    assert agent.mode == "sample"
+    first = evaluator.play(3)
+    evaluator.rng = rng()
+    assert evaluator.play(3) == first  # the samples belong to the round, too
+    evaluator.rng = np.random.default_rng(1)
+    assert evaluator.play(3) != first
+    evaluator.close()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from surreal.config import Config, load_config, preset_names
+from surreal.distributed.connection.access.credentials import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import ConfigError
 from surreal.main.commands.status import find_run
@@ -32,6 +33,7 @@ class Subject:
         address: of the Redis that was named; None: the configuration's, or a server that a run starts itself.
         run: a run that Redis knows; None: none was named.
         folder: where runs, or the run, are written.
+        is_found: whether the configuration was in a run's folder, so that it may be a stranger's.
     """
 
     title: str
@@ -41,6 +43,7 @@ class Subject:
     address: str | None = None
     run: str | None = None
     folder: Path = RUNS_FOLDER
+    is_found: bool = False
 
     @property
     def addresses(self) -> list[str]:
@@ -63,6 +66,8 @@ class Subject:
         """
         try:
             run = self.run or "default"
+            if self.is_found and address != self.address:
+                address = FoundAddress(address, self.address)
             return RedisClient(address, run=run, timeout_s=_TIMEOUT_S, retry_timeout_s=_TIMEOUT_S)
         except ValueError as error:
             raise ConfigError(str(error), key="--redis") from error
@@ -90,7 +95,8 @@ def find_subject(
     if target is not None and _is_configuration(target):
         return _configured(target, overrides, address, run_dir)
     if run_dir is not None and address is None and RunFolder(run_dir).read_address() is None:  # it is over
-        return _configured(str(RunFolder(run_dir).config_path), overrides, address, run_dir)
+        found = _configured(str(RunFolder(run_dir).config_path), overrides, address, run_dir)
+        return replace(found, is_found=True)
     if target is not None or run_dir is not None or (address is None and newest_running() is not None):
         return _running(target, overrides, address, run_dir)
     if APP_FILE.is_file():

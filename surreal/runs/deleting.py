@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
+from surreal.distributed.connection.access.credentials import FoundAddress
 from surreal.errors import BusyError, ConfigError, FolderError, RedisUnavailableError
 from surreal.main.process import registry
 from surreal.main.process.run_folder import RunFolder
@@ -58,7 +59,7 @@ def delete(run: ListedRun, address: str | None = None) -> None:
                     if not lock.acquire():
                         raise BusyError(f"{lock.holder()} still writes into {run.folder}; wait for its end")
                     stack.callback(lock.release)
-        for each in dict.fromkeys([*([address] if address else []), *_addresses(run)]):
+        for each in dict.fromkeys([*([address] if address else []), *_addresses(run, address)]):
             _delete_keys(run.run, each, must_answer=each == address)
         if run.folder is not None:
             try:
@@ -67,17 +68,17 @@ def delete(run: ListedRun, address: str | None = None) -> None:
                 raise FolderError(f"{run.folder} could not be removed: {error}") from error
 
 
-def _addresses(run: ListedRun) -> list[str]:
+def _addresses(run: ListedRun, given: str | None) -> list[str]:
     """Where a run may have left keys, as far as its folder says so."""
     if run.folder is None:
         return []
     known = RunFolder(run.folder).read_address()
-    found = [] if known is None else [known[0]]
+    found: list[str] = [] if known is None else [known[0]]
     with suppress(ConfigError):
         redis = settings_of(run).get("redis") or {}
-        given = [redis.get(name) for name in _REDIS_SETTINGS]
-        found += [each for value in given for each in (value if isinstance(value, list) else [value]) if each]
-    return found
+        values = [redis.get(name) for name in _REDIS_SETTINGS]
+        found += [each for value in values for each in (value if isinstance(value, list) else [value]) if each]
+    return [FoundAddress(each, given) for each in found]
 
 
 def _delete_keys(run: str, address: str, *, must_answer: bool) -> None:

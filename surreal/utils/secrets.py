@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
+#: The address of the Redis that the secrets below are meant for.
+ADDRESS_VARIABLE = "SURREAL_REDIS"
 #: The user that a process comes to Redis as.
 USER_VARIABLE = "SURREAL_REDIS_USER"
 #: Folder with a file for each of Redis' users, of the user's name, that holds its password.

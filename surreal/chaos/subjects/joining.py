@@ -15,6 +15,7 @@ from surreal.chaos.observing.sights import Life
 from surreal.chaos.observing.standing import read_lives
 from surreal.chaos.subjects.subject import Keeps, Server, Subject
 from surreal.config import load_config
+from surreal.distributed.connection.access.credentials import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RunKeys
 from surreal.distributed.experience.shards import ReplayShards
@@ -53,8 +54,9 @@ def join(run: str | None, *, address: str | None, run_dir: Path | None, stack: E
     is_here = folder.read_run() == client.run
     # That in Redis has no addresses, which may hold passwords.
     config = load_config(str(folder.config_path)) if is_here else registry.stored_config(client)
-    replay_clients = [_connect(each, client, stack) for each in config.replay_addresses]
-    parameter_client = _connect(config.redis.parameter_address, client, stack)
+    named = [*config.replay_addresses, config.redis.parameter_address]
+    found = [None if each is None else FoundAddress(each, address) for each in named]
+    *replay_clients, parameter_client = (_connect(each, client, stack) for each in found)
     launcher = next((life for life in lives if life.name == "launcher" and life.is_here), None)
     clients = {id(each): each for each in (*replay_clients, parameter_client, client)}
     return Subject(

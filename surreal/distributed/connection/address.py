@@ -49,6 +49,12 @@ class RedisAddress:
         """Whether a password stands in it."""
         return bool(self.options.get("password"))
 
+    @property
+    def hosts(self) -> set[str]:
+        """Names of its hosts; empty for a socket."""
+        host = self.options.get("host")
+        return {name.lower() for name in (host, *(node[0] for node in self.nodes)) if name}
+
     def with_credentials(self, credentials: Credentials) -> RedisAddress:
         """The same for whoever has these; what stands in the address wins."""
         named = {"username": credentials.username, "password": credentials.password}

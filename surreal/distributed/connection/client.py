@@ -22,9 +22,9 @@ from redis.crc import key_slot
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
-from surreal.distributed.connection.access.credentials import read_credentials
+from surreal.distributed.connection.access.credentials import Credentials, FoundAddress, read_credentials
 from surreal.distributed.connection.access.spoiled import with_clear_errors
-from surreal.distributed.connection.address import parse_address
+from surreal.distributed.connection.address import RedisAddress, parse_address
 from surreal.distributed.connection.cluster import ClusterMap, hash_slot_pool
 from surreal.distributed.connection.keys import (
     RUNS,
@@ -49,6 +49,11 @@ MIN_SERVER_VERSION = (6, 2)
 SOCKET_READ_SIZE = 256 << 10
 #: A connection idle for longer is tested before its next use (s), so a peer that vanished costs no command.
 HEALTH_CHECK_INTERVAL_S = 15
+#: What to do about a server that refuses a process without a password.
+_WITHHELD = (
+    "a file names this address, and the password of the environment goes only to hosts that you name: "
+    "if it is yours, name it with --redis or $SURREAL_REDIS"
+)
 _STOPPED = threading.Event()
 _STOPPED.set()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -61,7 +66,8 @@ class RedisClient:
 
     Args:
         address: `host:port`, `redis://`, `rediss://`, `unix:///path` or `redis+cluster://host:port,host:port`; see
-            `surreal.distributed.connection.address`. Without a password in it, the environment's is used.
+            `surreal.distributed.connection.address`. Without a password in it, the environment's is used; that of a
+            `FoundAddress` only if the user has named its host.
         run: id of the run, the namespace of all keys: letters, digits, `.`, `_`, `-`.
         password: wins over a password in the address.
         username: ACL user; wins over a user in the address.
@@ -91,8 +97,14 @@ class RedisClient:
         self.retry_timeout_s = retry_timeout_s
         self.run_keys = RunKeys(self.run)
         parsed = parse_address(address, username=username, password=password)
+        advice = "check user, password, certificates"
         if parsed.is_open:
-            parsed = parsed.with_credentials(read_credentials(os.environ, run))
+            credentials = read_credentials(os.environ, run)
+            if isinstance(address, FoundAddress) and not _is_named(parsed, address):
+                if credentials.password:
+                    advice = _WITHHELD
+                credentials = Credentials(tls=credentials.tls)
+            parsed = parsed.with_credentials(credentials)
         self.address = parsed.shown
         options: dict[str, Any] = {
             "socket_timeout": timeout_s,
@@ -119,7 +131,7 @@ class RedisClient:
             raise ValueError(f"Redis address {self.address!r} has an option that is not known: {error}") from None
         pool.reset()
         self.redis: redis.Redis = redis.Redis.from_pool(pool)
-        self._retry_policy = RetryPolicy(self.address)
+        self._retry_policy = RetryPolicy(self.address, advice)
 
     def __repr__(self) -> str:
         return f"RedisClient({self.address!r}, run={self.run!r})"
@@ -293,6 +305,12 @@ class RedisClient:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _is_named(parsed: RedisAddress, address: FoundAddress) -> bool:
+    """Whether all of its hosts are ones that the user has named."""
+    named = [parse_address(each).hosts for each in address.named(os.environ)]
+    return parsed.hosts <= set().union(*named)
 
 
 def check_name(name: str, what: str) -> str:

@@ -46,10 +46,12 @@ class RetryPolicy:
 
     Args:
         address: of the server, for messages.
+        advice: what to do if the server refuses this process.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, advice: str = "check user, password, certificates") -> None:
         self._address = address
+        self._advice = advice
         self._rng = random.Random()
         self._lock = threading.Lock()
         self._away_since: float | None = None
@@ -69,7 +71,7 @@ class RetryPolicy:
                 result = operation()
             except RedisError as error:
                 if is_refused(error):
-                    problem = f"refused to {what}: {error}; check user, password, certificates"
+                    problem = f"refused to {what}: {error}; {self._advice}"
                     raise RedisUnavailableError(f"Redis at {self._address} {problem}", address=self._address) from error
                 if not is_transient(error):
                     raise

@@ -13,11 +13,9 @@ from redis.exceptions import RedisError
 from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import ConfigError
+from surreal.utils.secrets import ADDRESS_VARIABLE
 
 logger = logging.getLogger(__name__)
-
-#: As in `surreal.main.process.arguments`, which is above.
-_REDIS_VARIABLE = "SURREAL_REDIS"
 
 
 @contextmanager
@@ -39,13 +37,13 @@ def temporary_run(name: str = "temporary", *, maxmemory_bytes: int = 512 << 20) 
         RedisUnavailableError: there is no Redis at this address, or no redis-server to start.
     """
     run = check_name(f"{name}-{secrets.token_hex(4)}", "run id")
-    given = os.environ.get(_REDIS_VARIABLE)
+    given = os.environ.get(ADDRESS_VARIABLE)
     with ExitStack() as stack:
         address = given or stack.enter_context(EmbeddedRedis(maxmemory_bytes=maxmemory_bytes)).address
         try:
             client = stack.enter_context(RedisClient(address, run=run))
         except ValueError as error:
-            raise ConfigError(f"{error}; it is what ${_REDIS_VARIABLE} says", key=_REDIS_VARIABLE) from error
+            raise ConfigError(f"{error}; it is what ${ADDRESS_VARIABLE} says", key=ADDRESS_VARIABLE) from error
         client.check_server()
         try:
             yield client

@@ -16,9 +16,10 @@ from pathlib import Path
 from surreal.errors import ConfigError
 from surreal.main.process.places import RankPlace, read_place
 from surreal.main.process.roles import AGENT, LEARNER, PARAMETER_SERVER, RLX_SERVER, Role
+from surreal.utils.secrets import ADDRESS_VARIABLE
 
 #: Environment variable that holds the Redis address: a password in it is not shown by `ps`, as an argument would be.
-REDIS_VARIABLE = "SURREAL_REDIS"
+REDIS_VARIABLE = ADDRESS_VARIABLE
 
 DEFAULT_REDIS = "127.0.0.1:6379"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal.config import Config, to_yaml
+from surreal.distributed.connection.access.credentials import FoundAddress
 from surreal.errors import BusyError, ConfigError, FolderError
 from surreal.main.process.ending.reasons import result_of
 from surreal.utils.files import FileLock, write_whole
@@ -155,13 +156,17 @@ class RunFolder:
         except OSError:
             return None
 
-    def read_address(self) -> tuple[str, str] | None:
-        """Where the run's Redis is and the run's id, None if the run is over."""
+    def read_address(self, given: str | None = None) -> tuple[FoundAddress, str] | None:
+        """Read where the run's Redis is and the run's id; None if the run is over.
+
+        Args:
+            given: the address that the user named, whose host may be sent secrets.
+        """
         try:
             lines = (self.path / ADDRESS_NAME).read_text().split()
         except OSError:
             return None
-        return (lines[0], lines[1]) if len(lines) == 2 else None
+        return (FoundAddress(lines[0], given), lines[1]) if len(lines) == 2 else None
 
     def _remove_address(self) -> None:
         """The run's Redis is gone, or none of our business any more; another's address stays."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from surreal.utils.secrets import SECRETS_VARIABLE, USER_VARIABLE, read_secret, secret_of
+from surreal.utils.secrets import ADDRESS_VARIABLE, FILE, SECRETS_VARIABLE, USER_VARIABLE, read_secret, secret_of
 
 #: With "_FILE": the file that holds it.
 PASSWORD_VARIABLE = "SURREAL_REDIS_PASSWORD"  # noqa: S105 - the name of a variable
@@ -20,6 +20,8 @@ TLS_VARIABLES = {
     "SURREAL_REDIS_TLS_CERT": "ssl_certfile",
     "SURREAL_REDIS_TLS_KEY": "ssl_keyfile",
 }
+#: What hides the user and the password from a child process.
+WITHOUT_SECRETS = dict.fromkeys((USER_VARIABLE, SECRETS_VARIABLE, PASSWORD_VARIABLE, PASSWORD_VARIABLE + FILE), "")
 
 
 class Credentials(NamedTuple):
@@ -28,6 +30,30 @@ class Credentials(NamedTuple):
     username: str | None = None
     password: str | None = None
     tls: Mapping[str, str] = {}  #: options of redis-py's TLS connections
+
+
+class FoundAddress(str):
+    """An address out of a file, which a stranger may have written.
+
+    `RedisClient` sends the user and the password of the environment there only if the user has named the same host.
+
+    Args:
+        text: the address.
+        given: what the user named instead, with `--redis`, or the address of what led to the file; None: nothing.
+    """
+
+    __slots__ = ("_given",)
+    _given: str | None
+
+    def __new__(cls, text: str, given: str | None = None) -> FoundAddress:
+        """Keep what the user named, also if another found address led here."""
+        self = super().__new__(cls, text)
+        self._given = given._given if isinstance(given, FoundAddress) else given
+        return self
+
+    def named(self, environ: Mapping[str, str]) -> list[str]:
+        """Give the addresses that the user named."""
+        return (self._given or environ.get(ADDRESS_VARIABLE) or "").split()
 
 
 def read_credentials(environ: Mapping[str, str], run: str) -> Credentials:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from surreal.config import Config, load_config, to_yaml
+from surreal.distributed.connection.access.credentials import WITHOUT_SECRETS, FoundAddress
 from surreal.errors import ConfigError
 from surreal.main.launch.rlx.arguments import environment_arguments, server_url
 from surreal.main.launch.rlx.components import ENVIRONMENTS, METRICS_SERVER, RLX_SERVERS
@@ -86,7 +87,7 @@ class Companions:
                 children,
                 self._starter,
                 log_dir=folder,
-                environment={} if self._place is None else {REDIS_VARIABLE: self._place.address},
+                environment=self._environment(),
                 restart_limit=self._config.run.restart_limit,
             )
             stack.callback(supervision.kill)
@@ -97,6 +98,13 @@ class Companions:
             problem = supervision.drain(is_hurried=lambda: interrupts.is_hurried)
             output.poll()
             return ending if problem is None else Ending(problem, ExitCode.FAILED)
+
+    def _environment(self) -> dict[str, str]:
+        """Tell the processes where the run's Redis is; an address out of its folder gets no secrets."""
+        if self._place is None:
+            return {}
+        is_found = isinstance(self._place.address, FoundAddress)
+        return {REDIS_VARIABLE: self._place.address, **(WITHOUT_SECRETS if is_found else {})}
 
     def _watch(self, supervision: Supervision, output: ChildWarnings, interrupts: Interrupts) -> Ending:
         is_known = self._knows_address()

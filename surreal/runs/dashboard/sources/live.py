@@ -11,6 +11,7 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from surreal.config import Config, load_config
+from surreal.distributed.connection.access.credentials import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ConfigError, SurrealError
@@ -113,7 +114,7 @@ class LiveRun:
     def _other(self, address: str | None) -> RedisClient:
         if address is None:
             return self._client
-        self._others.append(self._connect(address, self._client.run))
+        self._others.append(self._connect(FoundAddress(address, self.address), self._client.run))
         return self._others[-1]
 
     @staticmethod

@@ -141,7 +141,7 @@ class WatchedRun:
         """Connect to where the run is now; a run that was resumed may be elsewhere."""
         address, run = self._redis if self.listed.is_in_redis else None, self.listed.run
         if self.listed.folder is not None:
-            found = RunFolder(self.listed.folder).read_address()
+            found = RunFolder(self.listed.folder).read_address(self._redis)
             address, run = found if found is not None and self.listed.is_alive else (address, run)
         if self._opened is not None and self._opened.address != address:
             self._opened.close()

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from surreal.distributed.connection.access.credentials import read_credentials
+from surreal.distributed.connection.access.credentials import FoundAddress, read_credentials
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
+from surreal.main.process.run_folder import RunFolder
 from surreal.utils.secrets import take_user
 
 
@@ -85,3 +86,28 @@ def test_the_environment_is_for_addresses_without_a_password(secrets: Path, monk
 def test_what_an_address_says_wins() -> None:
     assert parse_address("host:1").is_open
     assert not parse_address("redis://:x@host:1").is_open
+
+
+def test_an_address_out_of_a_file_gets_no_secret_unless_the_user_has_named_its_host(
+    secrets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SURREAL_REDIS", raising=False)
+    monkeypatch.setenv("SURREAL_REDIS_USER", "agent")
+    monkeypatch.setenv("SURREAL_REDIS_PASSWORD_FILE", str(secrets / "agent"))
+    monkeypatch.setenv("SURREAL_REDIS_TLS_CA", str(secrets / "agent"))
+
+    def options(given: str | None = None, address: str = "rediss://host:1") -> dict[str, object]:
+        (tmp_path / "redis.address").write_text(f"{address}\nrun-1\n")
+        found = RunFolder(tmp_path).read_address(given)
+        assert found is not None
+        return dict(RedisClient(found[0]).redis.connection_pool.connection_kwargs)
+
+    for given in (None, "other:1", "unix:///socket"):
+        assert not {"username", "password"} & options(given).keys()
+        assert options(given)["ssl_ca_certs"] == str(secrets / "agent")
+    assert options("HOST:2")["password"] == "password of agent"
+    assert options(address="redis://:own@host:1")["password"] == "own"
+    monkeypatch.setenv("SURREAL_REDIS", "other:1 rediss://host:1")
+    assert options()["password"] == "password of agent"
+    assert not {"username", "password"} & options("other:1").keys()
+    assert FoundAddress("host:1", FoundAddress("other:2", "third:3")).named({}) == ["third:3"]

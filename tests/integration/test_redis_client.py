@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 import redis
-from redis.exceptions import NoPermissionError, OutOfMemoryError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from surreal.distributed import RedisClient
 from surreal.distributed.connection.contract import CONTRACT_TTL_S, register_model_contract
 from surreal.distributed.connection.scripts import Script
 from surreal.errors import ContractError, RedisUnavailableError
+from surreal.main.commands.redis_health import answers
 
 
 def hold(client: RedisClient, token: str, lease_ms: int) -> list[Any]:
@@ -55,21 +56,81 @@ def test_client_goes_on_after_the_server_was_killed(start_redis: Callable[..., A
         client.redis.set("kept", b"1")
         hold(client, "me", 60_000)
         server.kill()
-        replies: list[Any] = []
-
-        def hold_again() -> None:
-            replies.extend(client.retry(lambda: hold(client, "other", 1000), what="hold", timeout_s=60))
-
-        thread = threading.Thread(target=hold_again)
-        thread.start()
-        deadline = time.monotonic() + 60
-        while not client.is_away:  # it has tried, and failed
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        thread, replies = retry_in_a_thread(client, lambda: hold(client, "other", 1000))
         server.start()
         thread.join()
-        assert replies[0] == b"held"
+        assert replies[0][0] == b"held"
         assert client.redis.get("kept") == b"1"
+
+
+def retry_in_a_thread(client: RedisClient, operation: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    """Call an operation through `retry`, and return once it has failed for the first time."""
+    replies: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: replies.append(client.retry(operation, what="hold", timeout_s=60)), daemon=True
+    )
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not client.is_away:
+        assert thread.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return thread, replies
+
+
+def test_missing_replicas_are_waited_for(start_redis: Callable[..., Any], redis_binary: str) -> None:
+    server = start_redis(binary=redis_binary)
+    with RedisClient(server.address) as client:
+        hold(client, "me", 60_000)
+        client.redis.config_set("min-replicas-to-write", 1)
+        thread, replies = retry_in_a_thread(client, lambda: hold(client, "me", 60_000))
+        client.redis.config_set("min-replicas-to-write", 0)
+        thread.join()
+        assert replies[0][0] == b"empty"
+
+
+def test_a_disk_that_takes_no_snapshot_is_waited_for(start_redis: Callable[..., Any]) -> None:
+    server = start_redis(options=["--save", "3600 1000000"])
+    folder = server.socket_path.parent / "dump.rdb"
+    with RedisClient(server.address) as client:
+        client.redis.set("key", b"1")
+        folder.mkdir()  # the snapshot cannot be renamed to it
+        client.redis.bgsave()
+        deadline = time.monotonic() + 60
+        while client.redis.info("persistence")["rdb_last_bgsave_status"] == "ok":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(ResponseError, match="MISCONF"):
+            client.redis.set("key", b"2")
+        assert answers(server.address)
+        thread, replies = retry_in_a_thread(client, lambda: hold(client, "me", 60_000))
+        folder.rmdir()
+        client.redis.bgsave()
+        thread.join()
+        assert replies[0][0] == b"empty"
+
+
+def test_a_connection_to_a_demoted_server_is_left(start_redis: Callable[..., Any], redis_binary: str) -> None:
+    server = start_redis(binary=redis_binary)
+    with RedisClient(server.address) as client:
+        before = client.redis.client_id()
+        client.redis.replicaof("127.0.0.1", 1)
+        assert client.redis.client_id() == before
+        with pytest.raises(ResponseError, match=r"READONLY|read only"):
+            hold(client, "me", 60_000)
+        assert client.redis.client_id() != before
+        thread, replies = retry_in_a_thread(client, lambda: hold(client, "me", 60_000))
+        client.redis.replicaof("NO", "ONE")
+        thread.join()
+        assert replies[0][0] == b"empty"
+
+
+def test_a_process_holds_as_many_connections_as_it_needs(client: RedisClient) -> None:
+    pool = client.redis.connection_pool
+    held = [pool.get_connection() for _ in range(128)]
+    assert client.ping()
+    for connection in held:
+        pool.release(connection)
 
 
 def test_full_server_raises_the_same_error_from_scripts_of_every_version(

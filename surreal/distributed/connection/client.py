@@ -49,6 +49,8 @@ MIN_SERVER_VERSION = (6, 2)
 SOCKET_READ_SIZE = 256 << 10
 #: A connection idle for longer is tested before its next use (s), so a peer that vanished costs no command.
 HEALTH_CHECK_INTERVAL_S = 15
+#: No limit: each thread holds what it needs, and the server has a limit of clients. redis-py's own default is 100.
+_MAX_CONNECTIONS = 2**31
 #: What to do about a server that refuses a process without a password.
 _WITHHELD = (
     "a file names this address, and the password of the environment goes only to hosts that you name: "
@@ -111,6 +113,7 @@ class RedisClient:
             "socket_connect_timeout": timeout_s,
             "socket_read_size": SOCKET_READ_SIZE,
             "health_check_interval": HEALTH_CHECK_INTERVAL_S,
+            "max_connections": _MAX_CONNECTIONS,
             # RESP2 on every server: one shape of replies, no HELLO to negotiate. TCP keepalive is redis-py's default.
             "protocol": 2,
             # No CLIENT SETINFO: two round trips per connection, and an error on 6.2.

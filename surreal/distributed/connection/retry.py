@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import ssl
 import threading
 import time
@@ -34,8 +35,10 @@ _TRANSIENT = (
     exceptions.AskError,  # MovedError is one: a hash slot of a cluster is elsewhere now
 )
 _REFUSED = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
-#: Errors that some servers, or `redis.call` in a script of Redis 6.2, wrap into a plain ResponseError.
-_TRANSIENT_CODES = ("BUSY ", "-READONLY ", "-LOADING ", "-MASTERDOWN ", "-CLUSTERDOWN ", "-MOVED ", "-ASK ")
+#: Errors for which redis-py has no class, or which a pipeline or a script of Redis 6.2 ("-READONLY") wraps in another.
+_TRANSIENT_CODES = re.compile(
+    r"(?:^|-|error: )(?:BUSY|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|MOVED|ASK|TRYAGAIN|MISCONF|NOREPLICAS) "
+)
 
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 2.0
@@ -66,34 +69,39 @@ class RetryPolicy:
         deadline = time.monotonic() + timeout_s
         delays = delays_s(self._rng)
         wait = (self, threading.get_ident())
-        while True:
-            try:
-                result = operation()
-            except RedisError as error:
-                if is_refused(error):
-                    problem = f"refused to {what}: {error}; {self._advice}"
-                    raise RedisUnavailableError(f"Redis at {self._address} {problem}", address=self._address) from error
-                if not is_transient(error):
-                    raise
-                self._note_failure(error, what)
-                WAITS.note(wait, f"waiting for Redis at {self._address}, to {what}")
-                delay = next(delays)
-                if time.monotonic() + delay > deadline:
-                    WAITS.end(wait)
-                    message = (
-                        f"Redis at {self._address} did not answer in time to {what}: {error}; is it running there?"
-                    )
-                    raise RedisUnavailableError(message, address=self._address) from error
-                if stop is None:
-                    time.sleep(delay)
-                elif stop.wait(delay):
-                    WAITS.end(wait)
-                    raise StoppedError(f"stopped while waiting for Redis at {self._address} to {what}") from error
-            else:
-                if self._away_since is not None:
-                    self._note_recovery()
-                    WAITS.end(wait)
-                return result
+        try:
+            while True:
+                try:
+                    result = operation()
+                except RedisError as error:
+                    if is_refused(error):
+                        problem = f"refused to {what}: {error}; {self._advice}"
+                        message = f"Redis at {self._address} {problem}"
+                        raise RedisUnavailableError(message, address=self._address) from error
+                    if not is_transient(error):
+                        raise
+                    self._note_failure(error, what)
+                    WAITS.note(wait, f"waiting for Redis at {self._address}, to {what}")
+                    delay = next(delays)
+                    if time.monotonic() + delay > deadline:
+                        raise self._gave_up(error, what, timeout_s) from error
+                    if stop is None:
+                        time.sleep(delay)
+                    elif stop.wait(delay):
+                        raise StoppedError(f"stopped while waiting for Redis at {self._address} to {what}") from error
+                else:
+                    if self._away_since is not None:
+                        self._note_recovery()
+                    return result
+        finally:
+            WAITS.end(wait)
+
+    def _gave_up(self, error: RedisError, what: str, timeout_s: float) -> RedisUnavailableError:
+        if isinstance(error, exceptions.ResponseError):
+            problem = f"refused to {what} for {timeout_s:g} s: {error}"
+        else:
+            problem = f"did not answer in time to {what}: {error}; is it running there?"
+        return RedisUnavailableError(f"Redis at {self._address} {problem}", address=self._address)
 
     def _note_failure(self, error: RedisError, what: str) -> None:
         with self._lock:
@@ -116,12 +124,19 @@ def is_refused(error: BaseException) -> bool:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same call may succeed later: Redis is away, restarting, loading, or failing over."""
-    if is_refused(error):
+    """Whether the same call may succeed later: Redis is away, loading, failing over, or refuses writes for a while."""
+    if is_refused(error) or isinstance(error, exceptions.MaxConnectionsError):  # the latter is this process's own limit
         return False
     if isinstance(error, _TRANSIENT):
         return True
-    return isinstance(error, exceptions.ResponseError) and any(code in str(error) for code in _TRANSIENT_CODES)
+    return isinstance(error, exceptions.ResponseError) and _TRANSIENT_CODES.search(str(error)) is not None
+
+
+def is_demoted(error: BaseException) -> bool:
+    """Whether the server is a replica now: the address may already lead to another one."""
+    if isinstance(error, (exceptions.ReadOnlyError, exceptions.MasterDownError)):
+        return True
+    return isinstance(error, exceptions.ResponseError) and "-READONLY " in str(error)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
@@ -282,8 +282,8 @@ class EmbeddedRedis:
                 if process.poll() is not None:
                     raise self._failed(f"ended with status {process.returncode}")
                 try:
-                    # Whoever may not come in, because the passwords are elsewhere, has an answer all the same.
-                    with suppress(AuthenticationError):
+                    # An error is an answer: the passwords are elsewhere, or its disk is full.
+                    with suppress(AuthenticationError, ResponseError):
                         client.execute("PING")
                         self._warn_of_refusals(client)
                     self._pid = int((self.log_path.parent / _PID_NAME).read_text())

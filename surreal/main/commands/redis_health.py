@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server.embedded import EmbeddedRedis
@@ -38,11 +38,12 @@ def serve_and_tell(server: EmbeddedRedis, stop: threading.Event, on_ready: Calla
 
 
 def answers(address: str) -> bool:
-    """Whether a server answers, be it that it wants another password."""
+    """Whether a server answers; an error counts, such as a missing password or a full disk (MISCONF)."""
     with RedisClient(address) as client:
         try:
-            return bool(client.redis.ping())
-        except AuthenticationError:
+            client.redis.ping()
+        except (AuthenticationError, BusyLoadingError, ResponseError):
             return True
         except RedisError:
             return False
+        return True

@@ -6,16 +6,16 @@ script that cannot use what it finds; what is spoiled inside of values is found 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from redis.exceptions import NoScriptError, ResponseError
 
+from surreal.distributed.connection.retry import is_demoted
 from surreal.errors import SurrealError
 
-_SIGNS = ("WRONGTYPE", "is not an integer", "is not a valid float", "user_script:", "would overflow")
-#: What a script of Redis 6.2 may have met besides, and wraps.
-_OTHERS = ("-OOM", "-READONLY", "-MISCONF", "-NOPERM", "BUSY", "-LOADING", "-MASTERDOWN", "-CLUSTERDOWN", "-MOVED",
-           "-ASK", "permissions")  # fmt: skip
+#: The last one: a script of ours failed in Lua itself. What `redis.call` refused in a script is at "@user_script:".
+_SIGNS = re.compile(r"WRONGTYPE|is not an integer|is not a valid float|would overflow|(?<!@)\buser_script:")
 
 
 class SpoiledKeyError(SurrealError, ResponseError):
@@ -26,7 +26,7 @@ def clear_error(error: ResponseError) -> ResponseError:
     """The same error, or a clearer one where a key is spoiled."""
     text = str(error)
     is_plain = type(error) is ResponseError and not isinstance(error, NoScriptError)
-    if not is_plain or not any(sign in text for sign in _SIGNS) or any(code in text for code in _OTHERS):
+    if not is_plain or not _SIGNS.search(text):
         return error
     return SpoiledKeyError(
         f"a key of the run in Redis holds what Surreal never writes ({text[:200]}): somebody else writes there; "
@@ -55,13 +55,15 @@ def text_of(value: bytes | None) -> str:
 
 
 def with_clear_errors(connection_class: Any) -> Any:
-    """A class of connections whose replies raise clear errors."""
+    """A class of connections whose replies raise clear errors, and which leave a server that was demoted."""
 
     class Connection(connection_class):  # type: ignore[misc]
         def read_response(self, *args: Any, **options: Any) -> Any:
             try:
                 return super().read_response(*args, **options)
             except ResponseError as error:
+                if is_demoted(error):
+                    self.disconnect()
                 clear = clear_error(error)
                 if clear is error:
                     raise

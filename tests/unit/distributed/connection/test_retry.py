@@ -3,11 +3,14 @@ from __future__ import annotations
 import itertools
 import random
 import ssl
+import threading
 
 import pytest
 from redis import exceptions
 
-from surreal.distributed.connection.retry import delays_s, is_out_of_memory, is_refused, is_transient
+from surreal.distributed.connection.retry import RetryPolicy, delays_s, is_out_of_memory, is_refused, is_transient
+from surreal.errors import RedisUnavailableError
+from surreal.utils.liveness.wait_notice import WAITS
 
 
 @pytest.mark.parametrize(
@@ -21,6 +24,12 @@ from surreal.distributed.connection.retry import delays_s, is_out_of_memory, is_
         exceptions.MasterDownError("down"),
         exceptions.ResponseError("BUSY Redis is busy running a script."),
         exceptions.ResponseError("ERR Error running script (call to f_1): @user_script: 3: -READONLY You can't write"),
+        exceptions.ResponseError("MISCONF Errors writing to the AOF file: No space left on device"),
+        exceptions.ResponseError("NOREPLICAS Not enough good replicas to write. script: 8a, on @user_script:1."),
+        exceptions.ResponseError(
+            "Error running script (call to f_1): @user_script:1: @user_script: 1: -NOREPLICAS Not"
+        ),
+        exceptions.ResponseError("Command # 1 (SET a 1) of pipeline caused error: MISCONF Redis is configured to save"),
     ],
 )
 def test_what_may_pass_is_tried_again(error: Exception) -> None:
@@ -49,7 +58,14 @@ def test_a_certificate_that_fails_is_a_refusal() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [exceptions.ResponseError("ERR syntax"), exceptions.OutOfMemoryError("OOM"), KeyError(1)]
+    "error",
+    [
+        exceptions.ResponseError("ERR syntax"),
+        exceptions.ResponseError("BUSYKEY Target key name already exists."),
+        exceptions.MaxConnectionsError("Too many connections"),
+        exceptions.OutOfMemoryError("OOM"),
+        KeyError(1),
+    ],
 )
 def test_other_errors_are_not_tried_again(error: Exception) -> None:
     assert not is_transient(error)
@@ -60,6 +76,40 @@ def test_out_of_memory_is_known_from_any_server_version() -> None:
     in_script = "Error running script (call to f_7): @user_script:1: -OOM not allowed when used memory > 'maxmemory'"
     assert is_out_of_memory(exceptions.ResponseError(in_script))
     assert not is_out_of_memory(exceptions.ResponseError("ERR no room"))
+
+
+def test_a_wait_ends_with_its_own_call_when_another_thread_has_seen_the_recovery() -> None:
+    policy, is_back, has_failed = RetryPolicy("there"), threading.Event(), threading.Event()
+
+    def ask() -> None:
+        if not is_back.is_set():
+            has_failed.set()
+            raise exceptions.ConnectionError("refused")
+
+    thread = threading.Thread(target=lambda: policy.call(ask, what="ask", stop=None, timeout_s=60))
+    thread.start()
+    assert has_failed.wait(60)
+    policy.call(lambda: None, what="ask", stop=None, timeout_s=60)
+    assert not policy.is_away
+    is_back.set()
+    thread.join()
+    assert thread.ident is not None
+    assert not WAITS.is_waiting(thread.ident)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (exceptions.ConnectionError("refused"), "did not answer in time to ask: refused; is it running there"),
+        (exceptions.ResponseError("MISCONF disk"), "refused to ask for 0 s: MISCONF disk"),
+    ],
+)
+def test_a_wait_that_was_in_vain_says_whether_redis_answered(error: Exception, told: str) -> None:
+    def ask() -> None:
+        raise error
+
+    with pytest.raises(RedisUnavailableError, match=told):
+        RetryPolicy("there").call(ask, what="ask", stop=None, timeout_s=0)
 
 
 def test_delays_grow_to_a_bound_and_are_jittered() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 
@@ -18,6 +18,7 @@ from surreal.chaos.observing.sights import Life
 from surreal.chaos.options import ChaosOptions, role_of
 from surreal.chaos.plan import Planned, pick
 from surreal.chaos.subjects.subject import Keeps, Server, Subject
+from surreal.utils.liveness.deaths import RecentDeaths
 
 #: How long writes are held off while a server is looked at for the last time, ms.
 _LAST_LOOK_MS = 2000
@@ -38,7 +39,7 @@ class Chooser:
         self._options = options
         self._guard = guard
         self._audit = audit
-        self._deaths: Counter[str] = Counter()
+        self._deaths: defaultdict[str, RecentDeaths] = defaultdict(RecentDeaths)
 
     def choose(self, planned: Planned, hit: set[str], *, is_redis_hit: bool) -> tuple[Disturbance, str] | None:
         """The disturbance, and the life that it ends; None if there is nobody whom it could hit now.
@@ -59,7 +60,7 @@ class Chooser:
                 self._audit.processes.note(find_process(life))  # what it has started must end with it
             except NotDoneError:
                 return None
-            self._deaths[life.name] += 1
+            self._deaths[life.name].add()
             return Kill(life), life.id
         server = None if is_redis_hit else self._choose_server(planned)
         return None if server is None else (self._disturbance(kind, server), "")
@@ -74,7 +75,7 @@ class Chooser:
             return Full(server.name, client, self._options.hold_s)
         if server.kill is None:
             raise ValueError(f"nobody would start {server.name} again")
-        self._deaths[server.name] += 1
+        self._deaths[server.name].add()
         return Restart(server.name, server.kill, server.start, partial(self._before_restart, server))
 
     def _choose_life(self, planned: Planned, hit: set[str]) -> Life | None:
@@ -101,7 +102,7 @@ class Chooser:
 
     def _is_spent(self, name: str) -> bool:
         """Whether one more death would end the run."""
-        return self._deaths[name] >= self._subject.config.run.restart_limit
+        return len(self._deaths[name]) >= self._subject.config.run.restart_limit
 
     def _look_and(self, server: Server, and_then: Callable[..., object]) -> None:
         self._audit.expect_emptying(server.client)

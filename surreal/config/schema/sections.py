@@ -234,7 +234,8 @@ class RunConfig(Section):
     gives the same parameters, bit for bit, and a run that was interrupted ends like one that was not."""
 
     restart_limit: int = Field(5, ge=0)
-    """How often each process that was killed is restarted."""
+    """How often each process may be killed within 60 s. The first restart is immediate, the next ones wait 0.25 s to
+    10 s."""
 
     hang_timeout_s: float = Field(60.0, gt=0)
     """Time in s after which a loop that does not turn (a step of an environment, an update, a thread) counts as

@@ -1,4 +1,4 @@
-"""`Keeper`: starts a redis-server again that died, but not for ever."""
+"""`Keeper`: starts a redis-server again that died, unless it dies too often."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.errors import RedisUnavailableError
+from surreal.utils.liveness.deaths import RecentDeaths
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +16,7 @@ class Keeper:
 
     Args:
         server: that was started.
-        restart_limit: how often it is started again, >= 0.
+        restart_limit: deaths within a minute that are forgiven, >= 0.
         advice: what a person may do where it dies too often.
     """
 
@@ -23,7 +24,7 @@ class Keeper:
         self._server = server
         self._restart_limit = restart_limit
         self._advice = advice
-        self._restarts = 0
+        self._deaths = RecentDeaths()
 
     def keep(self) -> None:
         """Start the server again, at the same address, if it died.
@@ -33,8 +34,8 @@ class Keeper:
         """
         if self._server.is_alive:
             return
-        if self._restarts >= self._restart_limit:
-            raise RedisUnavailableError(f"redis-server ended {self._restarts + 1} times; {self._advice}")
-        self._restarts += 1
+        if self._deaths.add() > self._restart_limit:
+            times = f"{len(self._deaths)} times within {self._deaths.window_s:.0f} s"
+            raise RedisUnavailableError(f"redis-server ended {times}; {self._advice}")
         logger.warning("redis-server ended; starting it again")
         self._server.restart()

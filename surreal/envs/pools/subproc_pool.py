@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import selectors
 import time
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from surreal.envs.pools.subproc_worker import FAILED, QUIT, STEP, SharedMemory
 from surreal.errors import EnvError
 from surreal.specs import ArraySpec
 from surreal.types import StepBatch
+from surreal.utils.liveness.deaths import RecentDeaths
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class SubprocEnvPool(EnvPool):
         self._lost_episodes = 0
         self._max_restarts = max_restarts
         self._worker_timeout_s = worker_timeout_s
-        self._deaths: deque[float] = deque()
+        self._deaths = RecentDeaths(_RESTART_WINDOW_S)
         self._num_restarts = 0
         self._context = multiprocessing.get_context("spawn")
         action = ArraySpec("action", self._adapter.shape, self._adapter.dtype)
@@ -228,13 +228,9 @@ class SubprocEnvPool(EnvPool):
         """Replace a dead worker; returns the environments whose episode is gone with it."""
         self._selector.unregister(worker.connection)
         exit_code = worker.end()
-        now = time.monotonic()
-        self._deaths.append(now)
-        while self._deaths and self._deaths[0] < now - _RESTART_WINDOW_S:
-            self._deaths.popleft()
-        if len(self._deaths) > self._max_restarts:
+        if (deaths := self._deaths.add()) > self._max_restarts:
             raise EnvError(
-                f"{worker.name} ended with exit code {exit_code}; {len(self._deaths)} deaths in "
+                f"{worker.name} ended with exit code {exit_code}; {deaths} deaths in "
                 f"{_RESTART_WINDOW_S:.0f} s are more than max_restarts = {self._max_restarts}"
             )
         logger.warning("%s ended with exit code %s and is started again", worker.name, exit_code)

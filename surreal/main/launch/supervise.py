@@ -12,17 +12,18 @@ import random
 import signal
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from surreal.main.launch.starting.starter import Process, Starter
 from surreal.main.process.ending.interrupts import CHECKPOINT_SIGNAL
 from surreal.main.process.ending.reasons import ExitCode
 from surreal.main.process.roles import NormalEnd, Role
+from surreal.utils.liveness.deaths import RecentDeaths
 
 logger = logging.getLogger(__name__)
 
-_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 10.0
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.25, 10.0
 _TAIL_BYTES = 16_384
 #: How long the drain of a process may take that is known to hang, s.
 _HANGING_DRAIN_S = 3.0
@@ -37,6 +38,7 @@ class Child:
     arguments: Sequence[str]
     process: Process | None = None
     restarts: int = 0
+    deaths: RecentDeaths = field(default_factory=RecentDeaths)
     restart_at_s: float | None = None  #: monotonic time of the next start, if one is due
     is_finished: bool = False  #: ended by itself with exit code 0
 
@@ -57,7 +59,7 @@ class Supervision:
         starter: starts their processes.
         log_dir: folder of the consoles' files.
         environment: variables of theirs, added to this process's own.
-        restart_limit: restarts of each child, >= 0; one more death ends the run.
+        restart_limit: deaths of each child within a minute that are forgiven, >= 0; one more ends the run.
     """
 
     def __init__(
@@ -219,11 +221,15 @@ class Supervision:
         if code > 0 and code != ExitCode.RANK_KILLED:
             return f"{child.name} failed: {self.last_error(child)}"
         ended = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended: {self.last_error(child)};"
-        if child.restarts >= self._restart_limit:
-            return f"{child.name} {ended} after {child.restarts} restarts, the limit"
-        delay = min(_FIRST_BACKOFF_S * 2**child.restarts, _MAX_BACKOFF_S) * random.uniform(0.5, 1.0)
+        deaths = child.deaths.add()
+        if deaths > self._restart_limit:
+            ended += " once" if deaths == 1 else f" {deaths} times"
+            window_s, limit = child.deaths.window_s, self._restart_limit
+            return f"{child.name} {ended} within {window_s:.0f} s; run.restart_limit is {limit}"
+        # The first restart is immediate: a process that dies once an hour has no need to wait.
+        delay = 0.0 if deaths == 1 else min(_FIRST_BACKOFF_S * 2 ** (deaths - 2), _MAX_BACKOFF_S)
         child.restarts += 1
-        child.restart_at_s = time.monotonic() + delay
+        child.restart_at_s = time.monotonic() + delay * random.uniform(0.5, 1.0)
         logger.warning("%s %s; starting it again", child.name, ended.removesuffix(";"))
         return None
 

@@ -37,7 +37,7 @@ class NormalEnd(Enum):
 
 @dataclass(frozen=True)
 class Role:
-    """One kind of process. All are started again when a signal killed them, at most `run.restart_limit` times.
+    """One kind of process. All are started again when a signal killed them, within `run.restart_limit`.
 
     Args:
         name: in commands, names of processes and files.

@@ -16,6 +16,7 @@ from surreal.main.launch import supervise
 from surreal.main.launch.starting.starter import Spawner
 from surreal.main.launch.supervise import Child, Supervision, last_error_line
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, RLX_CLIENT, ROLES, NormalEnd, Role
+from surreal.utils.liveness.deaths import RecentDeaths
 
 Starter = Callable[..., Supervision]
 ChildMaker = Callable[..., Child]
@@ -98,7 +99,25 @@ def test_child_that_is_killed_too_often_ends_the_run(supervise_all: Starter, chi
     suicide = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     supervision = supervise_all(child(suicide), restart_limit=2)
     reason = wait_for(supervision.poll)
-    assert reason == "agent-0 was killed by SIGKILL after 2 restarts, the limit"
+    assert reason == "agent-0 was killed by SIGKILL 3 times within 60 s; run.restart_limit is 2"
+
+
+def test_deaths_long_ago_delay_nothing_and_end_nothing(
+    supervise_all: Starter, child: ChildMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "_FIRST_BACKOFF_S", 3600.0)
+    monkeypatch.setattr(supervise, "_MAX_BACKOFF_S", 3600.0)
+    one, now_s = child("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"), 0.0
+    one.deaths = RecentDeaths(clock=lambda: now_s)
+    supervision = supervise_all(one, restart_limit=2)
+    for number in range(1, 5):  # each is the first within a minute: started again at once
+        wait_for(lambda number=number: supervision.poll() is None and supervision.restarts == number)
+        wait_for(lambda: supervision.poll() is None and one.process is not None)
+        now_s += 61.0
+    now_s -= 61.0
+    wait_for(lambda: supervision.poll() is None and supervision.restarts == 5)
+    assert one.restart_at_s is not None
+    assert one.restart_at_s > time.monotonic() + 1000
 
 
 def test_child_that_fails_ends_the_run_with_its_last_error_line(supervise_all: Starter, child: ChildMaker) -> None:
@@ -112,7 +131,7 @@ def test_learner_that_lost_a_rank_to_a_signal_is_started_again_as_if_it_were_kil
 ) -> None:
     code = "import sys; print('error: rank 1 was killed', file=sys.stderr); sys.exit(4)"
     supervision = supervise_all(child(code, LEARNER), restart_limit=2)
-    assert wait_for(supervision.poll) == "learner ended: rank 1 was killed; after 2 restarts, the limit"
+    assert wait_for(supervision.poll) == "learner ended: rank 1 was killed; 3 times within 60 s; run.restart_limit is 2"
     assert supervision.restarts == 2
 
 

@@ -7,15 +7,20 @@
   reads them (XREAD, GET) and throws them away; `ratio_unread` is against that raw socket with nobody reading, which on
   two cores is one busy process less.
 * single step: the time of one `ExpSender.send` (chunks included) against one `env.step` of gymnasium's CartPole.
+* waiting: the traffic of 16 senders that have no credit, with chunks of 1 MB; aim: <= 100 kB/s together.
 * sample: batches at the output of `batch_iterator()`, against a raw client that GETs as many bytes, pipelined.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
+import sys
+import threading
 import time
 import uuid
+from contextlib import suppress
 from multiprocessing.synchronize import Event
 
 import gymnasium
@@ -28,6 +33,7 @@ from benchmarks.harness import alternate, report
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.errors import StoppedError
 from surreal.replay import UniformReplay
 from surreal.types import Action, StepBatch
 
@@ -211,6 +217,39 @@ def sample(address: str, path: str, case: str, rounds: int, seconds: float) -> N
     client.delete_run()
 
 
+def waiting(address: str, seconds: float, num_senders: int = 16) -> None:
+    stop, run = threading.Event(), f"waiting-{uuid.uuid4().hex[:8]}"
+    client = RedisClient(address, run=run)
+    batch, action = make_batch((84, 84), np.uint8, 16)
+
+    def send() -> None:
+        sender = ExpSender(RedisClient(address, run=run), is_limited=True, stop=stop, max_delay_s=60)
+        with suppress(StoppedError):
+            while True:
+                sender.send_batch(batch, action)
+        sender.discard()
+
+    threads = [threading.Thread(target=send, name=f"sender-{i}") for i in range(num_senders)]
+    for thread in threads:
+        thread.start()
+
+    def traffic() -> int:
+        stats = client.redis.info("stats")
+        return int(stats["total_net_input_bytes"]) + int(stats["total_net_output_bytes"])
+
+    time.sleep(1.0)  # until each waits with its longest pauses
+    before, started_s = traffic(), time.perf_counter()
+    time.sleep(max(seconds, 3.0))
+    rate = (traffic() - before) / (time.perf_counter() - started_s)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    client.delete_run()
+    line = {"name": "waiting", "value": round(rate / 1e3, 1), "unit": "kB/s", "aim": 100.0, "senders": num_senders}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
@@ -222,6 +261,7 @@ def main() -> None:
         for case in CASES:
             insert(server.address, path, case, args.rounds, args.seconds)
         single_step(server.address, args.rounds)
+        waiting(server.address, args.seconds)
         for case in CASES:
             sample(server.address, path, case, args.rounds, args.seconds)
 

@@ -79,6 +79,10 @@ class LocalStream(Stream):
         self._live_bytes += chunk.stored_bytes
         return self._appended("ok")
 
+    def refusal(self, chunk: EncodedChunk, options: AppendOptions) -> Appended | None:
+        """None: `append` answers at once."""
+        return None
+
     def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[Entry]:
         """Entries after the cursor, oldest first; never waits."""
         after = int(cursor.partition(b"-")[2])

@@ -143,6 +143,16 @@ class Stream:
         except redis.exceptions.OutOfMemoryError:
             return _FULL
 
+    def refusal(self, chunk: EncodedChunk, options: AppendOptions) -> Appended | None:
+        """Ask whether a chunk has room and credit, without sending it: "full" or "credit", or None if it has both."""
+        keys = self.keys
+        args = [chunk.own_steps, chunk.stored_bytes, options.default_bound_bytes, b"1" if options.is_limited else b""]
+        try:
+            status = self.client.run_script("room", [keys.meta, keys.credit], args).decode()
+        except redis.exceptions.OutOfMemoryError:
+            return _FULL
+        return None if status == "ok" else Appended(status, "", 0, b"")
+
     def _append_call(self, chunk: EncodedChunk, options: AppendOptions) -> tuple[list[str], list[Any]]:
         keys = self.keys
         chunk_id = f"{options.sender}-{options.sequence}"

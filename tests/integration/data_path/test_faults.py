@@ -67,6 +67,11 @@ def test_a_server_at_its_memory_limit_stops_the_agent_and_not_the_owner(fault_ru
         for _ in range(20):  # the server frees a little now and then
             fillers = fill(run.client.redis, fillers)
             walker.walk(sender, 20)
+    assert sender.outbox._asks_first
+    fillers = fill(run.client.redis, fillers)
+    with pytest.raises(ReplayFullError, match="replay is full"):
+        sender.flush()
+    assert sender.outbox._asks_first, "asking meets the limit, too, so that no chunk is sent"
     metrics = sender.metrics()
     assert stream_counts(run) == (metrics["sender/chunks_total"],) * 2, "what was refused has left nothing behind"
     tick(replay)  # the lease is renewed at the limit

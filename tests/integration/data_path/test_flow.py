@@ -329,3 +329,47 @@ def test_chunks_leave_before_they_are_larger_than_they_may_be(run: Any, stack: i
     sizes = [redis.strlen(key) for key in redis.scan_iter(match=f"*{run.run_id}*block*")]
     assert max(sizes) <= largest
     assert sum(size < 0.85 * largest for size in sizes) <= 1, "only the last one is not full"
+
+
+def commands_and_bytes(run: Any) -> tuple[dict[str, int], int]:
+    """Calls of each command so far, and the bytes that came in and went out."""
+    redis = run.client.redis
+    calls = {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in redis.info("commandstats").items()}
+    stats = redis.info("stats")
+    return calls, stats["total_net_input_bytes"] + stats["total_net_output_bytes"]
+
+
+@pytest.mark.parametrize("options", [{"max_stream_bytes": 500_000}, {"is_limited": True}])
+def test_a_sender_that_waits_asks_for_room_without_sending_its_chunk(
+    run: Any, start_redis: Any, make_run: Any, options: dict[str, Any]
+) -> None:
+    run = make_run(start_redis().address)
+    sender = run.sender(client=run.make_client(), chunk_steps=1000, **options)
+    replay = run.replay(samples_per_insert=1000.0, samples_per_insert_tolerance=1e7, lease_s=60.0)
+    asked = 12
+    rows = np.zeros((1000, 100), np.float32)  # chunks of 400 kB
+    yes = np.ones(1000, np.bool_)
+    batch = StepBatch(
+        np.full(1000, StepKind.MID, np.uint8), np.arange(1000), rows, np.zeros(1000, np.float32), ~yes, ~yes, yes, yes,
+        0, {}, np.zeros(0, np.int64),
+    )  # fmt: skip
+
+    def work() -> None:
+        for _ in range(5):
+            sender.send_batch(batch, Action(np.zeros(1000, np.int64), {}, 0))
+        sender.flush()
+
+    with in_thread(work) as thread:
+        wait_until(lambda: sender.metrics()["sender/wait_s_total"] > 0)
+        before, bytes_before = commands_and_bytes(run)
+        wait_until(lambda: commands_and_bytes(run)[0]["evalsha"] - before["evalsha"] >= asked)
+        after, bytes_after = commands_and_bytes(run)
+        assert thread.is_alive()
+        assert after.get("setex", 0) == before.get("setex", 0), "no chunk is sent while there is no room for it"
+        polls = after["info"] - before["info"]
+        assert bytes_after - bytes_before < 400_000 + polls * 20_000
+        replay.step(timeout_s=0)  # sets a larger bound, and gives credit
+        wait_until(lambda: not thread.is_alive())
+    assert sender.metrics()["sender/steps_total"] == 4000
+    assert sender.metrics()["sender/waits_total"] == 1, "the next chunk asks first, and finds room"
+    assert commands_and_bytes(run)[0]["setex"] <= 5 + 1, "each is sent once, the first one twice"

@@ -25,6 +25,7 @@ SCRIPTS: Mapping[str, Table] = {
         "credit": "get",
         "staged:*": "exists rename unlink",
     },
+    "room": {"meta": "hmget hset", "credit": "get"},
     "evict": {
         "stream": "xdel",
         "meta": "persist hget hset hdel hincrby hmget",
@@ -153,7 +154,7 @@ _LOOK: Table = {
 AGENT = User(
     "agent",
     "`surreal agent`, `surreal rlx-server`",
-    ("claim", "append", "push_gradient", "call"),
+    ("claim", "append", "room", "push_gradient", "call"),
     _together(
         _PART,
         _LISTEN,
@@ -211,7 +212,7 @@ OBSERVER = User(
 LAUNCHER = User(
     "launcher",
     "`surreal run`, `sweep`, `stop`, `replay`",
-    ("claim", "swap", "append"),
+    ("claim", "swap", "append", "room"),
     _together(
         _PART,
         _LEAD,

@@ -2,7 +2,8 @@
 
 The sender puts chunks in and pushes. A push does not wait for the answer to the chunk it sent last: the next one does.
 A chunk that cannot be stored now stays at the front and is tried again under the same sequence number, so that it is
-stored exactly once whatever happened to the answer.
+stored exactly once whatever happened to the answer. While it waits for room or credit, the sender asks for them without
+sending the chunk; so it does for the next chunk, until one finds them at once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from surreal.utils.memory import stream_bound_bytes
 
 logger = logging.getLogger(__name__)
 
-_MIN_WAIT_S, _MAX_WAIT_S = 0.001, 0.05
+_MIN_WAIT_S, _MAX_WAIT_S = 0.001, 0.08
 #: Why a stream takes nothing.
 _REASONS = {
     "full": "the replay is full; is a learner running, and does its replay fit into Redis' memory?",
@@ -69,6 +70,7 @@ class Outbox:
         self._pending: deque[_Pending] = deque()
         self._channel = ScriptChannel(stream.client)
         self._sends_contract = False
+        self._asks_first = False  # for room and credit, because the last chunk had to wait for them
         self._steps = self._chunks = self._bytes = self._waits = 0
         self._dropped_steps = self._dropped_chunks = self._duplicates = 0
         self._wait_s = 0.0
@@ -104,6 +106,7 @@ class Outbox:
             answer = self._finish(deadline_s, is_limited, stop)
             if answer.status in ("full", "credit") and not self._drops_when_full:
                 answer = self._wait_for_room(deadline_s, timeout_s, is_limited, stop)
+                self._asks_first = True
             if answer.status in ("ok", "duplicate"):
                 self._acknowledged(self._pending.popleft().chunk, answer)
             elif answer.status == "contract":
@@ -153,9 +156,10 @@ class Outbox:
 
     def _begin(self, is_limited: bool) -> bool:
         """Send the first chunk; returns whether it is under way. If not, `_finish` sends it again."""
-        if self._bound_bytes is None or self.stream.is_local:
+        if self._bound_bytes is None or self._asks_first or self.stream.is_local:
             return False  # the first chunk goes the slow way, which asks for the bound
         try:
+            self._tried = self._pending[0].sequence
             self.stream.begin_append(self._channel, self._pending[0].chunk, self._options(is_limited))
         except RedisError as error:
             if not is_transient(error):
@@ -176,14 +180,18 @@ class Outbox:
         def append() -> Appended:
             if self._bound_bytes is None:
                 self._bound_bytes = stream_bound_bytes(self.stream.maxmemory_bytes()) or self._max_stream_bytes
-            return self.stream.append(self._pending[0].chunk, self._options(is_limited))
+            chunk, options = self._pending[0].chunk, self._options(is_limited)
+            if self._asks_first and (refusal := self.stream.refusal(chunk, options)):
+                return refusal
+            self._asks_first = False  # if the answer is lost, only the append script knows whether the chunk is stored
+            self._tried = options.sequence
+            return self.stream.append(chunk, options)
 
         timeout_s = min(max(0.1, deadline_s - time.monotonic()), self._away_timeout_s)
         return self.stream.client.retry(append, what="send experience", stop=stop, timeout_s=timeout_s)
 
     def _options(self, is_limited: bool) -> AppendOptions:
         pending = self._pending[0]
-        self._tried = pending.sequence
         return AppendOptions(
             sender=self.sender_id,
             sequence=pending.sequence,
@@ -196,7 +204,7 @@ class Outbox:
     def _wait_for_room(
         self, deadline_s: float, timeout_s: float, is_limited: bool, stop: threading.Event | None
     ) -> Appended:
-        """Try the first chunk again and again, with growing pauses, until the answer is another one."""
+        """Ask again and again, with growing pauses, until the first chunk is stored or there is another answer."""
         counted_s, pause_s = time.monotonic(), _MIN_WAIT_S
         self._waits += 1
         self._notice.begin()
@@ -216,6 +224,7 @@ class Outbox:
                 elif stop.wait(pause):
                     raise StoppedError("the sender was stopped while the replay took nothing")
                 pause_s = min(2 * pause_s, _MAX_WAIT_S)
+                self._asks_first = True
                 answer = self._append(deadline_s, is_limited, stop)
                 count()
                 if answer.status not in ("full", "credit"):

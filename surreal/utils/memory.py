@@ -1,6 +1,8 @@
-"""How Redis' memory is divided: one formula for the check of a configuration and for the owner of a stream."""
+"""How Redis' memory is divided, and how large chunks are: one formula for the check of a configuration and its users."""
 
 from __future__ import annotations
+
+import math
 
 #: Share of maxmemory that the stream may take; the rest is for parameters, heartbeats and metrics.
 STREAM_SHARE = 0.85
@@ -10,6 +12,8 @@ FILL_SHARE = 0.9
 ROOM_BYTES = 4 << 20
 #: maxmemory of a server that nobody gave one: the least, and the steps by which it grows with its replay.
 _LEAST_BYTES, _STEP_BYTES = 512 << 20, 64 << 20
+#: Rows that a chunk may repeat of the one before for each new row.
+_MOST_REPEATED = 0.3
 
 
 def stream_bound_bytes(maxmemory_bytes: int) -> int:
@@ -30,3 +34,8 @@ def memory_for_replay(replay_bytes: int, least_bytes: int = _LEAST_BYTES) -> int
     while largest_replay_bytes(memory) < replay_bytes:
         memory += _STEP_BYTES
     return memory
+
+
+def least_new_rows(repeated: int) -> int:
+    """Give the new rows that a chunk needs if it repeats so many of the one before, >= 1: sent are at most 1.3 each."""
+    return max(1, math.ceil(repeated / _MOST_REPEATED))

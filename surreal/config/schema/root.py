@@ -24,7 +24,7 @@ from surreal.config.schema.sections import (
     SenderConfig,
 )
 from surreal.config.schema.self_play import SelfPlayConfig
-from surreal.utils.memory import memory_for_replay
+from surreal.utils.memory import least_new_rows, memory_for_replay
 
 _SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "action_space")
 
@@ -142,8 +142,17 @@ class Config(Section):
         """Env steps that one chunk may hold: to one that is almost full, each environment adds a step, and with the
         end of its episode those that were held back for their lookahead.
         """
-        environments = max(self.env.num_envs, self.rlx.servers and self.rlx.clients * self.rlx.client_envs)
-        return self.sender.chunk_steps - 1 + environments * (1 + self.lookahead)
+        return self.chunk_steps - 1 + self._environments * (1 + self.lookahead)
+
+    @property
+    def chunk_steps(self) -> int:
+        """Env steps of a chunk: `sender.chunk_steps`, or more where frames are stacked, see `ExpSender`."""
+        stack, given = self.env.frame_stack, self.sender.chunk_steps
+        return given if stack == 1 else max(given, least_new_rows(self._environments * (self.lookahead + stack)))
+
+    @property
+    def _environments(self) -> int:
+        return max(self.env.num_envs, self.rlx.servers and self.rlx.clients * self.rlx.client_envs)
 
     def shared(self) -> dict[str, Any]:
         """Give the part that all processes of a run must agree on, as plain data.

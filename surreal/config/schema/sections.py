@@ -116,10 +116,11 @@ class SenderConfig(Section):
 
     chunk_steps: int = Field(64, ge=1, le=1_000_000)
     """Env steps per chunk, over all environments of the agent. Raising it costs less per step, and steps arrive
-    later."""
+    later. With `env.frame_stack`, chunks wait for as many steps as it takes to send each frame at most 1.3 times."""
 
     chunk_max_bytes: Size = 2**20
-    """Largest chunk; a chunk that would exceed it is sent early."""
+    """Largest chunk. Steps that would exceed it are sent early, or in several chunks if most of one would be repeated
+    frames."""
 
     max_delay_s: float = Field(1.0, gt=0)
     """Age in s at which a chunk is sent even if it is not full."""

@@ -143,7 +143,7 @@ def _offered(config: Config) -> dict[str, Any]:
 
 
 def _senders(config: Config) -> Senders:
-    return Senders(config.num_senders, config.sender.chunk_steps, config.largest_chunk_steps, config.lookahead)
+    return Senders(config.num_senders, config.chunk_steps, config.largest_chunk_steps, config.lookahead)
 
 
 def build_learner(config: Config, model: Module, replay: ReplayView | None) -> Learner:

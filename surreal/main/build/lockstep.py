@@ -98,7 +98,7 @@ def _in_turn(config: Config) -> Config:
 
 def turn_rows(config: Config) -> int:
     """Rows of each environment after which the learner has its turn: a round, or a chunk."""
-    return config.agent.round_steps or max(1, config.sender.chunk_steps // config.env.num_envs)
+    return config.agent.round_steps or max(1, config.chunk_steps // config.env.num_envs)
 
 
 def turn_trajectories(config: Config) -> int:

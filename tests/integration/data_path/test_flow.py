@@ -307,7 +307,7 @@ def test_a_checkpoint_on_an_empty_server_fills_its_replay_again(run: Any) -> Non
 
 @pytest.mark.parametrize("stack", [1, 4])
 def test_chunks_leave_before_they_are_larger_than_they_may_be(run: Any, stack: int) -> None:
-    largest = 40_000
+    largest = 100_000  # with less, the rows would leave in several chunks
     sender = run.sender(chunk_steps=100_000, chunk_max_bytes=largest, frame_stack=stack, lookahead=2)
     obs_spec = ObsSpec.from_obs(np.zeros((stack, 8, 8) if stack > 1 else (8, 8), np.float32))
     rng = np.random.default_rng(0)

@@ -29,6 +29,7 @@ from surreal.errors import BadValueError, ContractError, RedisUnavailableError, 
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.tree import take
 from surreal.types import Action, Obs, StepBatch
+from surreal.utils.memory import least_new_rows
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +42,10 @@ class ExpSender:
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         chunk_steps: steps (of all environments together) after which a chunk leaves, >= 1. More steps cost fewer
-            calls a step, and make experience older when it arrives.
-        chunk_max_bytes: content after which a chunk leaves, bytes, counted before compression.
+            calls a step, and make experience older when it arrives. Stacked frames wait for more steps if a chunk
+            would repeat more than 0.3 frames for each new one.
+        chunk_max_bytes: largest content of a chunk, bytes, counted before compression. Rows leave when they fill a
+            chunk; in several chunks if most of one would be repeated rows. A single segment may be larger.
         max_delay_s: age of the oldest step after which a chunk leaves, s; looked at whenever steps come in, and in
             `flush_due`.
         lookahead: steps repeated at the end of a segment, >= 0; learners of this stream may use n-step returns
@@ -295,6 +298,11 @@ class ExpSender:
         return log
 
     def _set_flush_length(self, log: RowLog) -> None:
-        """A chunk leaves when it has its steps, or before the rows that come next would not fit any more."""
-        most = max(self._fitting_rows - self._batch_rows, log.carried) + 1
-        self._flush_length = min(log.carried + self._chunk_steps, most)
+        """Rows leave when they have their steps, or before the rows that come next would not fit into one chunk.
+
+        Both wait until there are enough new rows: each environment repeats some, however few new ones it has.
+        """
+        least = least_new_rows(log.carried)
+        fitting = max(self._fitting_rows - self._batch_rows + 1 - log.carried, least)
+        steps = max(self._chunk_steps, least) if self._frame_stack > 1 else self._chunk_steps
+        self._flush_length = log.carried + min(steps, fitting)

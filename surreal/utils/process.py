@@ -80,6 +80,14 @@ def is_process_alive(pid: int) -> bool:
         return True
 
 
+def process_start(pid: int) -> int | None:
+    """When a process of this machine began, in clock ticks since the boot; None if that cannot be known."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def _ask_kernel(signal_number: signal.Signals) -> bool:
     """Set the parent-death signal; returns whether the kernel took it."""
     try:

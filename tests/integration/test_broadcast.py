@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import subprocess
 import threading
@@ -21,6 +22,7 @@ from torch import nn
 from surreal.agent import Agent
 from surreal.config import load_config
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
+from surreal.distributed.connection.access.holders import make_token
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.parameters.encoding import encode_parameters
@@ -454,6 +456,14 @@ def test_a_wait_for_a_learner_says_so_once(
 def test_first_broadcast_waits_for_the_lease_of_one_that_died(client: RedisClient) -> None:
     TorchBroadcaster(client, Net(), lease_s=0.4).broadcast()
     assert TorchBroadcaster(client, Net(), lease_s=0.1).broadcast() == 2
+
+
+@pytest.mark.parametrize("changes", [{"began": 1}, {"machine": "another", "lease_s": 0.05}], ids=["gone", "silent"])
+def test_lease_that_redis_would_keep_for_an_hour_is_void_when_its_holder_is(client: RedisClient, changes: Any) -> None:
+    """Redis' clock was set back while the broadcaster was down."""
+    token = json.dumps(json.loads(make_token(60.0)) | changes)
+    client.redis.set(client.policy_keys().lease, token, px=3_609_000)
+    assert TorchBroadcaster(client, Net(), lease_s=60).broadcast() == 1
 
 
 def test_lease_that_was_given_back_is_free_at_once(client: RedisClient) -> None:

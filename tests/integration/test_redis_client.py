@@ -63,13 +63,16 @@ def test_client_goes_on_after_the_server_was_killed(start_redis: Callable[..., A
         assert client.redis.get("kept") == b"1"
 
 
-def retry_in_a_thread(client: RedisClient, operation: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Call an operation through `retry`, and return once it has failed for the first time."""
+def retry_in_a_thread(
+    client: RedisClient, operation: Callable[[], Any], before: Callable[[], object] = lambda: None
+) -> tuple[threading.Thread, list[Any]]:
+    """Call an operation through `retry`, do `before`, and return once the operation has failed for the first time."""
     replies: list[Any] = []
     thread = threading.Thread(
         target=lambda: replies.append(client.retry(operation, what="hold", timeout_s=60)), daemon=True
     )
     thread.start()
+    before()
     deadline = time.monotonic() + 60
     while not client.is_away:
         assert thread.is_alive()
@@ -123,6 +126,29 @@ def test_a_connection_to_a_demoted_server_is_left(start_redis: Callable[..., Any
         client.redis.replicaof("NO", "ONE")
         thread.join()
         assert replies[0][0] == b"empty"
+
+
+def test_a_blocking_read_outlasts_the_demotion_of_its_server(
+    start_redis: Callable[..., Any], redis_binary: str
+) -> None:
+    server = start_redis(binary=redis_binary)
+    with RedisClient(server.address) as client, server.client() as other:
+        thread, replies = retry_in_a_thread(
+            client, lambda: client.redis.xread({"stream": "0"}, block=10_000), before=lambda: demote(other)
+        )
+        other.replicaof("NO", "ONE")
+        other.xadd("stream", {"a": "1"})
+        thread.join()
+        assert replies[0][0][0] == b"stream"
+
+
+def demote(redis: Any) -> None:
+    """Make the server a replica as soon as a client is blocked."""
+    deadline = time.monotonic() + 60
+    while not redis.info("clients")["blocked_clients"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    redis.replicaof("127.0.0.1", 1)
 
 
 def test_a_process_holds_as_many_connections_as_it_needs(client: RedisClient) -> None:

@@ -37,7 +37,7 @@ _TRANSIENT = (
 _REFUSED = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
 #: Errors for which redis-py has no class, or which a pipeline or a script of Redis 6.2 ("-READONLY") wraps in another.
 _TRANSIENT_CODES = re.compile(
-    r"(?:^|-|error: )(?:BUSY|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|MOVED|ASK|TRYAGAIN|MISCONF|NOREPLICAS) "
+    r"(?:^|-|error: )(?:BUSY|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|MOVED|ASK|TRYAGAIN|UNBLOCKED|MISCONF|NOREPLICAS) "
 )
 
 FIRST_DELAY_S = 0.05
@@ -136,7 +136,9 @@ def is_demoted(error: BaseException) -> bool:
     """Whether the server is a replica now: the address may already lead to another one."""
     if isinstance(error, (exceptions.ReadOnlyError, exceptions.MasterDownError)):
         return True
-    return isinstance(error, exceptions.ResponseError) and "-READONLY " in str(error)
+    text = str(error)
+    # A blocking read ends with the second when the server becomes a replica.
+    return isinstance(error, exceptions.ResponseError) and ("-READONLY " in text or text.startswith("UNBLOCKED "))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

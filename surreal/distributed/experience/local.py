@@ -132,6 +132,7 @@ class LocalStream(Stream):
         mode: str = "window",
         marks: Sequence[Mark] = (),
         evict: Sequence[Eviction] = (),
+        void: str = "",
     ) -> OwnerState:
         """Remove chunks, and tell the counts."""
         before, self._max_bytes = self._samples, max_bytes

@@ -64,7 +64,7 @@ class OwnerState(NamedTuple):
 
     is_owner: bool
     epoch: str  #: or the token of the other owner
-    steps: int  #: env steps of the shard so far
+    steps: int  #: env steps of the shard so far, or ms left of the other owner's lease
     live_steps: int
     live_bytes: int
     removed_chunks: int
@@ -258,8 +258,11 @@ class Stream:
         mode: str = "window",
         marks: Sequence[Mark] = (),
         evict: Sequence[Eviction] = (),
+        void: str = "",
     ) -> OwnerState:
         """Renew the lease, grant credit, mark and remove chunks (all of one epoch), atomically; safe to repeat.
+
+        A lease whose token is `void` is taken over. Other arguments are those of the evict script.
 
         Raises:
             ContractError: the stream's first owner has fixed another mode.
@@ -278,6 +281,7 @@ class Stream:
             evict[0].epoch if evict else marks[0].epoch if marks else "",
             mode,
             len(marks),
+            void,
         ]
         for mark in marks:
             args += [mark.entry_id, mark.done]

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from surreal.distributed.connection.access.holders import HolderWatch, holder_of, make_token
 from surreal.distributed.connection.access.spoiled import number_of, text_of
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.client import RedisClient, ScriptArg
@@ -93,7 +94,8 @@ class TorchBroadcaster:
         self._lease_s = lease_s
         self._part_bytes = part_bytes
         self._stop = stop
-        self._token = secrets.token_hex(8)
+        self._token = make_token(lease_s)
+        self._watch = HolderWatch(lease_s)
         self._proposed = 0
         self._last: _Publication | None = None
         self._channel = ScriptChannel(client)
@@ -146,7 +148,8 @@ class TorchBroadcaster:
     def broadcast(self, model: Module | None = None, message: str = "") -> int:
         """Publish the parameters as they are now.
 
-        The first call waits for the lease of a broadcaster that died; it runs out after that one's `lease_s`.
+        The first call waits for the lease of a broadcaster that died, at most that one's `lease_s`; on this machine
+        it does not wait.
 
         Args:
             model: default is the model given at the start; another one must have the same parameters.
@@ -240,12 +243,13 @@ class TorchBroadcaster:
         )
         removable = self._removable
         lease_deadline: float | None = None
+        void = b""
         notice = WaitNotice(logger)
         while True:
             ahead = upload.bring()
             args: list[ScriptArg] = [self._token, self._lease_ms, above]
             args += [secrets.token_hex(8), publication_id, publication.message, len(upload.names)]
-            args += [upload.inline, self._keys.notice, self.version, removable[0].encode()]
+            args += [upload.inline, self._keys.notice, self.version, removable[0].encode(), void]
             asked_at = time.monotonic()
             removed = part_names(self._keys, *removable)
             status, number, text = self._call("publish", [*upload.names, *removed], args, ahead)
@@ -261,8 +265,11 @@ class TorchBroadcaster:
                 upload.bring_again()
             elif status == "held" and self.version == 0:
                 # Perhaps it died without giving the lease back; its lease may be longer than ours.
+                if self._watch.is_void(text, number):
+                    void = text.encode()
+                    continue
                 if lease_deadline is None:
-                    wait_s = max(self._lease_s, number / 1000) + _LEASE_POLL_S
+                    wait_s = max(self._lease_s, holder_of(text, self._lease_s).lease_s) + _LEASE_POLL_S
                     lease_deadline = time.monotonic() + wait_s
                 if asked_at > lease_deadline:
                     notice.end()

@@ -25,8 +25,8 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, 
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server import owned_exec
-from surreal.distributed.server.acl import DEFAULT_USER
 from surreal.distributed.server.access import NO_TLS, ServerAccess
+from surreal.distributed.server.acl import DEFAULT_USER
 from surreal.distributed.server.files import (
     find_redis_server,
     free_port,

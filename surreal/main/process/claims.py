@@ -1,26 +1,21 @@
 """`Claim`: of several processes with one role and index, one takes part in a run; the others stand by.
 
-A claim is a key that expires unless its holder renews it, as a heartbeat grows stale. A holder on this machine whose
-process is gone is not waited for.
+A claim is a key that expires unless its holder renews it, as a heartbeat grows stale; see `access.holders` for when it is
+void before.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import logging
-import os
-import secrets
-import socket
 import threading
 from collections.abc import Callable
-from typing import Any
 
+from surreal.distributed.connection.access.holders import HolderWatch, fields_of, holder_of, make_token
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import ALIVE_S, live_processes
 from surreal.errors import StoppedError
 from surreal.utils.liveness.wait_notice import WaitNotice
-from surreal.utils.process import is_process_alive, machine_id
 
 logger = logging.getLogger(__name__)
 
@@ -43,24 +38,17 @@ class Claim:
         self._key = client.run_keys.claim(name)
         self._ttl_ms = int(1000 * ttl_s)
         self._fingerprint = fingerprint
-        self._token = json.dumps(
-            {
-                "machine": machine_id(),
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "fingerprint": fingerprint,
-                "id": secrets.token_hex(8),
-            }
-        )
+        self._token = make_token(ttl_s, fingerprint=fingerprint)
+        self._ttl_s, self._watch = ttl_s, HolderWatch(ttl_s)
         self._is_taken = False
 
     def try_take(self) -> str:
         """Take or renew it; returns "", or who holds it: `process 4711 on HOST`."""
-        holder = self._call(self._ttl_ms)
-        if holder and _is_gone(holder):
-            holder = self._call(self._ttl_ms, gone=holder)
+        holder, left_ms = self._call(self._ttl_ms)
+        if holder and self._watch.is_void(holder, left_ms):
+            holder, _ = self._call(self._ttl_ms, void=holder)
         self._is_taken = not holder
-        return _describe(holder) if holder else ""
+        return str(holder_of(holder, self._ttl_s)) if holder else ""
 
     def take(self, stop: threading.Event) -> None:
         """Take it, as a stand-by until whoever has it ends.
@@ -95,7 +83,7 @@ class Claim:
         return [
             name
             for name, token in zip(names, tokens, strict=True)
-            if token is not None and _fields(bytes(token)).get("fingerprint", "") != self._fingerprint  # type: ignore[arg-type]
+            if token is not None and fields_of(bytes(token)).get("fingerprint", "") != self._fingerprint  # type: ignore[arg-type]
         ]
 
     def release(self) -> None:
@@ -108,9 +96,9 @@ class Claim:
             self._is_taken = False
             self._call(0)
 
-    def _call(self, length_ms: int, gone: str = "") -> str:
-        reply: Any = self._client.run_script("claim", [self._key], [self._token, length_ms, gone])
-        return bytes(reply).decode(errors="replace")
+    def _call(self, length_ms: int, void: str = "") -> tuple[str, int]:
+        holder, left_ms = self._client.run_script("claim", [self._key], [self._token, length_ms, void])
+        return bytes(holder).decode(errors="replace"), int(left_ms)
 
 
 def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop: threading.Event) -> tuple[int, Claim]:
@@ -132,30 +120,3 @@ def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop:
         if not client.retry(claim.try_take, what="take a number", stop=stop):
             break
     return index, claim
-
-
-def _parse(token: str) -> tuple[str, str, int]:
-    """Machine, host and process of a holder, as far as it says so."""
-    data = _fields(token)
-    try:
-        return str(data["machine"]), str(data["host"])[:200], int(data["pid"])
-    except (ValueError, KeyError, TypeError):
-        return "", "another machine", 0
-
-
-def _fields(token: str | bytes) -> dict[str, Any]:
-    try:
-        data = json.loads(token)
-    except (ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def _is_gone(token: str) -> bool:
-    machine, _, pid = _parse(token)
-    return machine == machine_id() and pid > 0 and not is_process_alive(pid)
-
-
-def _describe(token: str) -> str:
-    _, host, pid = _parse(token)
-    return f"process {pid} on {host}"

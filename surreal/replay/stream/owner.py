@@ -8,7 +8,6 @@ taken for dead cannot remove anything. Everything goes to Redis in one script ca
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import TypeVar
 
 import redis
 
+from surreal.distributed.connection.access.holders import HolderWatch, make_token
 from surreal.distributed.experience.stream import Eviction, Mark, OwnerState, Stream
 from surreal.errors import LeaseError
 from surreal.replay.store.storage import StoredChunk
@@ -71,7 +71,8 @@ class StreamOwner:
         self.num_emptied = 0
         self._max_bytes = max_bytes or 0
         self._largest_bytes = 0
-        self._token = secrets.token_hex(8)
+        self._token = make_token(lease_s)
+        self._watch = HolderWatch(lease_s)
         self._lease_s = lease_s
         self._stop = stop
         self._is_patient = is_patient
@@ -121,8 +122,8 @@ class StreamOwner:
             return None
         evictions, marks = self._next_changes()
 
-        def tick() -> OwnerState:
-            return self.stream.tick(
+        def tick(void: str = "") -> OwnerState:
+            state = self.stream.tick(
                 self._token,
                 lease_ms=int(self._lease_s * 1000),
                 max_bytes=self.bound_bytes,
@@ -133,7 +134,10 @@ class StreamOwner:
                 mode=self.mode,
                 marks=marks,
                 evict=evictions,
+                void=void,
             )
+            is_void = not (state.is_owner or self.is_owner or void) and self._watch.is_void(state.epoch, state.steps)
+            return tick(state.epoch) if is_void else state
 
         state = self._call(tick, "renew the stream's lease")
         if state is None:

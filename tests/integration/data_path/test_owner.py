@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from typing import Any
@@ -23,7 +24,13 @@ from naive_replay import (
     wait_until,
 )
 
+from surreal.distributed.connection.access.holders import make_token
 from surreal.errors import LeaseError, ThreadFailedError
+
+
+def token_of(**changes: Any) -> str:
+    """The token of another process."""
+    return json.dumps(json.loads(make_token(60.0)) | changes)
 
 
 @pytest.mark.parametrize("bound", ["transitions", "bytes"])
@@ -121,6 +128,15 @@ def test_the_lease_of_an_owner_who_died_is_taken_when_it_ends(run: Any) -> None:
     assert heir.owner.is_owner
     with pytest.raises(LeaseError, match="took over"):
         tick(dead)
+
+
+@pytest.mark.parametrize("changes", [{"began": 1}, {"machine": "another", "lease_s": 0.05}], ids=["gone", "silent"])
+def test_a_lease_that_redis_would_keep_for_an_hour_is_void_when_its_holder_is(run: Any, changes: Any) -> None:
+    """Redis' clock was set back while the owner was down."""
+    run.client.redis.set(run.client.shard_keys().lease, token_of(**changes), px=3_609_000)
+    heir = run.replay(lease_s=60.0)
+    heir.step(timeout_s=0)
+    assert heir.owner.is_owner
 
 
 def test_a_replay_whose_thread_hangs_keeps_its_lease(run: Any) -> None:

@@ -30,11 +30,11 @@ SCRIPTS: Mapping[str, Table] = {
         "stream": "xdel",
         "meta": "persist hget hset hdel hincrby hmget",
         "block:*": "unlink",
-        "lease": "get set unlink",
+        "lease": "get pttl set unlink",
         "credit": "set",
     },
     "call": {"policy:*:calls": "xlen xadd", "policy:*:asked:*": "exists set"},
-    "claim": {"claim:*": "get unlink set"},
+    "claim": {"claim:*": "get pttl unlink set"},
     "swap": {"config": "get unlink set"},
     "publish": {
         "policy:*:params": "hmget unlink hset",

@@ -9,17 +9,18 @@
 --       9 env steps of the run's other shards
 --      10 epoch in which the chunks to remove were stored: in another one, their names may be those of new chunks
 --      11 mode of the stream, fixed by its first owner      12 number of marks
+--      13 token of a holder whose lease is void, '' for none
 --       then for each mark: entry id, which of the chunk's steps were consumed (of the epoch in 10, as the chunks)
 --       then for each block: entry id, own steps, accounted bytes
 -- Returns {status, epoch, env steps, live steps, live bytes, removed chunks, samples stored before,
 -- own steps of the largest chunk that was refused for want of credit}; status is
---   'ok', 'held' (epoch: the token of the other owner), 'mode' (epoch: the mode that the stream has).
+--   'ok', 'held' (epoch: the token of the other owner, env steps: ms left of it), 'mode' (epoch: the mode that the stream has).
 --
 -- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script go on at maxmemory.
 redis.call('PERSIST', KEYS[2])
 local holder = redis.call('GET', KEYS[3])
-if holder and holder ~= ARGV[1] then
-  return {'held', holder, 0, 0, 0, 0, 0, 0}
+if holder and holder ~= ARGV[1] and holder ~= ARGV[13] then
+  return {'held', holder, redis.call('PTTL', KEYS[3]), 0, 0, 0, 0, 0}
 end
 local mode = redis.call('HGET', KEYS[2], 'mode')
 if mode and mode ~= ARGV[11] then
@@ -32,9 +33,9 @@ else
 end
 
 local removed, steps, bytes = 0, 0, 0
-local arg = 13 + 2 * tonumber(ARGV[12])
-if #ARGV > 12 and redis.call('HGET', KEYS[2], 'epoch') == ARGV[10] then
-  for mark = 13, arg - 2, 2 do
+local arg = 14 + 2 * tonumber(ARGV[12])
+if #ARGV > 13 and redis.call('HGET', KEYS[2], 'epoch') == ARGV[10] then
+  for mark = 14, arg - 2, 2 do
     redis.call('HSET', KEYS[2], 'done:' .. ARGV[mark], ARGV[mark + 1])
   end
   for key = 5, #KEYS do

@@ -7,6 +7,7 @@
 --       7 n, 0 when the data is in 8    8 data                       9 notice channel: it is told version, id and n
 --      10 version that this broadcaster published last, 0 if none: then it may follow another one
 --      11 id of the publication whose parts stand in KEYS for removal, "" if none
+--      12 token of a holder whose lease is void, "" for none
 --
 -- Reply {status, number, text}:
 --   ok        version, epoch    published; or had been before, when a retried call comes twice
@@ -23,7 +24,7 @@ local params, lease = KEYS[1], KEYS[2]
 local token, parts = ARGV[1], tonumber(ARGV[7])
 
 local holder = redis.call('GET', lease)
-if holder and holder ~= token then
+if holder and holder ~= token and holder ~= ARGV[12] then
   return {'held', redis.call('PTTL', lease), holder}
 end
 

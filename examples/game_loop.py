@@ -51,8 +51,7 @@ def main(matches: int = 200) -> None:
     overrides = {"name": "catch", "env.observation_space.shape": [3], "rlx.demo": False, "rlx.on_full": "wait"}
     overrides |= {"environment.run": f"python {shlex.quote(__file__)}", "environment.max_episodes": matches}
     overrides |= {"agent.exploration.steps": 25 * matches, "rlx.port": 0}
-    if surreal.train("catch-rlx", seed=1, overrides=overrides).status == "interrupted":
-        raise KeyboardInterrupt
+    surreal.train("catch-rlx", seed=1, overrides=overrides)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,6 @@ def main(steps: int = 20_000) -> None:
     # The processes of the run import the class: from which module, and where that is.
     overrides |= {"env.id": f"{Path(__file__).stem}:Thermostat", "python_path": [str(Path(__file__).parent)]}
     result = surreal.train("cartpole-ppo", seed=1, overrides=overrides)  # settings for vectors and choices
-    if result.status == "interrupted":
-        raise KeyboardInterrupt
     learned = surreal.evaluate(surreal.load(result), episodes=20, seed=1).mean_return
     at_random = np.mean([random_return(seed) for seed in range(20)])
     print(f"mean return: {at_random:.1f} at random, {learned:.1f} learned; all else is in {result.folder}")

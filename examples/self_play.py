@@ -48,8 +48,6 @@ def main(steps: int = 15_000) -> None:
     overrides |= {"self_play.every_env_steps": 2500}  # and rounds of 512 env steps in place of 2048
     overrides |= {"agent.round_steps": 16, "replay.args.trajectory_steps": 16, "learner.args.mini_batch": 128}
     result = surreal.train("tictactoe-selfplay-ppo", seed=1, overrides=overrides)
-    if result.status == "interrupted":
-        raise KeyboardInterrupt
     game, policy = Nim(), surreal.load(result)
     for game.left in range(1, MOST + 1):
         taken = int(policy.act((view := game.show()).obs, action_mask=view.action_mask)) + 1

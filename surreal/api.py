@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -30,7 +31,7 @@ from surreal import tree
 from surreal.config import Config, add_python_path
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import describe_observations
-from surreal.errors import EnvError, SurrealError
+from surreal.errors import EnvError, StoppedError, SurrealError
 from surreal.evaluation import EvaluationRound
 from surreal.main.build.acting import build_evaluator
 from surreal.main.build.environments import Spaces, build_env, env_spaces, written_spaces
@@ -70,12 +71,13 @@ def train(
     resume: bool = False,
     progress: bool = True,
 ) -> Result:
-    """Train on this machine until a limit, the goal, or Ctrl-C, after which `resume` goes on.
+    """Train on this machine until the goal, a limit, or Ctrl-C.
 
     Args:
         source: a preset, or a YAML file.
         seed: of everything that is drawn; None takes the configuration's.
-        overrides: settings by their dotted names, such as {"learner.gamma": 0.98}.
+        overrides: settings by their dotted names, such as {"learner.gamma": 0.98}, or sections with the settings to
+            change, such as {"learner": {"gamma": 0.98}}; the section's other settings stay.
         run_dir: the run's folder; None makes a new one below `runs`.
         redis: address of a Redis; None starts one for this run.
         resume: go on with the run in `run_dir`.
@@ -83,6 +85,8 @@ def train(
 
     Raises:
         ConfigError: the configuration makes no sense.
+        KeyboardInterrupt: Ctrl-C has ended the run in order; `run_dir` and `resume` continue it. SIGTERM and SIGHUP
+            also reach the program, once the run has ended.
         SurrealError: it could not be started, or something has ended it that was not asked for.
     """
     settings = dict(overrides or {}) | ({} if seed is None else {"seed": seed})
@@ -94,6 +98,7 @@ def train(
         shows_progress=progress,
     )  # fmt: skip
     interrupts = Interrupts()
+    outcome: RunOutcome | None = None
     # Signals come to the main thread alone; elsewhere the program has them, and ends the run by `surreal stop`.
     is_main = threading.current_thread() is threading.main_thread()
     with (
@@ -102,7 +107,12 @@ def train(
         ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter,
     ):
         console = Console(file=None if progress else cast(IO[str], nowhere), soft_wrap=True)
-        outcome = Launcher(options, console, interrupts, starter).execute()
+        with suppress(StoppedError):
+            outcome = Launcher(options, console, interrupts, starter).execute()
+    if (asked := interrupts.ending) is not None:  # it is meant for the program as well, whose handlers are back
+        signal.raise_signal(asked.exit_code - 128)
+    if outcome is None:
+        raise StoppedError("the run was asked to end before it began")
     if outcome.ending.exit_code is ExitCode.FAILED:
         raise SurrealError(f"{outcome.ending.reason}; see {outcome.folder / 'logs'}")
     return _result_of(outcome)

@@ -35,6 +35,14 @@ thread.join()
 print("done")
 """
 
+SEEDS = """
+import surreal
+
+for seed in range(3):
+    overrides = {"run": {"max_env_steps": 100_000_000, "stop_at_return": None}}
+    surreal.train("bandit-pg", seed=seed, overrides=overrides, run_dir=f"runs/{seed}", progress=False)
+"""
+
 #: Before a program that would train for a minute.
 SHORTER = """
 import surreal
@@ -54,6 +62,17 @@ def test_a_program_trains_loads_and_evaluates(workplace: Workplace) -> None:
     assert command.output.endswith("done\n")
     assert len(command.output.splitlines()) == 2
     assert len(list((workplace.folder / "runs").iterdir())) == 1
+    workplace.assert_nothing_is_left()
+
+
+def test_ctrl_c_ends_the_run_and_the_loop_around_it(workplace: Workplace) -> None:
+    command = workplace.spawn("-c", SEEDS)
+    workplace.wait_for((workplace.folder / "runs/0/eval/scores.jsonl").exists, "a first evaluation")
+    command.interrupt()
+    assert command.wait() in (130, -2), command.output  # Python ends itself by the signal
+    assert command.output.splitlines()[-1].startswith("KeyboardInterrupt")
+    assert [path.name for path in (workplace.folder / "runs").iterdir()] == ["0"]
+    assert '"status": "interrupted"' in (workplace.folder / "runs/0/result.json").read_text()
     workplace.assert_nothing_is_left()
 
 

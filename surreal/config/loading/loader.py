@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from surreal.config.checking.problems import explain, place_of
-from surreal.config.loading.overrides import SOURCE, apply_overrides, parse_override
+from surreal.config.loading.overrides import SOURCE, apply_overrides, parse_override, split_section
 from surreal.config.loading.preset_files import PRESETS, preset_path
 from surreal.config.schema.conflicts import conflicts
 from surreal.config.schema.idle import idle_settings
@@ -50,7 +50,8 @@ def load_config(
     _check_version(data, places, label)
     _resolve_hyphens(data, places)
     _resolve_aliases(data, places)
-    apply_overrides(data, places, [_canonical(parse_override(text)) for text in overrides])
+    settings = chain.from_iterable(split_section(*parse_override(text)) for text in overrides)
+    apply_overrides(data, places, [_canonical(setting) for setting in settings])
     places.update({key: place for key, place in (origins or {}).items() if places.get(key) == SOURCE})
     _check_version(data, places, label)
     data.setdefault("name", _name_from(path))

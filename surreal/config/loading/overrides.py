@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from surreal.config.yaml_tree import join, parse
@@ -26,6 +26,22 @@ def parse_override(text: str) -> tuple[str, Any]:
     except ConfigError as error:
         raise ConfigError(str(error), key=key, source=SOURCE) from error
     return key, data
+
+
+def split_section(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Split a mapping for a whole section into its settings, so that those it does not name stay.
+
+    A mapping for a dotted key stays whole, as do the `args` next to a `class`.
+    """
+    if "." in key or not isinstance(value, dict) or not value:
+        yield key, value
+        return
+    for name, inner in value.items():
+        is_replaced = name == "args" and "class" in value
+        if isinstance(inner, dict) and inner and not is_replaced:
+            yield from ((f"{key}.{below}", leaf) for below, leaf in split_section(str(name), inner))
+        else:
+            yield f"{key}.{name}", inner
 
 
 def apply_overrides(data: dict[str, Any], places: dict[str, str], overrides: Sequence[tuple[str, Any]]) -> None:

@@ -202,6 +202,18 @@ def test_an_override_of_a_section_hides_the_places_below_it(write) -> None:
     assert config.source_of("learner.batch_size") == "--set"
 
 
+def test_an_override_of_a_section_keeps_the_settings_that_it_does_not_name(write) -> None:
+    path = write(f"{SMALL}agent:\n  exploration: {{type: linear, start: 1.0, end: 0.1, steps: 100}}\n")
+    config = load_config(path, ["learner={gamma: 0.9, args: {double: false}}", "agent={exploration: {end: 0.2}}"])
+    assert (config.learner.gamma, config.learner.batch_size) == (0.9, 32)
+    assert config.learner.args == {"initial_learning_rate": 0.001, "double": False}
+    assert config.agent.exploration.model_dump(include={"start", "end"}) == {"start": 1.0, "end": 0.2}
+    other = load_config(path, ["learner={class: surreal.learner.DDPGLearner, args: {tau: 0.1}}"])
+    assert other.learner.args == {"tau": 0.1}  # those of the former class make no sense here
+    assert load_config(path, ["run={max_global_step: 7000}"]).run.max_env_steps == 7000
+    assert load_config(path, ["learner.args={double: false}"]).learner.args == {"double": False}
+
+
 def test_max_global_step_is_max_env_steps(write) -> None:
     path = write(f"{SMALL}run:\n  max_global_step: 5000\n")
     config = load_config(path)

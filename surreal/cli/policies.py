@@ -19,7 +19,7 @@ from surreal.errors import ConfigError
 if TYPE_CHECKING:
     from surreal.main.commands.viewing import View
 
-_CHECKPOINT = "A policy, a learner's checkpoint, an exported policy, or a run's folder."
+_CHECKPOINT = "A policy, a learner's checkpoint, an exported policy, or a run's folder, name or id."
 Record = Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")]
 Show = Annotated[bool, typer.Option("--show", help="Open a window.")]
 Terminal = Annotated[bool, typer.Option("--terminal", help="Draw on this terminal.")]
@@ -172,7 +172,7 @@ class _Saying(logging.Handler):
 def export(
     checkpoint: Annotated[
         str,
-        typer.Argument(metavar="CHECKPOINT", help="A policy, a learner's, a run's folder.", autocompletion=policies),
+        typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINT, autocompletion=policies),
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Ends in .pt or .onnx; default: beside it.")

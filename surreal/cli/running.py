@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +14,9 @@ from rich.console import Console
 from surreal.cli.options import NoColor, RedisOption, RunDir, RunName, say, stdout_console
 from surreal.errors import ConfigError
 from surreal.main.process.arguments import SHOWN_BY_PS
+
+if TYPE_CHECKING:
+    from surreal.main.process.finding import RunOverError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -94,11 +97,20 @@ def status(
     run_dir: RunDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show a running run, from anywhere that reaches its Redis."""
+    """Show a run: in progress, from anywhere that reaches its Redis, or over, from its folder."""
     from surreal.main.commands.status import find_run, print_status, run_status
+    from surreal.main.process.finding import RunOverError
+    from surreal.runs.ended import ended_to_json
 
-    with find_run(run_name, address=redis, run_dir=run_dir) as client:
-        found = run_status(client)
+    try:
+        with find_run(run_name, address=redis, run_dir=run_dir) as client:
+            found = run_status(client)
+    except RunOverError as over:
+        if as_json:
+            typer.echo(json.dumps(ended_to_json(over.folder.path)))
+        else:
+            _print_ended(over, Console(soft_wrap=True))
+        return
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:
@@ -121,7 +133,7 @@ def stop(
     from surreal.main.process import registry
 
     if delete and undo:
-        raise ConfigError("--undo lets the run go on, and --delete removes it: give one of them", key="--undo")
+        raise ConfigError("--undo lets the run continue, and --delete removes it: give one of them", key="--undo")
     with find_run(run_name, address=redis, run_dir=run_dir, must_be_known=not delete) as client:
         if undo:
             registry.clear_stop(client)
@@ -145,6 +157,7 @@ def top(
     from surreal.main.commands.status import find_run
     from surreal.main.process.ending.interrupts import set_at_signals
     from surreal.main.process.ending.reasons import ExitCode
+    from surreal.main.process.finding import RunOverError
     from surreal.runs.top.top import Top
 
     stop = threading.Event()
@@ -155,7 +168,12 @@ def top(
         stop.set()
 
     console = stdout_console(on_failure, no_color=no_color)
-    with find_run(run_name, address=redis, run_dir=run_dir) as client:
+    try:
+        found = find_run(run_name, address=redis, run_dir=run_dir)
+    except RunOverError as over:
+        _print_ended(over, console)
+        return
+    with found as client:
         # In a pipe they are another program's, such as those of `less`.
         view = Top(client, console, sys.stdin if console.is_interactive else None, stop)
         if once:
@@ -166,3 +184,15 @@ def top(
     if signals or closed:
         raise typer.Exit(ExitCode(128 + signals[0]) if signals else ExitCode.HANGUP)
     say(console, f"run {client.run} has ended: {reason}" if reason else f"run {client.run} goes on")
+
+
+def _print_ended(over: RunOverError, console: Console) -> None:
+    from rich.table import Table
+
+    from surreal.runs.ended import describe_ended
+
+    say(console, f"{over.folder.read_run() or over.folder.path.name}: over")
+    table = Table(show_header=False, box=None)
+    for name, value in describe_ended(over.folder.path):
+        table.add_row(name, value)
+    console.print(table, markup=False, highlight=False)

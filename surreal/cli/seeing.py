@@ -84,7 +84,7 @@ def plot(
 
 def dashboard(
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="FOLDER...", help="Of runs, or a run's own; default: runs.")
+        list[Path] | None, typer.Argument(metavar="FOLDER_OR_RUN...", help="Folders of runs, or runs; default: runs.")
     ] = None,
     redis: RedisOption = None,
     host: Annotated[
@@ -101,14 +101,12 @@ def dashboard(
     from rich.console import Console
 
     from surreal.cli.options import say
-    from surreal.errors import ConfigError
     from surreal.main.process.arguments import REDIS_VARIABLE
+    from surreal.main.process.finding import require_folder
     from surreal.main.process.run_folder import RUNS_FOLDER
     from surreal.runs.dashboard.serving import Addresses, serve
 
-    for folder in folders or ():
-        if not folder.is_dir():
-            raise ConfigError(f"{folder} is no folder", key="FOLDER")
+    shown = [folder if folder.is_dir() else require_folder(folder).path for folder in folders or ()]
     console = Console(soft_wrap=True)
 
     def on_ready(addresses: Addresses) -> None:
@@ -119,7 +117,7 @@ def dashboard(
             say(console, f"to stop runs from it, open {addresses.page}?token=TOKEN with the token in {token_file}")
 
     serve(
-        folders or [RUNS_FOLDER],
+        shown or [RUNS_FOLDER],
         redis=redis or os.environ.get(REDIS_VARIABLE),
         host=host,
         port=port,
@@ -131,7 +129,7 @@ def dashboard(
 def doctor(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="RUN_PRESET_OR_FILE", help="Default: the run that goes on here, else app.yaml."),
+        typer.Argument(metavar="RUN_PRESET_OR_FILE", help="Default: the run in progress here, else app.yaml."),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -144,7 +142,7 @@ def doctor(
     run_dir: RunDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check this machine, Redis, environment, model and a run that goes on, and say what helps; exit 1 on errors."""
+    """Diagnose problems of this machine, Redis, an environment, a model or a run, and suggest fixes."""
     from surreal.doctor.examination import Examination
     from surreal.doctor.frame.finding import Severity, worst
     from surreal.doctor.report import print_finding, print_section, summary

@@ -30,6 +30,7 @@ from surreal.utils.process import count_cores
 SECTIONS = ("installation", "redis", "clocks", "environment", "model", "run")
 #: Of a run that goes on: its environment and its model work, or it would not.
 _OF_RUN = ("installation", "redis", "clocks", "run")
+_OF_ENDED = ("installation", "run")
 _OF_CONFIG = ("installation", "redis", "clocks", "environment", "model")
 
 
@@ -126,8 +127,14 @@ class Examination:
             yield Check("clocks of processes", lambda: clocks(looks[0]))
 
     def _run(self, stack: ExitStack) -> Iterator[Check]:
-        from surreal.doctor.run import counts, processes, replay, waiting
+        from surreal.doctor.run import counts, ended, processes, replay, waiting
 
+        folder, config = self._subject.folder, self._subject.config
+        if self._subject.has_ended and config is not None:
+            yield Check("the end of the run", partial(ended.ending, folder))
+            yield Check("returns", partial(ended.scores, folder, config))
+            yield Check("logs", partial(ended.logs, folder))
+            return
         looks: list[Look] = []
 
         def begin() -> Iterator[Finding]:
@@ -214,13 +221,13 @@ class Examination:
 
 def _chosen(subject: Subject, only: Sequence[str]) -> tuple[str, ...]:
     possible = [name for name in SECTIONS if subject.config is not None or name in _OF_RUN[:3]]
-    if subject.run is None and "run" in possible:
+    if subject.run is None and not subject.has_ended and "run" in possible:
         possible.remove("run")
     for name in only:
         if name not in SECTIONS:
             raise ConfigError(f"--only is {name!r}; it must be one of {', '.join(SECTIONS)}", key="--only")
         if name not in possible:
-            what = "a run that goes on" if name == "run" else "a preset, a file or a run"
+            what = "a run" if name == "run" else "a preset, a file or a run"
             raise ConfigError(f"--only {name} needs {what}: surreal doctor NAME --only {name}", key="--only")
-    default = _OF_CONFIG if subject.run is None else _OF_RUN
+    default = _OF_ENDED if subject.has_ended else _OF_CONFIG if subject.run is None else _OF_RUN
     return tuple(name for name in possible if (name in only if only else name in default))

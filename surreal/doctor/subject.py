@@ -1,10 +1,10 @@
-"""`Subject`: what `surreal doctor` is to look at: a run that goes on, a configuration, or this machine alone."""
+"""`Subject`: what `surreal doctor` examines: a run, a configuration, or this machine alone."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.config import Config, load_config, preset_names
@@ -13,6 +13,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.errors import ConfigError
 from surreal.main.commands.status import find_run
 from surreal.main.process.arguments import REDIS_VARIABLE
+from surreal.main.process.finding import RunOverError, is_run_folder
 from surreal.main.process.registry import stored_config
 from surreal.main.process.run_folder import RUNS_FOLDER, RunFolder, newest_running
 
@@ -34,6 +35,7 @@ class Subject:
         run: a run that Redis knows; None: none was named.
         folder: where runs, or the run, are written.
         is_found: whether the configuration was in a run's folder, so that it may be a stranger's.
+        has_ended: whether `folder` is that of a run which has ended.
     """
 
     title: str
@@ -44,6 +46,7 @@ class Subject:
     run: str | None = None
     folder: Path = RUNS_FOLDER
     is_found: bool = False
+    has_ended: bool = False
 
     @property
     def addresses(self) -> list[str]:
@@ -94,11 +97,14 @@ def find_subject(
         run_dir, target = Path(target), None
     if target is not None and _is_configuration(target):
         return _configured(target, overrides, address, run_dir)
-    if run_dir is not None and address is None and RunFolder(run_dir).read_address() is None:  # it is over
-        found = _configured(str(RunFolder(run_dir).config_path), overrides, address, run_dir)
-        return replace(found, is_found=True)
+    if run_dir is not None and not is_run_folder(run_dir) and (run_dir / APP_FILE).is_file():  # an app's
+        return _configured(str(run_dir / APP_FILE), overrides, address, run_dir)
     if target is not None or run_dir is not None or (address is None and newest_running() is not None):
-        return _running(target, overrides, address, run_dir)
+        try:
+            return _running(target, overrides, address, run_dir)
+        except RunOverError as over:
+            if target is not None or run_dir is not None:
+                return _ended(over.folder, overrides)
     if APP_FILE.is_file():
         return _configured(str(APP_FILE), overrides, address, run_dir)
     if overrides:
@@ -115,13 +121,22 @@ def _configured(source: str, overrides: Sequence[str], address: str | None, run_
     return Subject(source, config, source, tuple(overrides), address, folder=run_dir or RUNS_FOLDER)
 
 
+def _ended(folder: RunFolder, overrides: Sequence[str]) -> Subject:
+    source = str(folder.config_path)
+    config = load_config(source, overrides)
+    title = f"run {folder.read_run() or folder.path.name}, which has ended"
+    return Subject(title, config, source, tuple(overrides), folder=folder.path, is_found=True, has_ended=True)
+
+
 def _running(target: str | None, overrides: Sequence[str], address: str | None, run_dir: Path | None) -> Subject:
     try:
         client = find_run(target, address=address, run_dir=run_dir)
+    except RunOverError:
+        raise
     except ConfigError as error:
         if target is None:
             raise
-        raise ConfigError(f"{target} is no preset, no file, and no run that goes on: {error}") from error
+        raise ConfigError(f"{target} is not a preset, a file or a run: {error}") from error
     with client:
         config = stored_config(client, overrides)
         found = address or _address_in(run_dir or RUNS_FOLDER / client.run)

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
-
 from surreal.errors import ConfigError
 from surreal.main.build.kept import round_lines
-from surreal.main.process.run_folder import LOCK_NAME, RESULT_NAME, RUN_NAME, RUNS_FOLDER, RunFolder
+from surreal.main.process.finding import is_run_folder, is_written_to
+from surreal.main.process.run_folder import RESULT_NAME, RUNS_FOLDER, RunFolder
 from surreal.main.session.scoring.best import read_best
-from surreal.utils.process import is_process_alive
 
 #: `killed`: it was running, and no process of it is alive; `over`: Redis alone knows it, and no process is alive;
 #: `unreadable`: a folder that looks like a run's, but does not say how the run is doing.
@@ -31,8 +28,6 @@ Status = Literal["running", "finished", "interrupted", "failed", "killed", "over
 STATUSES: tuple[Status, ...] = ("running", "finished", "interrupted", "failed", "killed", "over", "unreadable")
 #: How much of the end of a file of metrics is read to know how far a run is, bytes.
 _TAIL_BYTES = 16 << 10
-#: A process that began so much later than it took the lock, in s, is another one with the same number.
-_CLOCK_SLACK_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -86,11 +81,6 @@ def list_runs(folders: Iterable[Path] = (RUNS_FOLDER,), in_redis: Iterable[Liste
     return sorted(found, key=lambda run: (run.started, run.label))
 
 
-def is_run_folder(folder: Path) -> bool:
-    """Whether a folder is that of a run; an app's is not, which has an app.yaml too."""
-    return any((folder / name).is_file() for name in (RESULT_NAME, RUN_NAME))
-
-
 def read_run(folder: Path) -> ListedRun:
     """Look at the folder of a run; what is half written or makes no sense is said, not raised."""
     run = RunFolder(folder).read_run() or folder.name
@@ -106,27 +96,6 @@ def read_run(folder: Path) -> ListedRun:
     if not is_written_to(folder):
         return replace(listed, status="killed", **_so_far(folder, is_alive=False, started=listed.started))
     return replace(listed, **_so_far(folder, is_alive=True, started=listed.started))
-
-
-def is_written_to(folder: Path) -> bool:
-    """Whether the writer of a run's folder is alive; of one on another machine, nobody here can say that it is not."""
-    path = folder / LOCK_NAME
-    try:
-        words = path.read_text(errors="replace").split()
-        taken = path.stat().st_mtime
-    except OSError:
-        return False
-    if len(words) != 4 or not words[1].isdecimal():
-        return False
-    pid, host = int(words[1]), words[3]
-    if host != socket.gethostname():
-        return True
-    if not is_process_alive(pid):
-        return False
-    try:
-        return psutil.Process(pid).create_time() <= taken + _CLOCK_SLACK_S
-    except psutil.Error:
-        return False
 
 
 def last_round(folder: Path) -> dict[str, Any] | None:

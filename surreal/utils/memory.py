@@ -1,4 +1,4 @@
-"""How Redis' memory is divided, and how large chunks are: one formula for the check of a configuration and its users."""
+"""How Redis' memory is divided, and how large chunks are: one formula for the check of settings and its users."""
 
 from __future__ import annotations
 

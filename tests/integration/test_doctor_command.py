@@ -85,10 +85,10 @@ def test_warnings_end_with_exit_code_1_only_if_they_are_to(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nobody"], "nobody is no preset, no file, and no run that goes on"),
+        (["nobody"], "nobody is not a preset, a file or a run"),
         (["missing.yaml"], "missing.yaml does not exist"),
         (["--only", "heart"], "--only is 'heart'; it must be one of installation, redis"),
-        (["cartpole-dqn", "--only", "run"], "--only run needs a run that goes on"),
+        (["cartpole-dqn", "--only", "run"], "--only run needs a run: "),
         (["--only", "model"], "--only model needs a preset, a file or a run"),
         (["--set", "seed=1"], "--set changes a configuration"),
         (["cartpole-dqn", "--set", "seed=x"], "seed"),
@@ -108,16 +108,20 @@ def test_what_is_meant_is_found(redis_server: RedisProcess, run_id: str, tmp_pat
     over.mkdir(parents=True)
     (over / "app.yaml").write_text(to_yaml(config))
     subject = find_subject("runs/over")
-    assert subject.run is None and subject.config is not None and subject.folder == Path("runs/over")
+    assert subject.run is None and subject.config is not None and not subject.has_ended  # an app's folder
+    (over / "run.id").write_text("over-1")
+    subject = find_subject("runs/over")
+    assert subject.run is None and subject.config is not None and subject.has_ended
+    assert subject.folder == over
     # A run that goes on here is meant before the app in this folder.
     (tmp_path / "app.yaml").write_text(to_yaml(config))
     assert find_subject(None).source == "app.yaml"
     with RedisClient(redis_server.address, run=run_id) as client:
         registry.register(client, config, registry.Registrant("learner", leads=True))
     folder = RunFolder(tmp_path / "runs" / "alive")
-    folder.path.mkdir()
+    folder.claim()
     folder.write_address(redis_server.address, run_id)
     for subject in (find_subject(None), find_subject("runs/alive"), find_subject(run_id, redis=redis_server.address)):
         assert (subject.run, subject.addresses) == (run_id, [redis_server.address])
-    with pytest.raises(ConfigError, match="no run that goes on"):
+    with pytest.raises(ConfigError, match="is not a preset, a file or a run"):
         find_subject("another", redis=redis_server.address)

@@ -45,7 +45,7 @@ ROOMS: dict[str, list[set[str]]] = {
     "rlx": [{"protocol"}, {"client", "pool"}, {"server"}],
 }
 #: A folder shows at most so many files and folders at one sight, its docstring not counted.
-MAX_ENTRIES = 12
+MAX_ENTRIES = 16
 #: Inside the lowest layer: the bare vocabulary imports nothing but itself.
 VOCABULARY = {"types", "tree", "values", "errors", "specs"}
 #: What a part must never import although its layer would allow it: other packages, and parts that would bring them in.

@@ -46,7 +46,7 @@ def join(run: str | None, *, address: str | None, run_dir: Path | None, stack: E
     except ConfigError as error:
         if run is None:
             raise
-        raise ConfigError(f"{run} is no preset, no file, and no run that goes on: {error}") from error
+        raise ConfigError(f"{run} is not a preset, a file or a run in progress: {error}") from error
     lives = [life for life in read_lives(client) if life.is_alive]
     if not lives:
         raise ConfigError(f"run {client.run} is over: none of its processes is alive", key="run")

@@ -10,6 +10,36 @@ OVER = Fault(
     "No process of the run is alive, and it was told to end: there is nothing to look at.",
     "`surreal run --resume --run-dir DIR` goes on with it",
 )
+FAILED = Fault(
+    "run-failed",
+    _ERROR,
+    "The run ended with an error.",
+    "logs/NAME.log in the run's folder has the traceback; then `surreal run --resume --run-dir DIR` continues the run",
+)
+KILLED = Fault(
+    "run-killed",
+    _ERROR,
+    "The run's launcher ended without writing how: it was killed, or the machine went down.",
+    "see the system's log (dmesg) for memory that ran out; `surreal run --resume --run-dir DIR` continues the run",
+)
+UNTRAINED = Fault(
+    "run-untrained",
+    _WARNING,
+    "The run ended before its first update, so its policy is the initial one.",
+    "raise run.max_env_steps or run.max_time_s, or lower replay.start_size",
+)
+UNREACHED = Fault(
+    "goal-missed",
+    _HINT,
+    "No round of the evaluation reached the run's goal.",
+    "raise run.max_env_steps and resume the run, or compare the settings with those of a preset for a similar task",
+)
+COLLAPSED = Fault(
+    "policy-collapsed",
+    _WARNING,
+    "The last policy is much worse than the best one.",
+    "play eval/best.safetensors, which holds the best; lower initial_learning_rate, or anneal it",
+)
 NO_LEARNER = Fault(
     "learner-dead",
     _ERROR,

@@ -19,6 +19,7 @@ from surreal.checkpoint import Checkpoint, open_checkpoint
 from surreal.config import Config
 from surreal.config.checking.problems import explain
 from surreal.errors import CheckpointError
+from surreal.main.process.finding import named_folder, require_folder
 from surreal.main.process.run_folder import newest_checkpoint
 
 #: Of a run's folder.
@@ -43,15 +44,18 @@ def load_policy(source: str | os.PathLike[str]) -> Policy:
     """Read a policy.
 
     Args:
-        source: path or URL of a policy or a learner's checkpoint, path of an exported policy, or a run's folder, of
-            which the best policy is taken, else the newest checkpoint.
+        source: path or URL of a policy or a learner's checkpoint, path of an exported policy, or a run's folder, name
+            or id, of which the best policy is taken, else the newest checkpoint.
 
     Raises:
         CheckpointError: it is missing, damaged, or none of them.
+        ConfigError: there is no run of that name.
     """
     path = os.fspath(source)
     if os.path.isdir(path):
         path = str(_file_in(Path(path)))
+    elif not os.path.exists(path) and (named_folder(path) is not None or not Path(path).suffix):
+        path = str(_file_in(require_folder(path).path))
     if Path(path).suffix in FORMATS:
         file = ExportedFile(path)
         version = int(file.metadata["policy"]["version"])

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.errors import ConfigError
+from surreal.errors import ConfigError, RedisUnavailableError
 from surreal.main.launch.view.describe import describe_numbers, describe_troubles, starting_phase
 from surreal.main.launch.view.snapshot import Snapshot, take_snapshot
 from surreal.main.process import registry
 from surreal.main.process.arguments import REDIS_VARIABLE
-from surreal.main.process.run_folder import ADDRESS_NAME, RUNS_FOLDER, RunFolder, newest_running
+from surreal.main.process.finding import RunOverError, is_written_to, named_folder, require_folder
 
 _TIMEOUT_S = 5.0
 
@@ -53,18 +53,28 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
     """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`.
 
     Args:
-        run: its id, or the name of its folder below `runs`; None: the one of the folder, or the newest.
+        run: its id, the name of its folder below `runs`, or a path to the folder; None: the one of `run_dir`, or the
+            newest.
         address: of its Redis.
         run_dir: its folder.
         must_be_known: false also takes a run that is named, but not listed there: another server lists it.
 
     Raises:
         ConfigError: there is no such run.
+        RunOverError: it has ended.
         RedisUnavailableError: its Redis does not answer.
     """
-    address, run = find_address(run, address=address, run_dir=run_dir)
+    given = address or os.environ.get(REDIS_VARIABLE)
+    folder = named_folder(run_dir or run) if given is not None else require_folder(run_dir or run)
+    address, run = find_address(run, address=given, run_dir=run_dir)
     client = _client(address, run or "default")
-    client.check_server(timeout_s=_TIMEOUT_S)
+    try:
+        client.check_server(timeout_s=_TIMEOUT_S)
+    except RedisUnavailableError:
+        client.close()
+        if given is None and folder is not None and not is_written_to(folder.path):  # it was killed with its Redis
+            raise RunOverError(folder) from None
+        raise
     known = registry.list_runs(client)
     if run is None:
         client.close()
@@ -72,8 +82,11 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
             raise ConfigError(f"Redis at {client.address} knows no run")
         return _client(address, known[-1].run)
     if must_be_known and run not in [entry.run for entry in known]:
+        client.close()
+        if folder is not None and not is_written_to(folder.path):
+            raise RunOverError(folder)
         names = ", ".join(entry.run for entry in known[-5:])
-        raise ConfigError(f"Redis at {client.address} knows no run {run!r}; it knows {names or 'none'}", key="run")
+        raise ConfigError(f"Redis at {client.address} knows no run {run!r}; it knows {names or 'none'}", key="RUN")
     return client
 
 
@@ -82,13 +95,19 @@ def find_address(run: str | None, *, address: str | None, run_dir: Path | None) 
 
     Raises:
         ConfigError: nothing says so.
+        RunOverError: the run has ended.
     """
     address = address or os.environ.get(REDIS_VARIABLE)
     if address is not None:
-        return address, run
-    address, folder_run = _from_folder(run, run_dir)
+        folder = None if run is None and run_dir is None else named_folder(run_dir or run)
+        found_run = None if folder is None else folder.read_run()
+        return address, run if found_run is None or (run is not None and run_dir is not None) else found_run
+    folder = require_folder(run_dir or run)
+    found = folder.read_address()
+    if found is None:
+        raise RunOverError(folder)
     # A name alone has led to a folder of that name, whose run may have another id.
-    return address, run if run is not None and run_dir is not None else folder_run
+    return found[0], run if run is not None and run_dir is not None else found[1]
 
 
 def run_status(client: RedisClient) -> RunStatus:
@@ -127,15 +146,3 @@ def _client(address: str, run: str) -> RedisClient:
         return RedisClient(address, run=run, retry_timeout_s=_TIMEOUT_S)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-
-
-def _from_folder(run: str | None, run_dir: Path | None) -> tuple[str, str]:
-    if run_dir is not None or run is not None:
-        folder: RunFolder | None = RunFolder(run_dir or RUNS_FOLDER / str(run))
-    else:
-        folder = newest_running()
-    found = folder.read_address() if folder is not None else None
-    if found is None:
-        where = f"{folder.path} has no {ADDRESS_NAME}" if folder is not None else f"no run goes on below {RUNS_FOLDER}"
-        raise ConfigError(f"{where}; name a run's folder with --run-dir, or its Redis with --redis")
-    return found

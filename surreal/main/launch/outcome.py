@@ -11,7 +11,7 @@ from surreal.config import Config
 from surreal.main.process.ending.reasons import Ending
 
 #: What a person looks at first, if it is there.
-_FILES = (
+FILES = (
     "result.json",
     "eval/scores.jsonl",
     "eval/best.safetensors",
@@ -36,7 +36,7 @@ class RunOutcome:
 
     def files(self) -> list[str]:
         """What the run left in its folder, of what a person looks at first."""
-        return [name for name in _FILES if (self.folder / name).exists()]
+        return [name for name in FILES if (self.folder / name).exists()]
 
     def last_words(self) -> list[str]:
         """What a person is told at the end."""

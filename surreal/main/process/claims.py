@@ -1,7 +1,7 @@
 """`Claim`: of several processes with one role and index, one takes part in a run; the others stand by.
 
-A claim is a key that expires unless its holder renews it, as a heartbeat grows stale; see `access.holders` for when it is
-void before.
+A claim is a key that expires unless its holder renews it, as a heartbeat grows stale; see `access.holders` for when it
+is void before.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from surreal.errors import ConfigError
+from surreal.main.process.finding import named_folder
 from surreal.main.process.run_folder import RUNS_FOLDER
 from surreal.runs.listing import ListedRun, list_runs
 
@@ -16,7 +17,7 @@ def find_runs(names: Sequence[str], runs: Path = RUNS_FOLDER) -> list[ListedRun]
     """Find the runs that are meant, each once.
 
     Args:
-        names: each the folder of a run, one of many runs, a pattern of folders, or the name of a run below `runs`.
+        names: each the folder of a run, one of many runs, a pattern of folders, or a run's name or id.
         runs: where runs are by default.
 
     Raises:
@@ -36,6 +37,8 @@ def _folders_of(name: str, runs: Path) -> list[Path]:
     for path in places:
         if path.is_dir():
             return [path]
+    if (folder := named_folder(name, runs)) is not None:
+        return [folder.path]
     for path in places:
         matches = [Path(match) for match in sorted(glob.glob(str(path))) if Path(match).is_dir()]
         if matches:

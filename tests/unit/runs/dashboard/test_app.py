@@ -90,7 +90,7 @@ def test_wrong_use_is_refused_in_one_line(tmp_path: Path, capsys: pytest.Capture
     token = tmp_path / "token"
     token.write_text("short")
     for arguments, message in (
-        (["none"], "none is no folder"),
+        (["none"], "none is not a run's folder, name or id"),
         (["--token-file", str(token)], "others may read"),
         (["--host", "no such host"], "--host is 'no such host'"),
         (["--port", "99999"], "less than or equal to 65535"),

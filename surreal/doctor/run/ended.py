@@ -1,0 +1,99 @@
+"""A run that has ended: how, what it reached, and what its files report that went wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from surreal.config import Config
+from surreal.doctor.frame.finding import Finding, ok
+from surreal.doctor.run.faults import COLLAPSED, FAILED, KILLED, LOGGED, SKIPPED, UNREACHED, UNTRAINED
+from surreal.main.build.kept import round_lines
+from surreal.main.process.run_folder import RESULT_NAME
+from surreal.main.session.scoring.best import is_finite, read_best
+
+#: Share of what was gained over the first round that the last one has lost, from which on a policy has collapsed.
+_COLLAPSE = 0.5
+_TAIL_BYTES = 256 << 10
+
+
+def ending(folder: Path) -> Iterator[Finding]:
+    """Report how the run ended, and whether it learned."""
+    try:
+        result = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
+        status, reason, updates = result["status"], result["reason"], int(result["updates"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        yield KILLED.found(f"{folder / RESULT_NAME} does not say how the run ended: {error}")
+        return
+    if status == "running":
+        yield KILLED.found(f"{folder} has no ending: the launcher was killed")
+    elif status == "failed":
+        yield FAILED.found(f"the run failed: {reason}")
+    else:
+        yield ok(f"the run {'was interrupted' if status == 'interrupted' else 'has finished'}: {reason}")
+        if not updates:
+            yield UNTRAINED.found(
+                f"the run ended before its first update, after {result.get('env_steps', 0):,} env steps"
+            )
+
+
+def scores(folder: Path, config: Config) -> Iterator[Finding]:
+    """Compare the first, the best and the last round of the evaluation with each other and with the goal."""
+    rounds = [line["mean_return"] for line in round_lines(folder / "eval" / "scores.jsonl", warns=False)
+              if is_finite(line.get("mean_return"))]  # fmt: skip
+    best = (read_best(folder / "eval") or {}).get("mean_return")
+    if not rounds or best is None:
+        yield ok("no round of evaluation was played")
+        return
+    goal, last = config.run.stop_at_return, rounds[-1]
+    if goal is not None and best < goal:
+        yield UNREACHED.found(f"the best return is {best:.1f}; run.stop_at_return is {goal:g}")
+    if best > rounds[0] and best - last > _COLLAPSE * (best - rounds[0]):
+        yield COLLAPSED.found(f"the last return is {last:.1f}, the best was {best:.1f}, the first {rounds[0]:.1f}")
+    else:
+        yield ok(f"returns were {rounds[0]:.1f} first, {best:.1f} at best and {last:.1f} last")
+
+
+def logs(folder: Path) -> Iterator[Finding]:
+    """Pass on the newest error in each process's log, and skipped updates."""
+    is_clean = True
+    for path in sorted((folder / "logs").glob("*.log")):
+        errors = [line for line in _tail(path) if " ERROR " in line or " CRITICAL " in line]
+        if errors:
+            is_clean = False
+            yield LOGGED.found(f"{path.stem}: {' '.join(errors[-1].split())[:300]}")
+    if skipped := _last_metric(folder / "metrics.jsonl", "learner/skipped_updates_total"):
+        is_clean = False
+        yield SKIPPED.found(f"{skipped:,.0f} updates were skipped")
+    if is_clean:
+        yield ok("no process logged an error, and no update was skipped")
+
+
+def _last_metric(path: Path, name: str) -> float:
+    for line in reversed(_tail(path)):
+        try:
+            row: Any = json.loads(line)
+            value = row["metrics"].get(name)
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ):  # cut off, or not a line of metrics
+            continue
+        if is_finite(value):
+            return float(value)
+    return 0.0
+
+
+def _tail(path: Path) -> list[str]:
+    """The last lines of a file, [] if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []

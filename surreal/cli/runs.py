@@ -115,8 +115,9 @@ def clean(folders: Folders = None, redis: RedisOption = None, statuses: Statuses
 
 def _all(folders: Sequence[Path] | None, redis: str | None, names: Sequence[str] = ()) -> list[ListedRun]:
     """All runs there are, with those that are named by a path."""
+    from surreal.main.process.finding import is_run_folder
     from surreal.main.process.run_folder import RUNS_FOLDER
-    from surreal.runs.listing import is_run_folder, list_runs
+    from surreal.runs.listing import list_runs
 
     for folder in folders or ():
         if not folder.is_dir():

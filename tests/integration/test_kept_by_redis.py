@@ -1,4 +1,4 @@
-"""Redis with users, TLS and an append-only file is killed, stopped and moved; everything that it acknowledged is there."""
+"""Redis with users, TLS and an append-only file is killed, stopped and moved; all that it acknowledged is there."""
 
 from __future__ import annotations
 
@@ -88,9 +88,11 @@ def test_everything_acknowledged_is_back(redis: KeptRedis, tmp_path: Path, caplo
         with redis.connect(ADMINISTRATOR) as client:
             assert contents(client) == before, disturb.__name__
             assert "errorstat_NOPERM" not in client.redis.info("errorstats")
-        with RedisClient(f"unix://{redis.server.log_path.parent}/redis.sock") as stranger:
-            with pytest.raises(AuthenticationError):
-                stranger.execute("PING")
+        with (
+            RedisClient(f"unix://{redis.server.log_path.parent}/redis.sock") as stranger,
+            pytest.raises(AuthenticationError),
+        ):
+            stranger.execute("PING")
     assert "refused" not in caplog.text
 
 

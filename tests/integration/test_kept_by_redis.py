@@ -72,7 +72,7 @@ def contents(client: RedisClient) -> dict[bytes, Any]:
     """Every key that does not expire, with its value."""
     redis = client.redis
     read = {b"string": redis.get, b"hash": redis.hgetall, b"stream": redis.xrange}
-    return {key: read[redis.type(key)](key) for key in client.scan("*") if redis.ttl(key) < 0}
+    return {key: read[redis.type(key)](key) for key in client.scan("*") if redis.ttl(key) == -1}
 
 
 def test_everything_acknowledged_is_back(redis: KeptRedis, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -88,10 +88,8 @@ def test_everything_acknowledged_is_back(redis: KeptRedis, tmp_path: Path, caplo
         with redis.connect(ADMINISTRATOR) as client:
             assert contents(client) == before, disturb.__name__
             assert "errorstat_NOPERM" not in client.redis.info("errorstats")
-        with (
-            RedisClient(f"unix://{redis.server.log_path.parent}/redis.sock") as stranger,
-            pytest.raises(AuthenticationError),
-        ):
+        socket = f"unix://{redis.server.log_path.parent}/redis.sock"
+        with RedisClient(socket) as stranger, pytest.raises(AuthenticationError):
             stranger.execute("PING")
     assert "refused" not in caplog.text
 

@@ -161,6 +161,14 @@ class TorchListener:
         notice.end()
         return self._loaded_at is not None
 
+    def is_published(self) -> bool:
+        """Whether a learner that is alive has published parameters.
+
+        Raises:
+            RedisUnavailableError, StoppedError: as `update_once`.
+        """
+        return self.client.retry(self._reader.is_held, what="read parameters", stop=self._supervisor.stop_event)
+
     def check(self) -> None:
         """Raise what ended the listener thread, in the thread of its owner.
 

@@ -81,8 +81,10 @@ class ActingSession:
         self._listener = listener = build_listener(config, process.parameter_client, model)
         stack.callback(listener.close)
         listener.run_listener_thread()
-        if not listener.wait_for_first(_FIRST_PARAMETERS_S, process.stop):
-            logger.info("no parameters yet; acting without")
+        while not listener.wait_for_first(_FIRST_PARAMETERS_S, process.stop):
+            if process.stop.is_set() or not listener.is_published():
+                logger.info("no parameters yet; acting without")
+                break
         self.sender: ExpSender | None = None
         if spaces.obs_spec is None:
             logger.warning("env.observation_space is raw: states go to the agent as they come, nothing is recorded")
@@ -113,7 +115,8 @@ class ActingSession:
         Args:
             checks: called in each turn of the loop; what they raise ends it.
         """
-        limit, notice = self._process.config.run.max_env_steps, WaitNotice(logger)
+        # An RLX server without sessions is ready for them.
+        limit, notice = self._process.config.run.max_env_steps, WaitNotice(logger, is_idle=True)
         while not self._process.should_stop():
             if limit is not None and self.sender is not None and self.sender.global_step >= limit:
                 logger.info("the run has its %d env steps", limit)

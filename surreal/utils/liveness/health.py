@@ -27,7 +27,7 @@ class Vitals(NamedTuple):
     """How a process is."""
 
     phase: str  #: one of the words in `probe.py`
-    waits_for: tuple[str, ...] = ()  #: for two seconds or more
+    waits_for: tuple[str, ...] = ()  #: for two seconds or more, and not because it has nothing to do
     hangs_in: str = ""  #: loop and call
 
 
@@ -40,7 +40,8 @@ def look_at_loops(stop: threading.Event) -> Vitals:
     found = pulses()
     has_begun = any(pulse.name == MAIN_LOOP and (pulse.has_begun or pulse.has_turned) for pulse in found)
     phase = ENDING if stop.is_set() else WORKING if has_begun else STARTING
-    return Vitals(phase, tuple(WAITS.texts()), next((pulse.hangs_in for pulse in found if pulse.hangs_in), ""))
+    waits = tuple(WAITS.texts(with_idle=False))
+    return Vitals(phase, waits, next((pulse.hangs_in for pulse in found if pulse.hangs_in), ""))
 
 
 class HealthFile:

@@ -29,7 +29,7 @@ Say whether a process is well: one line, and exit code 0 if it is, 1 if it is no
   ROLE          agent, learner, ps, eval, rlx-server or redis; default: whichever writes the file
   --probe NAME  startup: it has begun to work, or waits for something that it names;
                 liveness: it is not stopped, and no loop of it hangs;
-                readiness: it works, and waits for nothing; the default
+                readiness: it works and waits for nothing, or its run has ended; the default
   --file FILE   where the process writes how it is; default: ${HEALTH_VARIABLE}, which the process must have too
 """
 
@@ -95,7 +95,7 @@ def probe(path: str, role: str, name: str) -> tuple[bool, str]:
     doing = waits[0] if waits else phase
     if name == STARTUP:
         return phase != STARTING or bool(waits), doing
-    return name == LIVENESS or (phase == WORKING and not waits), doing
+    return name == LIVENESS or phase == OVER or (phase == WORKING and not waits), doing
 
 
 def birth_of(pid: int) -> str:

@@ -25,6 +25,7 @@ class _Wait(NamedTuple):
     began_s: float
     told_s: float
     thread_id: int
+    is_idle: bool
 
 
 class Waits:
@@ -38,27 +39,29 @@ class Waits:
         self._clock = clock
         self._waits: dict[Hashable, _Wait] = {}
 
-    def note(self, key: Hashable, text: str, *, began_s: float | None = None) -> None:
+    def note(self, key: Hashable, text: str, *, began_s: float | None = None, is_idle: bool = False) -> None:
         """Somebody waits, on this thread; called again and again while it lasts.
 
         Args:
             key: tells this wait from others.
             text: what for: "waiting for the learner".
             began_s: when it began, by the clock; None: with the first note.
+            is_idle: whether this process has nothing to do, and lacks nothing to serve what comes.
         """
         now, known = self._clock(), self._waits.get(key)
         if began_s is None:
             began_s = now if known is None else known.began_s
-        self._waits[key] = _Wait(text, began_s, now, threading.get_ident())
+        self._waits[key] = _Wait(text, began_s, now, threading.get_ident(), is_idle)
 
     def end(self, key: Hashable) -> None:
         """That wait is over; calling it without one does nothing."""
         self._waits.pop(key, None)
 
-    def texts(self) -> list[str]:
-        """What has been waited for, for two seconds or more, the oldest first."""
+    def texts(self, *, with_idle: bool = True) -> list[str]:
+        """What has been waited for, for two seconds or more, the oldest first; perhaps without the idle waits."""
         now = self._clock()
-        return list(dict.fromkeys(wait.text for wait in self._current() if now - wait.began_s >= PATIENCE_S))
+        waits = (wait for wait in self._current() if with_idle or not wait.is_idle)
+        return list(dict.fromkeys(wait.text for wait in waits if now - wait.began_s >= PATIENCE_S))
 
     def is_waiting(self, thread_id: int) -> bool:
         """Whether a thread waits for something that has a name."""
@@ -88,6 +91,7 @@ class WaitNotice:
     Args:
         logger: of the module that waits.
         level: of the one record; a wait that is usual needs no warning.
+        is_idle: whether this process has nothing to do, and lacks nothing to serve what comes.
         clock: seconds, monotonic.
         waits: where the wait shows while it lasts.
     """
@@ -97,11 +101,13 @@ class WaitNotice:
         logger: logging.Logger,
         *,
         level: int = logging.WARNING,
+        is_idle: bool = False,
         clock: Callable[[], float] = time.monotonic,
         waits: Waits = WAITS,
     ) -> None:
         self._logger = logger
         self._level = level
+        self._is_idle = is_idle
         self._clock = clock
         self._waits = waits
         self._quiet_until_s = -float("inf")
@@ -119,7 +125,7 @@ class WaitNotice:
             self._began_s = now
         if now - self._began_s < PATIENCE_S:
             return
-        self._waits.note(self, message % args, began_s=self._began_s)
+        self._waits.note(self, message % args, began_s=self._began_s, is_idle=self._is_idle)
         if now >= self._quiet_until_s:
             self._quiet_until_s = now + _QUIET_S
             self._logger.log(self._level, message, *args, extra={"is_wait": True})

@@ -45,7 +45,7 @@ def passes(path: Path, role: str = "agent") -> set[str]:
         (Vitals(WORKING, hangs_in="the main loop hangs in step (env.py line 3)"), {STARTUP}),
         (Vitals(ENDING), {STARTUP, LIVENESS}),
         (Vitals(ENDING, hangs_in="the main loop hangs in save"), {STARTUP, LIVENESS}),
-        (Vitals(OVER), {STARTUP, LIVENESS}),
+        (Vitals(OVER), {STARTUP, LIVENESS, READINESS}),
     ],
 )
 def test_what_a_process_does_decides_which_probes_it_passes(path: Path, vitals: Vitals, expected: set[str]) -> None:
@@ -117,6 +117,10 @@ def test_loops_and_waits_say_how_a_process_is(monkeypatch: pytest.MonkeyPatch) -
     now[0] = 3.0
     assert look_at_loops(stop) == Vitals(WORKING, ("waiting for credit",))
     waits.end("credit")
+    waits.note("session", "waiting for a client to begin a session", is_idle=True)
+    now[0] = 6.0
+    assert waits.texts() == ["waiting for a client to begin a session"]
+    assert look_at_loops(stop) == Vitals(WORKING)
     thread.hangs_in = "telemetry hangs in send"
     assert look_at_loops(stop) == Vitals(WORKING, (), "telemetry hangs in send")
     stop.set()

@@ -167,8 +167,11 @@ def test_agents_that_are_told_no_number_take_the_first_that_is_free(join: Callab
         first.client.delete_run()
 
 
-def test_a_process_that_stays_takes_no_part_in_a_run_that_has_ended(join: Callable[..., RoleProcess]) -> None:
-    process = join(stay=True, resume=True)
+@pytest.mark.parametrize("option", ["stay", "once"])
+def test_a_process_that_stays_takes_no_part_in_a_run_that_has_ended(
+    join: Callable[..., RoleProcess], option: str
+) -> None:
+    process = join(resume=True, **{option: True})
     registry.request_stop(process.client, "enough")
     try:
         with pytest.raises(StoppedError, match="enough"):

@@ -54,6 +54,9 @@ def render(
     redis: Annotated[
         str | None, typer.Option(metavar="URL", help="A Redis that is there, in place of the run's own; no password.")
     ] = None,
+    jobs: Annotated[
+        bool, typer.Option("--jobs", help="Jobs, which end with the run, in place of Deployments, which stay.")
+    ] = False,
     overrides: Overrides = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write into this file, not to stdout.")
@@ -64,7 +67,7 @@ def render(
     from surreal.engines.kubernetes.source import write_manifests
     from surreal.utils.files import write_whole
 
-    request = Request(source, image, tuple(overrides or ()), gpu_image, run, namespace, agents, overlay, redis)
+    request = Request(source, image, tuple(overrides or ()), gpu_image, run, namespace, agents, overlay, redis, jobs)
     text = write_manifests(render(request, lambda sentence: typer.echo(f"warning: {sentence}", err=True)))
     if output is None:
         typer.echo(text, nl=False)

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from surreal.config import Config, load_config, preset_path
+from surreal.engines.kubernetes.jobs import make_jobs
 from surreal.engines.kubernetes.manifest import (
     add_settings,
     check_namespace,
@@ -60,6 +61,7 @@ class Request:
         agents: how many; None: as the configuration says.
         overlay: of kustomize; None: the base, which needs no kubectl.
         redis: address of a server that is there; None: the run has its own.
+        has_jobs: whether processes end with the run, as Jobs; otherwise they stay, as Deployments.
     """
 
     source: str
@@ -71,6 +73,7 @@ class Request:
     agents: int | None = None
     overlay: str | None = None
     redis: str | None = None
+    has_jobs: bool = False
 
 
 def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
@@ -112,6 +115,8 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
             scale(manifest, run, request.agents if pod_name(manifest) == "agent" else None)
         if manifest["kind"] == "StatefulSet" and pod_name(manifest) == "redis":
             set_redis_memory(manifest, config.own_redis_bytes)
+    if request.has_jobs:
+        make_jobs(manifests)
     return manifests
 
 

@@ -38,6 +38,7 @@ class RoleArguments:
     Attributes:
         index: None: the first that no living process of the role has.
         stay: stay when the run has ended, until a signal comes or the run goes on.
+        once: end at once in a run that has ended before, instead of resuming it.
         place: among a learner's ranks; None where nobody has started the others.
         argv: all of it, as it was given.
     """
@@ -53,6 +54,7 @@ class RoleArguments:
     device: str | None = None
     resume: bool = False
     stay: bool = False
+    once: bool = False
     supervised: bool = False
     connect_timeout_s: float = 10.0
     log_level: str | None = None
@@ -138,6 +140,7 @@ def parse(role: Role, argv: Sequence[str], description: str) -> RoleArguments:
         device=parsed.device,
         resume=parsed.resume or (place is not None and place.restarts > 0),
         stay=parsed.stay,
+        once=parsed.once,
         supervised=parsed.supervised,
         connect_timeout_s=parsed.connect_timeout,
         log_level=parsed.log_level,
@@ -170,6 +173,7 @@ def _parser(role: Role, description: str) -> argparse.ArgumentParser:
     add("--device", choices=("auto", "cpu", "cuda"), help="the same as --set device=...")
     add("--resume", action="store_true", help="go on with a run that exists already")
     add("--stay", action="store_true", help="when the run has ended, stay idle until a signal comes or it goes on")
+    add("--once", action="store_true", help="end at once if the run has ended before, instead of resuming it")
     add("--connect-timeout", type=float, default=10.0, metavar="S", help="longest wait for Redis at the start, s")
     levels = ("debug", "info", "warning", "error", "critical")
     add("--log-level", type=str.lower, choices=levels, help="the same as --set log_level=...")

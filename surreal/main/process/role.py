@@ -109,9 +109,9 @@ class RoleProcess:
         Raises:
             ConfigError: the run is a finished one, and `--resume` was not given.
             ContractError: live processes of the run use another configuration.
-            StoppedError: the run has ended, and this process was only to stay in it.
+            StoppedError: the run has ended, and this process was not to resume it.
         """
-        reason = registry.stop_reason(self.client) if self.arguments.stay else None
+        reason = registry.stop_reason(self.client) if self.arguments.stay or self.arguments.once else None
         if reason:
             self._stop_reason = reason
             # A learner that was killed between its run's end and its own still owes the result.

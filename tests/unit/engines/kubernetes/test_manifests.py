@@ -202,6 +202,8 @@ def test_names_that_manifests_use_are_there() -> None:
         if each["kind"] == "StatefulSet":
             assert ("Service", each["spec"]["serviceName"]) in there
         if each["kind"] == "PodDisruptionBudget":
+            assert each["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+            assert each["spec"]["maxUnavailable"] != 0  # a node can always be drained
             selected = each["spec"]["selector"]["matchLabels"]
             assert [
                 name for name, template in pods(manifests) if selected.items() <= template["metadata"]["labels"].items()

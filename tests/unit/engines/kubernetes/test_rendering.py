@@ -77,6 +77,23 @@ def test_every_process_is_told_of_the_run_as_its_command_takes_it(rendered: Call
         assert (config.agent.count, config.learner.batch_size) == (7, 64)
 
 
+def test_jobs_end_with_the_run(rendered: Callable[..., Any]) -> None:
+    manifests = rendered(agents=5, has_jobs=True)
+    jobs = {each["metadata"]["name"]: each for each in manifests if each["kind"] == "Job"}
+    assert {name: job["spec"]["completions"] for name, job in jobs.items()} == {"learner": 1, "agents": 5, "eval": 1}
+    assert counts(manifests) == {"redis": 1, "tensorboard": 1}
+    for job in jobs.values():
+        kubernetes_validate.validate(job, "1.30", strict=True)
+        spec = job["spec"]["template"]["spec"]
+        assert spec["restartPolicy"] == "Never"
+        arguments = spec["containers"][0]["args"]
+        assert "--once" in arguments and "--stay" not in arguments
+    actions = [rule["action"] for rule in jobs["learner"]["spec"]["podFailurePolicy"]["rules"]]
+    assert actions == ["Ignore", "FailJob"]
+    with pytest.raises(ConfigError, match="parameter servers"):
+        rendered("cartpole-a3c", has_jobs=True)
+
+
 def test_all_of_a_run_is_in_its_namespace_and_says_whose_it_is(rendered: Callable[..., Any]) -> None:
     first, *others = rendered(run="first-try")
     assert (first["kind"], first["metadata"]["name"]) == ("Namespace", "surreal-first-try")

@@ -7,7 +7,8 @@
     python -m benchmarks.results --write                  only the page
 
 Each run is `surreal run PRESET --seed N --verify`: it ends when its evaluation reaches the preset's goal, or with its
-env steps, and the best policy then plays 100 fresh episodes, or 1000. Their mean return is what counts here.
+env steps, and the best policy then plays 1000 fresh episodes (Atari: 100). A reference counts as reached only if their
+mean return, less 1.645 standard errors, reaches it.
 """
 
 from __future__ import annotations
@@ -35,10 +36,14 @@ _RECORDS = Path(__file__).with_name("results.jsonl")
 _PAGE = _ROOT / "docs" / "results.md"
 #: Tasks that take minutes on two cores.
 _SMALL = ("bandit", "cartpole", "acrobot", "pendulum")
-#: Of 100 episodes of Pendulum, whose returns depend on where they begin, the mean is only known to within 9.
-_EPISODES = {"pendulum": 1000, "acrobot": 1000, "bandit": 1000}
+#: Episodes that judge a policy. The games of Atari take too long for 1000.
+_EPISODES = 1000
+_ATARI_EPISODES = 100
+#: Standard errors below the mean that confirm a reference, one-sided at 95 %.
+_ONE_SIDED_95 = 1.645
 _SENTENCE = re.compile(
-    r"(?:(?:not )?solved|played) \S+: mean return (\S+) over (\d+) episodes, (\d+) env steps, (\d+) s"
+    r"(?:(?:not )?solved|played) \S+: mean return (\S+) \(standard error (\S+)\) over (\d+) episodes, "
+    r"(\d+) env steps, (\d+) s"
 )
 
 #: Preset, settings, seed.
@@ -79,14 +84,17 @@ _HEAD = """\
 # Results
 
 This page is written by `make learn`. Each row is `surreal run PRESET --seed N --verify` for some seeds. A run ends when
-its evaluation reaches the preset's goal (`run.stop_at_return`), or with its env steps; its best policy then plays 100
-fresh episodes without exploration (Acrobot, Pendulum and the bandit: 1000, for their means are otherwise no more exact
-than what they are compared with), and their mean return is what is given: the mean over the seeds, and the range. Env
-steps and seconds are medians over the seeds, from the start of the command to its end; other work on the machine makes
-the seconds more. A goal is where a run ends, not the most that a preset can reach. The references are those of RL
-Baselines3 Zoo, with the env steps that they took. It has no R2D2, which is held to what Gymnasium counts as a solved
-CartPole, and no interpolated policy gradient, which is held to PPO's. The last column says how many of the seeds
-reached theirs, or the goal where there is none.
+its evaluation confirms the preset's goal (`run.stop_at_return`), or with its env steps. Its best policy then plays 1000
+fresh episodes (Atari: 100) without exploration. `return` is their mean return: the mean over the seeds, and the range.
+Env steps and seconds are medians over the seeds, from the start of the command to its end; other work on the machine
+makes the seconds more. A goal is where a run ends, not the most that a preset can reach. The references are those of RL
+Baselines3 Zoo, with the env steps that they took; the Zoo has no LunarLander-v3, on which its A2C was run with its
+settings. It has no R2D2, which is held to what Gymnasium counts as a solved CartPole, and no interpolated policy
+gradient, which is held to PPO's.
+
+The last column gives the seeds that reached the reference, or the goal where there is none, confirmed one-sided at
+95 %: the mean return of the fresh episodes, less 1.645 standard errors, is at least as high. `not confirmed` means that
+no seed did, or that the standard error was not recorded. Rows whose preset has changed since are `not run`.
 
 """
 
@@ -146,7 +154,7 @@ def run(preset: str, seed: int, settings: Sequence[str] = ()) -> dict[str, Any]:
     if settings:
         record["settings"] = list(settings)
     folder = tempfile.mkdtemp(prefix=f"{preset}-{seed}-")
-    episodes = str(_EPISODES.get(preset.split("-")[0], 100))
+    episodes = str(_ATARI_EPISODES if preset.startswith("atari") else _EPISODES)
     command = [sys.executable, "-m", "surreal", "run", preset, "--seed", str(seed), "--quiet"]
     command += ["--verify", "--verify-episodes", episodes, *(part for each in settings for part in ("--set", each))]
     run_dir = Path(folder) / "run"
@@ -158,10 +166,11 @@ def run(preset: str, seed: int, settings: Sequence[str] = ()) -> dict[str, Any]:
         lines = (ended.stderr or ended.stdout).strip().splitlines()
         return {**record, "error": lines[-1] if lines else f"ended with {ended.returncode}", "run_dir": str(run_dir)}
     shutil.rmtree(folder, ignore_errors=True)
-    mean, episodes, env_steps, seconds = found.groups()
+    mean, standard_error, episodes, env_steps, seconds = found.groups()
     return {
         **record,
         "return": float(mean),
+        "standard_error": float(standard_error),
         "episodes": int(episodes),
         "env_steps": int(env_steps),
         "seconds": int(seconds),
@@ -219,8 +228,14 @@ def _cells(preset: str, records: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     yield from (seeds, returns, "" if goal is None else f"{goal:g}", env_steps, seconds)
     yield "" if reference is None else f"{reference.mean_return:g} in {reference.env_steps:,}"
     least = goal if reference is None else reference.mean_return
-    reached = sum(least is not None and record["return"] >= least for record in ended)
-    yield f"{reached} of {len(records)}" if records else ""
+    reached = sum(least is not None and is_confirmed(record, least) for record in ended)
+    yield f"{reached} of {len(records)}" if reached else "not confirmed" if records and least is not None else ""
+
+
+def is_confirmed(record: Mapping[str, Any], least: float) -> bool:
+    """Whether a run's fresh episodes show, one-sided at 95 %, that its policy reaches a mean return."""
+    error = record.get("standard_error")
+    return error is not None and record["return"] - _ONE_SIDED_95 * error >= least
 
 
 def _cells_at_agents(records: Sequence[Mapping[str, Any]]) -> Iterable[str]:
@@ -272,7 +287,12 @@ def _to_run(presets: Sequence[str], seeds: Sequence[int]) -> list[Job]:
         return [(preset, (), seed) for preset in presets for seed in seeds]
     there = read_records()
     small = [name for name in preset_names() if name.startswith(_SMALL) and not name.endswith("rlx")]
-    return [(preset, (), seed) for preset in small for seed in seeds if seed not in there.get((preset, ()), {})]
+    return [
+        (preset, (), seed)
+        for preset in small
+        for seed in seeds
+        if "standard_error" not in there.get((preset, ()), {}).get(seed, {})
+    ]
 
 
 def _to_run_at_agents() -> list[Job]:

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+#: Standard errors that a mean of many episodes strays in one direction with a probability of 5 %.
+_ONE_SIDED_95 = 1.645
+
 
 class EpisodeScore(NamedTuple):
     """One episode: undiscounted return, length in env steps, and the seed its environment was reset with."""
@@ -43,6 +46,16 @@ class EvaluationRound:
     def standard_error(self) -> float:
         """Of the mean: `std / sqrt(n)`."""
         return self.std_return / math.sqrt(len(self.scores))
+
+    @property
+    def lower_bound(self) -> float:
+        """One-sided 95 % confidence bound below the mean."""
+        return self.mean_return - _ONE_SIDED_95 * self.standard_error
+
+    @property
+    def upper_bound(self) -> float:
+        """One-sided 95 % confidence bound above the mean."""
+        return self.mean_return + _ONE_SIDED_95 * self.standard_error
 
     @property
     def mean_length(self) -> float:

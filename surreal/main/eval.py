@@ -3,8 +3,9 @@
     python -m surreal.main.eval cartpole-dqn --run my-run --redis 127.0.0.1:6379
 
 A round is `eval.episodes` whole episodes with one frozen version, in environments without training wrappers. The best
-policy is kept as a file. A round that reaches `run.stop_at_return` is extended by `eval.confirm_episodes`; if those
-reach it by themselves, the run ends: of many rounds, the one that reaches a goal first is often a lucky one.
+policy is kept as a file. A round that reaches `run.stop_at_return` is extended by `eval.confirm_episodes`. If those by
+themselves show with 95 % confidence that the goal is reached, the run ends: the first of many rounds to reach a goal is
+often a lucky one.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _POLL_INTERVAL_S = 0.2
 _UPDATE_TIMEOUT_S = 1.0
 #: How long the last round may take when the run ends, s.
 _LAST_ROUND_S = 10.0
+#: Episodes that confirm a goal are played in portions; hopeless ones end early.
+_PORTION = 100
 
 
 class EvaluationSession:
@@ -148,19 +151,27 @@ class EvaluationSession:
         result = EvaluationRound(self.book.rounds, version, tuple(scores))
         # A round that says nothing is recorded as such, and never ends a run.
         reaches = goal is not None and not result.problem and result.mean_return >= goal
-        if reaches and settings.confirm_episodes:
-            more = self.evaluator.play(settings.confirm_episodes, stop=stop, on_step=self.process.turn)
-            fresh, result = result.of(more), result.extended(more)
-            # One standard error above: a policy that is merely near the goal would miss it half of the time.
-            reaches = goal is not None and not fresh.problem and fresh.mean_return - fresh.standard_error >= goal
-        self._write_down(result)
+        if reaches and goal is not None and settings.confirm_episodes:
+            fresh = self._confirm(result, goal, stop)
+            result, reaches = result.extended(fresh.scores), not fresh.problem and fresh.lower_bound >= goal
+        self._write_down(result, reaches_goal=reaches)
         if reaches:
             self._request_stop(
                 f"stop_at_return: mean return {result.mean_return:.1f} over {len(result.scores)} episodes"
             )
         return result, reaches
 
-    def _write_down(self, result: EvaluationRound) -> None:
+    def _confirm(self, result: EvaluationRound, goal: float, stop: threading.Event) -> EvaluationRound:
+        """Play `eval.confirm_episodes` fresh episodes, or fewer if they show that the goal is out of reach."""
+        fresh, wanted = result.of(()), self.config.eval.confirm_episodes
+        while len(fresh.scores) < wanted:
+            count = min(_PORTION, wanted - len(fresh.scores))
+            fresh = fresh.extended(self.evaluator.play(count, stop=stop, on_step=self.process.turn))
+            if fresh.problem or fresh.upper_bound < goal:
+                break
+        return fresh
+
+    def _write_down(self, result: EvaluationRound, *, reaches_goal: bool) -> None:
         progress = registry.read_progress(self.listener.message)
         self.process.telemetry.global_step = progress.get("global_step", 0)
         metadata = {
@@ -168,7 +179,7 @@ class EvaluationSession:
             "config": registry.plain_config(self.config),
             "model": self.model.header(),
         }
-        is_best = self.book.add(result, self.model.tensors(), metadata, progress)
+        is_best = self.book.add(result, self.model.tensors(), metadata, progress, reaches_goal=reaches_goal)
         self._sender.send_newest(is_best=is_best)
         self._latest = {
             "eval/episode_return": result.mean_return,

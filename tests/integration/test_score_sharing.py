@@ -23,11 +23,18 @@ def refuse(*_: Any, **__: Any) -> None:
     raise redis.ConnectionError("away")
 
 
-def play(client: RedisClient, book: ScoreBook, episode_return: float, sender: ScoreSender | None = None) -> None:
+def play(
+    client: RedisClient,
+    book: ScoreBook,
+    episode_return: float,
+    sender: ScoreSender | None = None,
+    *,
+    reaches_goal: bool = False,
+) -> None:
     """Let the evaluation of a book score a round, whose policy is its return."""
     number = book.rounds
     result = EvaluationRound(number, number + 1, (EpisodeScore(episode_return, 10, 1),))
-    is_best = book.add(result, {"x": torch.tensor([episode_return])}, {}, {})
+    is_best = book.add(result, {"x": torch.tensor([episode_return])}, {}, {}, reaches_goal=reaches_goal)
     (sender or ScoreSender(client, book)).send_newest(is_best=is_best)
 
 
@@ -54,6 +61,9 @@ def test_rounds_arrive_once_and_the_best_policy_with_them(client: RedisClient, t
     assert (mine / "scores.jsonl").read_bytes() == (tmp_path / "there" / "scores.jsonl").read_bytes()
     assert json.loads((mine / "best.json").read_text()) == book.best
     assert load_checkpoint(mine / "best.safetensors").tensors["x"].item() == 7.0
+    play(client, book, 6.0, reaches_goal=True)
+    ScoreCollector(client, mine).step()
+    assert load_checkpoint(mine / "best.safetensors").tensors["x"].item() == 6.0
     assert {path.name for path in mine.iterdir()} == {"scores.jsonl", "best.json", "best.safetensors", "eval.lock"}
 
 

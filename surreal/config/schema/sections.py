@@ -186,8 +186,9 @@ class EvalConfig(Section):
     """Episodes per round. Raising it gives a more reliable mean, later."""
 
     confirm_episodes: int = Field(100, ge=0, le=100_000)
-    """Further episodes with the same parameters when a round reaches `run.stop_at_return`; the run ends only if their
-    mean, less its standard error, does so too. Raising it measures more exactly, and takes longer. 0: none."""
+    """Further episodes with the same parameters when a round reaches `run.stop_at_return`. The run ends only if these
+    episodes alone confirm it, one-sided at 95 %: their mean less 1.645 standard errors reaches the goal. Raising it
+    confirms smaller margins, and takes longer. 0: none."""
 
     sample: bool = False
     """Whether evaluation draws actions from the policy's distribution, as training does, instead of taking the most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from surreal.errors import SurrealError
+from surreal.evaluation import EvaluationRound
 from surreal.main.build.saved_policy import load_policy
 from surreal.main.commands.play import play_policy
 from surreal.main.launch.outcome import RunOutcome
@@ -32,10 +33,12 @@ def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
         scores = play_policy(policy, episodes, rng=role_rng(config.seed, RandomStream.VERIFY), num_envs=_NUM_ENVS)
     except SurrealError as error:
         return False, f"not solved {env_id}: {error}"
-    mean = sum(score.episode_return for score in scores) / len(scores)
+    played = EvaluationRound(0, policy.version, tuple(scores))
+    mean = played.mean_return
     is_missed = goal is not None and mean < goal
     verdict = "not solved" if is_missed else "played" if goal is None else "solved"
     return not is_missed, (
-        f"{verdict} {env_id}: mean return {mean:.4g} over {len(scores)} episodes, "
+        f"{verdict} {env_id}: mean return {mean:.4g} (standard error {played.standard_error:.2g}) over "
+        f"{len(scores)} episodes, "
         f"{outcome.env_steps} env steps, {outcome.time_s:.0f} s"
     )

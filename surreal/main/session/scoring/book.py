@@ -74,6 +74,8 @@ class ScoreBook:
         tensors: Mapping[str, Tensor],
         metadata: Mapping[str, Any],
         progress: Mapping[str, Any],
+        *,
+        reaches_goal: bool = False,
     ) -> bool:
         """Write down a round, and keep its policy if it is among the best.
 
@@ -82,9 +84,12 @@ class ScoreBook:
             tensors: the parameters that played it.
             metadata: what the policy's file says besides its score.
             progress: how far the run was with these parameters: env steps, updates.
+            reaches_goal: whether the round ends the run. It then counts as the best: a round of fewer episodes may have
+                a higher mean by luck.
 
         Returns:
-            Whether this round is the best so far: better than all before it. One whose return is not finite never is.
+            Whether this round is the best so far: it reaches the goal, or is better than all before it. One whose
+            return is not finite never is.
         """
         problem = result.problem
         summary = {
@@ -102,8 +107,9 @@ class ScoreBook:
             "mean_length": result.mean_length,
             **({"problem": problem} if problem else {}),
         }
-        is_best = not problem and (self.best_return is None or result.mean_return > self.best_return)
-        summary["is_best"] = is_best
+        is_better = self.best_return is None or result.mean_return > self.best_return
+        is_best = not problem and (reaches_goal or is_better)
+        summary |= {"is_best": is_best, "reaches_goal": reaches_goal}
         lines = [
             {
                 "kind": "episode",

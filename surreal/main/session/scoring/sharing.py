@@ -148,7 +148,9 @@ class ScoreCollector:
             return
         summary, mine = _object(score), read_best(self._folder)
         mean = summary.get("mean_return")
-        if not is_finite(mean) or (mine is not None and not float(mean or 0.0) > float(mine["mean_return"])):
+        if mean is None or not is_finite(mean):
+            return
+        if mine is not None and not (float(mean) > float(mine["mean_return"]) or summary.get("reaches_goal") is True):
             return
         temporary = self._folder / ".best.safetensors.received.tmp"
         try:

@@ -21,7 +21,7 @@ def outcome(folder: Path, goal: str, exit_code: ExitCode = ExitCode.OK) -> RunOu
 
 @pytest.fixture(autouse=True)
 def _plays_two_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "load_policy", lambda _: None)
+    monkeypatch.setattr(module, "load_policy", lambda _: SimpleNamespace(version=1))
     scores = [SimpleNamespace(episode_return=score) for score in (90.0, 110.0)]
     monkeypatch.setattr(module, "play_policy", lambda *_, **__: scores)
 
@@ -34,7 +34,7 @@ def test_fresh_episodes_are_held_to_the_goal_if_there_is_one(
 ) -> None:
     assert module.verify(outcome(tmp_path, goal), 2) == (
         is_good,
-        f"{verdict} CartPole-v1: mean return 100 over 2 episodes, 1200 env steps, 3 s",
+        f"{verdict} CartPole-v1: mean return 100 (standard error 10) over 2 episodes, 1200 env steps, 3 s",
     )
 
 

@@ -15,12 +15,11 @@ from surreal.main.session.scoring.best import read_best
 from surreal.main.session.scoring.book import ScoreBook
 
 
-def add(book: ScoreBook, mean: float, version: int) -> bool:
+def add(book: ScoreBook, mean: float, version: int, *, reaches_goal: bool = False) -> bool:
     scores = (EpisodeScore(mean - 1, 5, 1), EpisodeScore(mean + 1, 7, 2))
     tensors = {"weight": torch.full((2,), float(version))}
-    return book.add(
-        EvaluationRound(book.rounds, version, scores), tensors, {"config": {}}, {"global_step": 10 * version}
-    )
+    result = EvaluationRound(book.rounds, version, scores)
+    return book.add(result, tensors, {"config": {}}, {"global_step": 10 * version}, reaches_goal=reaches_goal)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -53,6 +52,14 @@ def test_a_tie_does_not_replace_the_best(tmp_path: Path) -> None:
     assert add(book, 5.0, 1)
     assert not add(book, 5.0, 2)
     assert load_checkpoint(tmp_path / "best.safetensors").metadata["version"] == 1
+
+
+def test_round_that_ends_the_run_is_the_best_even_after_a_luckier_one(tmp_path: Path) -> None:
+    book = ScoreBook(tmp_path)
+    assert add(book, 20.0, 1)
+    assert add(book, 15.0, 2, reaches_goal=True)
+    assert not add(book, float("nan"), 3, reaches_goal=True)
+    assert load_checkpoint(tmp_path / "best.safetensors").metadata["version"] == 2
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])

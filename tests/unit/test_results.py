@@ -1,0 +1,33 @@
+"""The table of results: goals are not below their references, and a reference counts only when it is confirmed."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.references import REFERENCES
+from benchmarks.results import is_confirmed, page
+from surreal.config import load_config
+
+
+@pytest.mark.parametrize("preset", [name for name in REFERENCES if not name.startswith("atari")])
+def test_goal_of_a_preset_is_not_below_its_reference(preset: str) -> None:
+    config = load_config(preset)
+    assert config.run.stop_at_return is not None
+    assert config.run.stop_at_return >= REFERENCES[preset].mean_return
+    assert 100 <= config.eval.confirm_episodes <= 1000
+
+
+def test_reference_is_reached_when_it_is_confirmed() -> None:
+    assert is_confirmed({"return": 10.0, "standard_error": 0.6}, 9.0)
+    assert not is_confirmed({"return": 10.0, "standard_error": 0.61}, 9.0)
+    assert not is_confirmed({"return": 10.0}, 9.0)
+
+
+def test_table_names_what_was_not_run_and_what_is_not_confirmed() -> None:
+    record = {"seed": 0, "machine": "m", "env_steps": 1, "seconds": 1}
+    known, lucky = {**record, "return": 501.0, "standard_error": 0.1}, {**record, "return": 500.1, "standard_error": 1}
+    text = page({("cartpole-ppo", ()): {0: known}, ("cartpole-a2c", ()): {0: lucky}})
+    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    assert rows["cartpole-ppo"].endswith("| 1 of 1 |")
+    assert rows["cartpole-a2c"].endswith("| not confirmed |")
+    assert "| not run |" in rows["cartpole-trpo"]

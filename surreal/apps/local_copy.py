@@ -130,13 +130,37 @@ def _imported(module: str) -> Iterator[str]:
 
 
 def _copy(folder: Path, module: str, name: str, modules: dict[str, str]) -> Copied:
-    source = inspect.getsource(importlib.import_module(module))
-    for other, target in modules.items():
-        source = re.sub(rf"(?m)^(\s*from ){re.escape(other)}( import )", rf"\g<1>{FOLDER}.{target}\g<2>", source)
+    source = _redirected(inspect.getsource(importlib.import_module(module)), modules)
     path = folder / f"{name}.py"
     head = f"# Copied from {module} of Surreal {__version__}; yours to edit.\n"
     path.write_text(head + source, encoding="utf-8")
     return Copied(path, module)
+
+
+def _redirected(source: str, modules: dict[str, str]) -> str:
+    """Have a module import what was copied from the copies, also where it imports that by a package's public name."""
+    lines = source.splitlines(keepends=True)
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    for node in sorted(imports, key=lambda node: -node.lineno):
+        if not (node.module or "").startswith("surreal."):
+            continue
+        names: dict[str, list[str]] = {}
+        for alias in node.names:
+            names.setdefault(_source_of(str(node.module), alias.name, modules), []).append(ast.unparse(alias))
+        if set(names) != {node.module}:
+            indent = " " * node.col_offset
+            new = [f"{indent}from {origin} import {', '.join(parts)}\n" for origin, parts in names.items()]
+            lines[node.lineno - 1 : node.end_lineno] = new
+    return "".join(lines)
+
+
+def _source_of(module: str, name: str, modules: dict[str, str]) -> str:
+    """Give the module that a copy imports a name from: a copy, or the one that the original imports it from."""
+    if module not in modules:
+        defining = getattr(getattr(importlib.import_module(module), name), "__module__", module)
+    else:
+        defining = module
+    return f"{FOLDER}.{modules[defining]}" if defining in modules else module
 
 
 def _readme(document: CommentedMap, copied: list[Copied]) -> str:

@@ -30,6 +30,9 @@ class Model(Module, ABC):
             def forward(self, obs):
                 return self.q(obs)
 
+    Agents call it with observations [B, ...], learners of trajectories with [T + 1, B, ...]: layers accept any leading
+    axes, or flatten them.
+
     One that waits for the first observation extends `LazyModel`. One with a memory sets `state_shape`; it alone is
     called with `state` and `is_first`, and returns its new state beside its output.
     """

@@ -55,7 +55,7 @@ class CheckpointConfig(Section):
     learner's checkpoints by the mean return of the rounds that are nearest to them."""
 
     restore: Location | None = None
-    """Checkpoint to start from: path or URL of a learner's checkpoint or of a saved policy; `FOLDER/latest` or
-    `FOLDER/best` is the newest or the best of a folder of checkpoints. With `--resume`, the name of an earlier
-    checkpoint of the run goes back to it, and `best` to the best one. Unset, or `latest`: the run's newest, if it has
-    any."""
+    """Checkpoint to start from: path or URL of a learner's checkpoint or of a saved policy, or a run's folder, name or
+    id, which gives its best policy, or else its newest checkpoint. `FOLDER/latest` or `FOLDER/best` is the newest or
+    the best of a folder of checkpoints. With `--resume`, the name of an earlier checkpoint of the run goes back to it,
+    and `best` to the best one. Unset, or `latest`: the run's newest, if it has any."""

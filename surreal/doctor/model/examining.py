@@ -26,9 +26,9 @@ from surreal.doctor.model.faults import (
     TOO_LARGE,
 )
 from surreal.doctor.model.probes import FiniteProbe, OutputProbe
-from surreal.doctor.model.rehearsal import Rehearsal
 from surreal.errors import SurrealError
-from surreal.main.build.check import check_run
+from surreal.main.lockstep.check import check_parts
+from surreal.main.lockstep.rehearsal import Rehearsal, small_config
 from surreal.main.process.reports import error_line
 
 #: Updates of the rehearsal: learners that move some parameters only now and then do so within these. Updates that take
@@ -61,9 +61,9 @@ def examine_model(config: Config, times: Times, maxmemory_bytes: int | None) -> 
 
         def begin() -> Iterator[Finding]:
             try:
-                check_run(config)
+                check_parts(config)
                 if config.env.action_space is None:
-                    made.append(Rehearsal(config, stack))
+                    made.append(Rehearsal(small_config(config), stack))
                 else:
                     yield ok("all of it can be made; acting and learning need the environments, which are elsewhere")
             except SurrealError as error:

@@ -54,7 +54,7 @@ def render(
     config = load_config(source, overrides)
     _check(config)
     if is_tried:
-        from surreal.main.build.check import check_run  # brings torch
+        from surreal.main.lockstep.check import check_run  # brings torch
 
         add_python_path(config.python_path)
         try:

@@ -24,7 +24,7 @@ from surreal.evaluation import Evaluator
 from surreal.main.build.construct import Recipe, Setting, construct, refused
 from surreal.main.build.earlier import OWN_WORDS
 from surreal.main.build.environments import Spaces
-from surreal.main.build.saved_policy import policy_header, policy_tensors
+from surreal.main.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.schedules import schedule_from_config
 from surreal.specs import action_spec
 from surreal.utils.pytorch import Module
@@ -58,7 +58,7 @@ def restore_model(config: Config, model: Module) -> None:
     if path is None or path in OWN_WORDS:
         return
     try:
-        checkpoint = open_checkpoint(path)
+        checkpoint = open_checkpoint(policy_file(path))
         model.load_tensors(policy_tensors(checkpoint), header=policy_header(checkpoint))
         logger.info("beginning with the policy in %s", path)
     except (CheckpointError, ContractError) as error:

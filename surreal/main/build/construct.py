@@ -96,7 +96,8 @@ def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ..
     try:
         return cls(*collaborators, **{**given, **args})
     except (TypeError, ValueError) as error:
-        key = f"{recipe.section}.args"
+        name = str(error).partition(" ")[0]  # most begin with the argument that they refuse
+        key = f"{recipe.section}.args" + (f".{name}" if name in args else "")
         source = config.source_of(key)
         where = f" ({source})" if source else ""
         raise ConfigError(f"{recipe.section}: {cls.__qualname__} cannot be made: {error}{where}", key=key) from error

@@ -61,15 +61,25 @@ def build_spaces(config: Config, *, training: bool = True) -> Spaces:
         config: of the run.
         training: whether wrappers for training only are to be checked as well.
     """
+    return agent_spaces(find_spaces(config, training=training))
+
+
+def find_spaces(config: Config, *, training: bool = True) -> EnvSpaces:
+    """Give the environment's own spaces; arguments as for `build_spaces`."""
     given = written_spaces(config, training=training)
     if given is not None:
-        obs_spec = None if given.observation is None else describe_observations(given.observation)
-        return Spaces(obs_spec, ActionAdapter(given.action).space)
+        return given
     env = build_env(config, training=True)
     try:
-        return env_spaces(env)
+        return EnvSpaces(env.observation_space, env.action_space)
     finally:
         env.close()
+
+
+def agent_spaces(spaces: EnvSpaces) -> Spaces:
+    """Describe an environment's spaces as agents see them."""
+    obs_spec = None if spaces.observation is None else describe_observations(spaces.observation)
+    return Spaces(obs_spec, ActionAdapter(spaces.action).space)
 
 
 def written_spaces(config: Config, *, training: bool = False) -> EnvSpaces | None:
@@ -87,7 +97,7 @@ def written_spaces(config: Config, *, training: bool = False) -> EnvSpaces | Non
 
 def env_spaces(env: gymnasium.Env[Any, Any]) -> Spaces:
     """Describe an environment's spaces as agents see them."""
-    return Spaces(describe_observations(env.observation_space), ActionAdapter(env.action_space).space)
+    return agent_spaces(EnvSpaces(env.observation_space, env.action_space))
 
 
 def check_env(env_id: str) -> None:

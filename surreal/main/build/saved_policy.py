@@ -51,11 +51,9 @@ def load_policy(source: str | os.PathLike[str]) -> Policy:
         CheckpointError: it is missing, damaged, or none of them.
         ConfigError: there is no run of that name.
     """
-    path = os.fspath(source)
-    if os.path.isdir(path):
-        path = str(_file_in(Path(path)))
-    elif not os.path.exists(path) and (named_folder(path) is not None or not Path(path).suffix):
-        path = str(_file_in(require_folder(path).path))
+    path = policy_file(source)
+    if not os.path.exists(path) and not Path(path).suffix:
+        path = policy_file(require_folder(path).path)
     if Path(path).suffix in FORMATS:
         file = ExportedFile(path)
         version = int(file.metadata["policy"]["version"])
@@ -66,12 +64,25 @@ def load_policy(source: str | os.PathLike[str]) -> Policy:
     return Policy(_read_config(path, checkpoint.metadata), tensors, policy_header(checkpoint), version, path)
 
 
-def _file_in(folder: Path) -> Path:
-    """The policy that a run's folder has for others."""
+def policy_file(source: str | os.PathLike[str]) -> str:
+    """Give the file to read: of a run (folder, name or id), the best policy, or else the newest checkpoint.
+
+    Any other path or URL is given back as it is.
+
+    Raises:
+        CheckpointError: the folder has neither.
+    """
+    path = os.fspath(source)
+    if os.path.isfile(path):
+        return path
+    run = named_folder(path)
+    if run is None and not os.path.isdir(path):
+        return path
+    folder = Path(path) if run is None else run.path
     if (best := folder / BEST_POLICY).exists():
-        return best
+        return str(best)
     if updates := newest_checkpoint(folder):
-        return folder / "checkpoints" / f"{updates:010d}.safetensors"
+        return str(folder / "checkpoints" / f"{updates:010d}.safetensors")
     raise CheckpointError(f"{folder} has neither {BEST_POLICY} nor a checkpoint")
 
 

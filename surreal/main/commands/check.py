@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from surreal.config import add_python_path
-from surreal.main.build.check import check_run
 from surreal.main.launch.prepare import RunOptions, prepare
+from surreal.main.lockstep.check import check_run
 
 
 def check(options: RunOptions) -> str:

@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args(argv)
     try:
-        from surreal.main.build.check import check_resumable, check_run
+        from surreal.main.lockstep.check import check_resumable, check_run
 
         config = load_config(arguments.source, arguments.overrides)
         add_python_path(config.python_path)

@@ -13,7 +13,7 @@ from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.errors import ConfigError
 from surreal.learner import Learner
 from surreal.main.build.earlier import OWN_WORDS
-from surreal.main.build.saved_policy import policy_header, policy_tensors
+from surreal.main.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.main.process.registry import plain_config
 from surreal.main.session.publishing import Intake
 
@@ -164,4 +164,4 @@ class Checkpointing:
             )
         if restore is None or restore in OWN_WORDS:
             return None
-        return self._store.load(restore)
+        return self._store.load(policy_file(restore))

@@ -83,7 +83,7 @@ def check_sweep(file: Path) -> str:
     Raises:
         SurrealError: it is not.
     """
-    from surreal.main.build.check import check_run
+    from surreal.main.lockstep.check import check_run
 
     definition = load_definition(file)
     if definition.config.search is not None:

@@ -21,7 +21,7 @@ import pytest
 from surreal import __version__
 from surreal.cli import main
 from surreal.config import load_config
-from surreal.main.build.check import check_run
+from surreal.main.lockstep.check import check_run
 from surreal.main.process.arguments import parse
 from surreal.main.process.roles import Role
 from surreal.rlx.client.gym_driver import Counts

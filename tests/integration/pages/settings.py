@@ -9,7 +9,7 @@ import yaml
 
 from surreal.config import add_python_path, load_config
 from surreal.config.loading.preset_files import preset_path
-from surreal.main.build.check import check_run
+from surreal.main.lockstep.check import check_run
 from surreal.runs.sweep.definition.checking import check_settings
 from surreal.runs.sweep.definition.loading import load_definition
 

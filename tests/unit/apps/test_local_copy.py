@@ -12,9 +12,9 @@ from surreal.apps.local_copy import FOLDER, copy_algorithm
 from surreal.config import Config, add_python_path, load_config
 from surreal.errors import ConfigError
 from surreal.main.build.acting import build_model
-from surreal.main.build.check import check_run
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_learner
+from surreal.main.lockstep.check import check_run
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from surreal.apps.configurations import choose, configurations, families
 from surreal.apps.creating import new_app
 from surreal.apps.environments import find_template
 from surreal.config import add_python_path, load_config
-from surreal.main.build.check import check_run
+from surreal.main.lockstep.check import check_run
 
 #: An environment of each kind.
 KINDS = {"bandit": "bandit", "cartpole": "CartPole-v1", "pendulum": "Pendulum-v1", "image": "tiny_images:TinyImages-v0"}

@@ -13,8 +13,8 @@ from surreal.config import Config, load_config
 from surreal.doctor.frame.check import ask
 from surreal.doctor.frame.finding import Finding, Severity
 from surreal.doctor.model.examining import Times, examine_model, parameters_fit
-from surreal.doctor.model.rehearsal import small_config
 from surreal.learner import DQNLearner
+from surreal.main.lockstep.rehearsal import small_config
 from surreal.model import Model
 
 #: Long enough on any machine: a batch ends it.

@@ -15,8 +15,9 @@ from surreal.cli import main
 from surreal.config import load_config
 from surreal.config.loading.preset_files import preset_names, preset_path
 from surreal.errors import SurrealError
-from surreal.main.build.check import check_names, check_run, require_display
+from surreal.main.build.check import check_names, require_display
 from surreal.main.commands.redis_server import address_for_others
+from surreal.main.lockstep.check import check_run
 from surreal.main.process.reports import error_line
 
 

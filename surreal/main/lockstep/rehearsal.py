@@ -1,7 +1,7 @@
-"""`Rehearsal`: what agents, replay and learner of a run would do, in turn, in this process, on one small scale.
+"""`Rehearsal`: what agents, replay and learner of a run would do, in turn, in this process, on a small scale.
 
-The classes are those that the configuration names, made by `surreal.main.build`; the experience lies in this process's
-memory, as that of an agent that computes gradients.
+The classes are those that the configuration names, made by `surreal.main.build`; the experience is in this process's
+memory, like that of an agent that computes gradients. The check before a run and `surreal doctor` use it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,21 @@ import numpy as np
 from surreal.agent import AgentLoop
 from surreal.config import Config
 from surreal.distributed.experience.local import LocalShards
+from surreal.envs import EnvPool
 from surreal.main.build.acting import build_agent, build_model, build_sender
 from surreal.main.build.environments import Spaces, build_pool
-from surreal.main.build.learning import build_learner, build_replay, check_replay
+from surreal.main.build.learning import build_learner, build_replay, check_replay, replay_arguments
 from surreal.main.build.lockstep import gradients_config
 from surreal.main.lockstep.turn import next_batch, take_in
 
 #: Environments of the rehearsal, at most: enough for trajectories of several lanes.
 _MOST_ENVS = 8
+#: The smallest batch that has everything: several rows of transitions, or several short trajectories.
+_ROWS, _LANES = 32, 4
+_LENGTHS = {"trajectory_steps": 8, "sequence_length": 12, "burn_in": 4}
+_SIZES = {"start_size": 2 * _ROWS, "capacity": 64 * _ROWS}
+#: Learners' arguments that have one update wait for many batches, or for a compiler.
+_LONG = ("compile", "timesteps_per_batch", "episodes_per_batch")
 #: Steps of each environment from one look for a batch to the next.
 _TURN_ROWS = 16
 
@@ -32,8 +39,9 @@ class Rehearsal:
     """Acts, and learns from it.
 
     Args:
-        config: of the run.
+        config: of the run, made small by `small_config` or `smallest_config`.
         stack: closes what is opened here.
+        pool: environments to act in, which the stack closes; None: the configuration's.
 
     Attributes:
         model: acts and learns.
@@ -43,15 +51,15 @@ class Rehearsal:
         SurrealError: something cannot be made.
     """
 
-    def __init__(self, config: Config, stack: ExitStack) -> None:
-        config = small_config(config)
-        self._pool = pool = build_pool(config, index=0)
+    def __init__(self, config: Config, stack: ExitStack, pool: EnvPool | None = None) -> None:
+        if pool is None:
+            pool = build_pool(config, index=0)
         stack.callback(pool.close)
         spaces = Spaces(pool.obs_spec, pool.action_space)
         self.model = build_model(config, spaces)
         agent = build_agent(config, self.model, spaces, index=0, rng=np.random.default_rng(config.seed))
         stack.callback(agent.close)
-        shards = LocalShards("doctor")
+        shards = LocalShards("rehearsal")
         stack.callback(shards.close)
         self._sender = build_sender(config, shards, pool, threading.Event(), is_limited=False)
         stack.callback(self._sender.discard)
@@ -115,6 +123,22 @@ def small_config(config: Config) -> Config:
         ratio = float(config.learner.batch_size)  # an update for each env step
         config = _changed(config, {"replay": {"start_size": start, "capacity": capacity, "samples_per_insert": ratio}})
     return gradients_config(config)
+
+
+def smallest_config(config: Config) -> Config:
+    """Give the settings for one update that takes milliseconds: few rows, short trajectories, one gathered batch."""
+    given = replay_arguments(config)
+    is_rows = check_replay(config).hands_out == "transitions"
+    lengths = {name: min(given[name], most) for name, most in _LENGTHS.items() if given.get(name) is not None}
+    sizes = {name: size for name, size in _SIZES.items() if name in given}
+    args = {name: value for name, value in config.learner.args.items() if name not in _LONG}
+    changes: dict[str, dict[str, Any]] = {
+        "env": {"num_envs": _MOST_ENVS},
+        "learner": {"batch_size": min(config.learner.batch_size, _ROWS if is_rows else _LANES), "args": args},
+        "replay": {"args": config.replay.args | lengths, **sizes},
+        "sender": {"chunk_steps": min(config.sender.chunk_steps, _ROWS)},
+    }
+    return small_config(_changed(config, changes))
 
 
 def _changed(config: Config, changes: dict[str, dict[str, Any]]) -> Config:

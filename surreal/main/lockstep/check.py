@@ -1,0 +1,192 @@
+"""Whether a run is possible: its objects are made, and one update is done with them, in this process.
+
+`surreal run --check` and the start of every run ask for it; no process, Redis or file of the run is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from surreal.checkpoint import Checkpoint, open_checkpoint
+from surreal.config import Config
+from surreal.distributed.experience.local import LocalShards
+from surreal.distributed.gradients.assigning import assign_parameters
+from surreal.envs import LocalEnvPool
+from surreal.errors import CheckpointError, ConfigError, ContractError, SurrealError
+from surreal.learner import GradientLearner, Learner
+from surreal.main.build.acting import build_model
+from surreal.main.build.check import check_machine, check_names
+from surreal.main.build.construct import refused
+from surreal.main.build.earlier import OWN_WORDS, earlier_checkpoint
+from surreal.main.build.environments import agent_spaces, build_env, build_spaces, find_spaces
+from surreal.main.build.learning import build_checkpoints, build_learner, build_replay
+from surreal.main.build.saved_policy import policy_file, policy_header, policy_tensors
+from surreal.main.build.wrapping import EnvSpaces
+from surreal.main.lockstep.random_env import RandomEnv
+from surreal.main.lockstep.rehearsal import Rehearsal, smallest_config
+from surreal.main.process.reports import error_line
+from surreal.main.process.run_folder import CONFIG_NAME
+from surreal.utils.pytorch import tensors_of
+
+#: Turns of acting before a batch is no longer expected: a user's replay may want more than a check waits for.
+_MOST_TURNS = 8
+_SHAPES = "agents pass [B, ...], learners of trajectories [T + 1, B, ...]"
+
+
+def check_run(config: Config) -> None:
+    """Make environment, model, agent, replay and learner, and do one update on random rows that fit the spaces.
+
+    Raises:
+        SurrealError: something cannot be found, made or used; the message names the setting, or the line of user code.
+    """
+    spaces = check_parts(config)
+    if spaces.observation is not None:
+        _try_update(config, RandomEnv(spaces.observation, spaces.action))
+
+
+def check_parts(config: Config) -> EnvSpaces:
+    """Make environment, model, replay and learner, with all of their settings, and what they are to begin with.
+
+    Returns:
+        The environment's spaces.
+
+    Raises:
+        SurrealError: something cannot be found or made.
+    """
+    check_names(config)
+    check_machine(config)
+    config = config.model_copy(update={"device": "cpu"})
+    spaces = find_spaces(config)
+    if config.eval.enabled:
+        build_env(config, training=False).close()
+    with ExitStack() as stack:
+        model = build_model(config, agent_spaces(spaces))
+        replay = None
+        if config.learner.ranks == 1:
+            shards = LocalShards("check")
+            stack.callback(shards.close)
+            replay = build_replay(config, shards, seed=0)
+        build_learner(config, model, replay)
+    restore = config.checkpoint.restore
+    if restore is not None and restore not in OWN_WORDS:
+        _check_restore(config, restore)
+    return spaces
+
+
+def check_resumable(config: Config, run_dir: Path) -> None:
+    """Check that a run can continue in its folder: that its checkpoint fits what the configuration makes of it now.
+
+    Raises:
+        CheckpointError: the checkpoint is named and cannot be read, or it is of another learner or model; or nothing
+            of the run is anywhere.
+        SurrealError: learner or model cannot be made.
+    """
+    store = build_checkpoints(config, run_dir)
+    named = earlier_checkpoint(config, run_dir)
+    found = store.newest_whole() if named is None else store.load(named)
+    if found is None and not (run_dir / CONFIG_NAME).exists():
+        raise CheckpointError(f"{run_dir} holds no run to resume, and {store.places} no checkpoint of it")
+    if found is not None:
+        _check_fits(config, found)
+
+
+def _try_update(config: Config, env: RandomEnv) -> None:
+    """Act on random rows, and learn from them once.
+
+    Raises:
+        SurrealError: a class of the run does not take them.
+    """
+    config = smallest_config(config.model_copy(update={"device": "cpu"}))
+    pool = LocalEnvPool([partial(deepcopy, env)] * config.env.num_envs, seed=config.seed)
+    with ExitStack() as stack:
+        rehearsal = Rehearsal(config, stack, pool)
+        calls = _Calls(rehearsal.model)
+        batch = None
+        for _ in range(_MOST_TURNS):
+            with _explaining(config, "agent", "acts", calls):
+                rehearsal.act()
+            with _explaining(config, "replay", "makes a batch", calls):
+                batch = rehearsal.next_batch()
+            if batch is not None:
+                break
+        else:
+            return
+        with _explaining(config, "learner", "does an update", calls):
+            rehearsal.learn(batch)
+
+
+class _Calls:
+    """Notes the observations that a model is in the middle of computing with.
+
+    Attributes:
+        shape: of the first leaf, while `forward` runs or after it has raised; None otherwise.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.shape: list[int] | None = None
+        model.register_forward_pre_hook(self._begin)
+        model.register_forward_hook(self._end)
+
+    def _begin(self, model: nn.Module, inputs: Any) -> None:
+        given = tensors_of(inputs[:1])
+        self.shape = list(given[0].shape) if given else None
+
+    def _end(self, model: nn.Module, inputs: Any, output: Any) -> None:
+        self.shape = None
+
+
+@contextmanager
+def _explaining(config: Config, section: str, does: str, calls: _Calls) -> Iterator[None]:
+    """Say which class of the run failed, at what, and where in its code.
+
+    Raises:
+        ConfigError: anything but a `SurrealError` was raised, which explains itself.
+    """
+    try:
+        yield
+    except SurrealError:
+        raise
+    except Exception as error:
+        when = f"while {getattr(config, section).class_path} {does}"
+        if calls.shape is not None:
+            when = f"for observations {calls.shape} ({_SHAPES}) {when}"
+            section = "model"
+        key = f"{section}.class"
+        source = config.source_of(key)
+        problem = f"{key} {getattr(config, section).class_path} fails {when}: {error_line(error)}"
+        raise ConfigError(f"{problem}{f' ({source})' if source else ''}", key=key, source=source) from error
+
+
+def _check_restore(config: Config, restore: str) -> None:
+    """Check that the run can begin with `checkpoint.restore`.
+
+    Raises:
+        ConfigError: it cannot be read, or does not fit.
+    """
+    try:
+        _check_fits(config, open_checkpoint(policy_file(restore)))
+    except (CheckpointError, ContractError) as error:
+        raise refused(config, "checkpoint.restore", f"is {restore!r}: {error}") from error
+
+
+def _check_fits(config: Config, found: Checkpoint) -> None:
+    config = config.model_copy(update={"device": "cpu"})
+    model = build_model(config, build_spaces(config))
+    if found.metadata.get("kind") != "learner":
+        model.load_tensors(policy_tensors(found), header=policy_header(found))
+        return
+    learner: Learner = build_learner(config, model, None)
+    if isinstance(learner, GradientLearner) and config.num_servers > 1:  # it keeps the first server's optimizers
+        learner.become_ready()
+        learner.own(assign_parameters(learner.parameter_groups(), config.num_servers)[0])
+    try:
+        learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
+    except CheckpointError as error:
+        raise CheckpointError(f"{found.path} does not fit the configuration: {error}") from error

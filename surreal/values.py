@@ -16,10 +16,25 @@ from numpy.typing import NDArray
 #: Largest magnitude of a number: the square of 1.8e19 is beyond float32, and networks square what they are shown.
 LARGEST = 1e18
 
+#: Largest parameter version that may come from elsewhere. Experience holds versions as int32; this leaves room to grow.
+MAX_VERSION = 1 << 30
+#: Largest count that may come from elsewhere: Redis' scripts count in doubles.
+MAX_COUNT = 1 << 53
 #: Numbers of an array up to which a call with all of them is quicker than two of NumPy.
 FEW = 32
 #: Characters of a value that is no number, in a message.
 _SHOWN = 40
+
+
+def checked_count(value: Any, most: int = MAX_COUNT) -> int:
+    """Return `value` if it is a whole number from 0 to `most`.
+
+    Raises:
+        ValueError: it is anything else.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"{str(value)[:_SHOWN]} is not a whole number from 0 to {most}")
+    return value
 
 
 def is_sound(array: NDArray[Any]) -> bool:

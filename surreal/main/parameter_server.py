@@ -36,6 +36,7 @@ from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import PARAMETER_SERVER
 from surreal.main.session.leading.lead import lead, work
 from surreal.utils.pytorch import Module
+from surreal.values import checked_count
 
 logger = logging.getLogger("surreal.main.parameter_server")  # __name__ is __main__ in a process of its own
 
@@ -92,7 +93,7 @@ class GradientIntake:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on counting from a checkpoint, where Redis was emptied."""
-        self._queue.on_global_step(int(state["global_step"]))
+        self._queue.on_global_step(checked_count(state["global_step"]))
 
     def metrics(self) -> dict[str, float]:
         """Of the queue."""

@@ -188,7 +188,8 @@ class FIFOReplay(TrajectoryReplay):
         is_consumed = from_mark(self._marks[table.shard].pop(table.entry_id, None), len(numbers))
         self._arrived.append(is_consumed)
         version = table.columns["version"][table.own].astype(np.int64)
-        self._version = max(self._version, int(version.max(initial=-1)))
+        if self._told_version < 0:
+            self._version = max(self._version, int(version.max(initial=-1)))
         now_s = time.monotonic()
         for run in store.runs:
             offset = run.begin - numbers.start
@@ -227,8 +228,10 @@ class FIFOReplay(TrajectoryReplay):
 
     def _settle(self) -> None:
         """Sort out what is new, take note of commits, and let go what all of that allows."""
-        if self._told_version > self._version or self._new_cuts:
-            self._version = max(self._version, self._told_version)
+        # What the learner publishes is true; experience is believed only until it has published.
+        newest = self._told_version if self._told_version >= 0 else self._version
+        if newest != self._version or self._new_cuts:
+            self._version = newest
             candidates = [*self._ready, *self._new_cuts]
             self._filled += sum(cut.is_filled for cut in self._new_cuts)
             self._new_cuts.clear()

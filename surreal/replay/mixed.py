@@ -193,7 +193,8 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         numbers = super()._insert(table)
         self.starts.append(len(numbers))
         version = table.columns["version"][table.own]
-        self._version = max(self._version, int(version.max(initial=-1)))
+        if self._told_version < 0:  # what the learner publishes is true; experience is believed only until then
+            self._version = max(self._version, int(version.max(initial=-1)))
         for run in store.runs:
             has_ended = store.has_ended(run.begin, run.end)
             self.starts.add(run, has_ended)
@@ -231,7 +232,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
 
     def _drop_stale(self) -> None:
         """Drop what is not on-policy any more, or was evicted before its turn came."""
-        newest, count = max(self._version, self._told_version), len(self._fresh)
+        newest, count = self._told_version if self._told_version >= 0 else self._version, len(self._fresh)
         oldest = -1 if self._max_version_lag is None else newest - self._max_version_lag
         self._fresh = deque(
             cut

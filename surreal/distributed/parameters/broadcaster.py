@@ -36,6 +36,7 @@ from surreal.distributed.parameters.parts import Upload, part_names, pause
 from surreal.distributed.parameters.published import PolicyPart, PublishedReader, Standing, part_keys
 from surreal.errors import ContractError, LeaseError
 from surreal.utils.liveness.wait_notice import WaitNotice
+from surreal.values import MAX_VERSION
 
 if TYPE_CHECKING:
     from surreal.utils.pytorch import Module
@@ -107,7 +108,14 @@ class TorchBroadcaster:
         self._seconds = 0.0
 
     def propose(self, version: int) -> None:
-        """Let the next versions be larger than `version`, say that of a checkpoint or of a live agent."""
+        """Let the next versions be larger than `version`, say that of a checkpoint or of a live agent.
+
+        One above `MAX_VERSION`, which no learner reaches, is reported and ignored.
+        """
+        if version > MAX_VERSION:
+            what = "policy %s of run %s: version %d is not used, the largest possible is %d; versions start over"
+            logger.warning(what, self.policy, self.client.run, version, MAX_VERSION)
+            return
         self._proposed = max(self._proposed, version)
 
     def restore(self) -> bool:
@@ -129,7 +137,7 @@ class TorchBroadcaster:
             return False
         tensors, header = published.decode()
         try:
-            self.model.load_tensors(tensors, published.version, header)
+            self.model.load_tensors(tensors, min(published.version, MAX_VERSION), header)
         except ContractError as error:
             message = f"run {self.client.run} holds parameters of another model: {error}; use that, or another run"
             raise ContractError(message, diff=error.diff) from error
@@ -141,9 +149,9 @@ class TorchBroadcaster:
 
     def newest_version(self) -> int:
         """The largest version that is known here or was published, of this server's part."""
-        number = partial(self.client.redis.hget, self._keys.params, "version")
-        stored: Any = self.client.retry(number, what="read the version")
-        return max(self._proposed, self.version, number_of(stored))
+        read = partial(self.client.redis.hget, self._keys.params, "version")
+        stored = number_of(self.client.retry(read, what="read the version"))
+        return max(self._proposed, self.version, stored if stored <= MAX_VERSION else 0)
 
     def broadcast(self, model: Module | None = None, message: str = "") -> int:
         """Publish the parameters as they are now.

@@ -33,6 +33,7 @@ from surreal.errors import CodecError, ContractError, StoppedError, SurrealError
 from surreal.utils.liveness.wait_notice import WaitNotice
 from surreal.utils.pytorch import Module, describe_tensors
 from surreal.utils.threads import Supervisor
+from surreal.values import MAX_VERSION
 
 if TYPE_CHECKING:
     from redis.client import PubSub
@@ -262,6 +263,9 @@ class TorchListener:
 
     def _load(self, fetched: Published) -> bool:
         mark = (fetched.epoch, fetched.version)
+        if fetched.version > MAX_VERSION:  # the next learner starts over, under another epoch
+            self._skipped = mark
+            raise CodecError(f"their version is {fetched.version}; the largest possible is {MAX_VERSION}")
         try:
             tensors, header = fetched.decode(self._max_bytes)
             self.model.load_tensors(tensors, fetched.version, header)

@@ -17,11 +17,16 @@ from typing import Any
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.records import decode_number, encode_number
 from surreal.errors import CodecError
+from surreal.values import MAX_VERSION, checked_count
 
 #: A process is alive while its heartbeat is younger than this, in s.
 ALIVE_S = 10.0
 #: Heartbeats older than this are cleared away, in s: long enough for `surreal status` to show what was killed.
 FORGET_S = 600.0
+
+#: Versions that a heartbeat may be ahead of what the parameters and the checkpoint prove. Any process of the run may
+#: write heartbeats, so one of them alone cannot move the run's versions far.
+MAX_AHEAD = 100_000
 
 _MAX_HEARTBEAT_BYTES = 1 << 20
 
@@ -76,8 +81,8 @@ class Heartbeat:
                 host=str(content["host"])[:200],
                 started=decode_number(content["started"]),
                 time=decode_number(content["time"]),
-                version=int(content["version"]),
-                global_step=int(content["global_step"]),
+                version=checked_count(content["version"], MAX_VERSION),
+                global_step=checked_count(content["global_step"]),
                 metrics={str(name): decode_number(value) for name, value in content["metrics"].items()},
                 waits_for=tuple(str(text)[:300] for text in list(content.get("waits_for", ()))[:10]),
                 hangs_in=str(content.get("hangs_in", ""))[:300],
@@ -144,6 +149,11 @@ def live_processes(client: RedisClient, max_age_s: float = ALIVE_S) -> list[Hear
     return [beat for beat in all_processes(client) if beat.is_alive(max_age_s)]
 
 
-def newest_version(beats: Iterable[Heartbeat]) -> int:
-    """Return the largest parameter version any of them holds, 0 if none: what a returning learner must exceed."""
-    return max((beat.version for beat in beats), default=0)
+def newest_version(beats: Iterable[Heartbeat], known: int) -> int:
+    """Return the largest parameter version in use, which a returning learner must exceed.
+
+    Args:
+        beats: of the processes that are alive; one that is more than `MAX_AHEAD` ahead of `known` does not count.
+        known: the newest version according to the parameters in Redis and the checkpoint.
+    """
+    return max([known, *(beat.version for beat in beats if beat.version <= known + MAX_AHEAD)])

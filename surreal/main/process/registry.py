@@ -26,6 +26,7 @@ from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.utils.liveness.wait_notice import WaitNotice
+from surreal.values import MAX_COUNT, checked_count
 
 logger = logging.getLogger(__name__)
 
@@ -266,15 +267,16 @@ def read_applied(message: str, sender: str) -> int | None:
     """Number of a sender's last gradient that is in the parameters; None if none is known to be."""
     applied = _json(message.encode()).get("applied")
     number = applied.get(sender) if isinstance(applied, dict) else None
-    return number if isinstance(number, int) else None
+    return number if isinstance(number, int) and 0 <= number <= MAX_COUNT else None
 
 
 def read_progress(message: str) -> dict[str, int]:
     """How far a learner was when it sent its parameters; empty if the text is another (a user's own broadcaster's)."""
     data = _json(message.encode())
-    if all(isinstance(data.get(key), int) for key in ("updates", "global_step")):
-        return {key: data[key] for key in ("updates", "global_step")}
-    return {}
+    try:
+        return {key: checked_count(data[key]) for key in ("updates", "global_step")}
+    except (KeyError, ValueError):
+        return {}
 
 
 def _stored(client: RedisClient) -> bytes:

@@ -16,6 +16,7 @@ from surreal.main.build.earlier import OWN_WORDS
 from surreal.main.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.main.process.registry import plain_config
 from surreal.main.session.publishing import Intake
+from surreal.values import checked_count
 
 logger = logging.getLogger(__name__)
 
@@ -76,10 +77,7 @@ class Checkpointing:
             logger.info("beginning with the policy in %s", found.path)
             return True
         self._take_over(found)
-        self._broadcaster.propose(int(found.metadata["version"]))
-        if self._store.is_own(found):
-            self._replay.load_state_dict(found.metadata["replay"])
-            self._go_on_drawing(found)
+        self._take_over_counts(found)
         logger.info("restored %s: %d updates", found.path, self._learner.updates)
         return True
 
@@ -139,6 +137,20 @@ class Checkpointing:
     def metrics(self) -> dict[str, float]:
         """What was saved and sent."""
         return self._store.metrics()
+
+    def _take_over_counts(self, found: Checkpoint) -> None:
+        """Continue the counts of versions, env steps and samples; what no run can have counted is reported and left."""
+        try:
+            self._broadcaster.propose(checked_count(found.metadata["version"]))
+        except (KeyError, ValueError) as error:
+            logger.warning("%s has no version to continue from: %s; versions start over", found.path, error)
+        if not self._store.is_own(found):
+            return
+        try:
+            self._replay.load_state_dict(found.metadata["replay"])
+        except (KeyError, ValueError) as error:
+            logger.warning("%s has no counts of the replay to continue from: %s", found.path, error)
+        self._go_on_drawing(found)
 
     def _go_on_drawing(self, found: Checkpoint) -> None:
         """Take over the random generators' states, so that nothing is drawn twice; without them they begin anew."""

@@ -119,7 +119,7 @@ class Publishing:
 
     def begin(self, beats: Iterable[Heartbeat]) -> None:
         """Let everyone have the parameters, under a version newer than any that is in use."""
-        self._broadcaster.propose(newest_version(beats))
+        self._broadcaster.propose(newest_version(beats, self._broadcaster.newest_version()))
         if self._model.is_materialized:
             self.publish()
 

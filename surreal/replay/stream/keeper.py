@@ -21,6 +21,7 @@ from surreal.replay.stream.follower import StreamFollower
 from surreal.replay.stream.limiter import SamplesPerInsert
 from surreal.replay.stream.owner import StreamOwner
 from surreal.utils.liveness.wait_notice import WaitNotice
+from surreal.values import checked_count
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ _URGENT_COUNTS_INTERVAL_S = 0.02
 #: How often a shard is asked that did not answer, and whose stream is not read here.
 _AWAY_INTERVAL_S = 10.0
 _NO_BOUND = 1 << 62
+#: Samples that Redis may be ahead of the checkpoint.
+_MOST_AHEAD = 1 << 30
 
 
 class StreamKeeper:
@@ -139,14 +142,19 @@ class StreamKeeper:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over the counts of a checkpoint; a Redis that is empty will go on from them."""
-        self.samples = int(state["samples"])
-        by_shard = state.get("shard_steps", {})
+        """Take over the counts of a checkpoint; a Redis that is empty will go on from them.
+
+        Raises:
+            ValueError: one of them is not a count; none is taken over.
+        """
+        samples, total = checked_count(state["samples"]), checked_count(state["global_step"])
+        by_shard = {shard: checked_count(steps) for shard, steps in state.get("shard_steps", {}).items()}
+        self.samples = samples
         if set(by_shard) == {str(each.stream.shard) for each in self.shards}:
             for each in self.shards:
-                each.steps = int(by_shard[str(each.stream.shard)])
+                each.steps = by_shard[str(each.stream.shard)]
         else:  # the shards were others: what counts is the sum
-            self.shards[0].steps = int(state["global_step"])
+            self.shards[0].steps = total
 
     def rebase(self, alive: int | None = None) -> None:
         """Let the limiter count from here: the streams hold too few transitions to begin with.
@@ -272,7 +280,7 @@ class StreamKeeper:
     def release(self) -> None:
         """Remove what is still to go, and give the leases back; quietly, if Redis is gone."""
         for owner in self.owners:
-            owner.release(self.samples)
+            owner.release(self.samples, self.global_step - owner.steps)
 
     def metrics(self) -> dict[str, float]:
         """State of the streams at the last ticks."""
@@ -315,7 +323,8 @@ class StreamKeeper:
             self._limits.note_refusal(state.refused_steps)
         if state.is_owner and not was_owner:
             # What the last owner counted is right; a checkpoint's count is older, unless Redis was emptied.
-            self.samples = max(self.samples, state.samples)
+            if state.samples <= self.samples + _MOST_AHEAD:  # any agent may write there
+                self.samples = max(self.samples, state.samples)
             self._held_since_s.pop(owner.stream.shard, None)
         elif not state.is_owner and not is_first:
             # A shard that was away when the others were claimed; its last owner's lease may not have run out.

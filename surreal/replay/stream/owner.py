@@ -139,9 +139,13 @@ class StreamOwner:
             is_void = not (state.is_owner or self.is_owner or void) and self._watch.is_void(state.epoch, state.steps)
             return tick(state.epoch) if is_void else state
 
-        state = self._call(tick, "renew the stream's lease")
+        state: OwnerState | None = None
+        try:
+            state = self._call(tick, "renew the stream's lease")
+        finally:
+            if state is None or not state.is_owner:
+                self._put_back(evictions, marks)
         if state is None:
-            self._put_back(evictions, marks)
             return None
         self.last_tick_s = time.monotonic()
         if not state.is_owner:
@@ -159,8 +163,13 @@ class StreamOwner:
         self.live_steps, self.live_bytes = state.live_steps, state.live_bytes
         return state
 
-    def release(self, samples: int) -> None:
-        """Remove what is still to go, and give the lease back; quietly, if Redis is gone."""
+    def release(self, samples: int, other_steps: int) -> None:
+        """Remove what is still to go, and give the lease back; quietly, if Redis is gone.
+
+        Args:
+            samples: transitions sampled so far in the whole run.
+            other_steps: env steps of the run's other shards.
+        """
         if not self.is_owner:
             return
         try:
@@ -173,6 +182,8 @@ class StreamOwner:
                     lease_ms=0 if is_last else int(self._lease_s * 1000),
                     max_bytes=self.bound_bytes,
                     samples=samples,
+                    recount_steps=self.steps,
+                    other_steps=other_steps,
                     mode=self.mode,
                     marks=marks,
                     evict=evictions,

@@ -19,7 +19,7 @@ Table = Mapping[str, str]
 SCRIPTS: Mapping[str, Table] = {
     "append": {
         "stream": "xlen xadd",
-        "meta": "hmget hget hset hincrby",
+        "meta": "hmget hget hset",
         "block:*": "rename persist",
         "seq:*": "get expire set",
         "credit": "get",
@@ -28,7 +28,7 @@ SCRIPTS: Mapping[str, Table] = {
     "room": {"meta": "hmget hset", "credit": "get"},
     "evict": {
         "stream": "xdel",
-        "meta": "persist hget hset hdel hincrby hmget",
+        "meta": "persist hget hset hdel hmget",
         "block:*": "unlink",
         "lease": "get pttl set unlink",
         "credit": "set",
@@ -44,7 +44,7 @@ SCRIPTS: Mapping[str, Table] = {
     },
     "hold": {"policy:*:params": "hmget", "policy:*:lease": "get pttl unlink set"},
     "push_gradient": {
-        "meta": "hmget hset hincrby",
+        "meta": "hmget hset",
         "gradients:*:state": "hmget hincrby",
         "gradients:*:last:*": "get expire set",
         "gradients:*:queue:*": "xadd",
@@ -56,7 +56,7 @@ SCRIPTS: Mapping[str, Table] = {
         "gradients:*:queue:*": "xdel",
         "gradients:*:block:*": "expire",
     },
-    "tell_version": {"meta": "persist hmget hset hincrby", "gradients:*:state": "hget hset"},
+    "tell_version": {"meta": "persist hmget hset", "gradients:*:state": "hget hset"},
     "join_group": {"gradients:*:state": "hset hdel", "gradients:*:offers": "hget unlink hset"},
     "gather": {"gradients:*:state": "hget", "gradients:*:gather:*": "unlink hset expire hlen hget"},
 }

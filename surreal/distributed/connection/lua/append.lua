@@ -8,18 +8,25 @@
 -- Returns {status, epoch, env steps of the run (of other shards as the owner told last), detail}; status is one of
 --   'ok', 'duplicate', 'full' (at the byte bound), 'credit' (the limiter gives none), 'contract' (send it along),
 --   'mismatch' (detail: the stored contract).
+-- A count that makes no sense is 0 here; the owner puts it right.
+local function count(value, default)
+  local number = tonumber(value or '')
+  return number and number >= 0 and number <= 2 ^ 53 and number % 1 == 0 and number or default
+end
+
 local meta = redis.call('HMGET', KEYS[2], 'epoch', 'steps', 'live_bytes', 'max_bytes', 'contract_id', 'other_steps',
-  'refused_steps')
-local epoch, steps, others = meta[1], tonumber(meta[2] or '0'), tonumber(meta[6] or '0')
-local bytes, bound = tonumber(ARGV[5]), tonumber(meta[4] or ARGV[9])
+  'refused_steps', 'live_steps', 'chunks')
+local epoch, steps, others = meta[1], count(meta[2], 0), count(meta[6], 0)
+local bytes, bound = tonumber(ARGV[5]), count(meta[4], tonumber(ARGV[9]))
+local live_bytes = count(meta[3], 0)
 
 local function answer(status, detail)
   redis.call('UNLINK', KEYS[6])
   return {status, epoch or '', steps + others, detail or ''}
 end
 
-local last = redis.call('GET', KEYS[4])
-if last and tonumber(ARGV[3]) <= tonumber(last) then
+local last = count(redis.call('GET', KEYS[4]), nil)
+if last and tonumber(ARGV[3]) <= last then
   redis.call('EXPIRE', KEYS[4], ARGV[10])
   return answer('duplicate')
 end
@@ -30,15 +37,15 @@ if meta[5] and meta[5] ~= ARGV[6] then
 elseif not meta[5] and ARGV[7] == '' then
   return answer('contract')
 end
-if bound > 0 and tonumber(meta[3] or '0') + bytes > bound then
+if bound > 0 and live_bytes + bytes > bound then
   return answer('full')
 end
 if ARGV[8] == '1' then
-  local credit = redis.call('GET', KEYS[5])
-  if not credit or steps + tonumber(ARGV[4]) > tonumber(credit) then
-    local refusal = answer('credit', credit)
+  local credit = count(redis.call('GET', KEYS[5]), nil)
+  if not credit or steps + tonumber(ARGV[4]) > credit then
+    local refusal = answer('credit', credit and tostring(credit))
     -- The owner divides the credit so that the largest chunk fits into a shard's part.
-    if tonumber(ARGV[4]) > tonumber(meta[7] or '0') then
+    if tonumber(ARGV[4]) > count(meta[7], 0) then
       redis.call('HSET', KEYS[2], 'refused_steps', ARGV[4])
     end
     return refusal
@@ -60,7 +67,10 @@ redis.call('XADD', KEYS[1], '*', 'id', ARGV[2], 'head', ARGV[11])
 redis.call('RENAME', KEYS[6], KEYS[3])
 redis.call('PERSIST', KEYS[3])
 redis.call('SET', KEYS[4], ARGV[3], 'EX', ARGV[10])
-redis.call('HINCRBY', KEYS[2], 'live_bytes', bytes)
-redis.call('HINCRBY', KEYS[2], 'live_steps', ARGV[4])
-redis.call('HINCRBY', KEYS[2], 'chunks', 1)
-return {'ok', epoch, redis.call('HINCRBY', KEYS[2], 'steps', ARGV[4]) + others, ''}
+local own = tonumber(ARGV[4])
+local function text(number)
+  return string.format('%.0f', number)
+end
+redis.call('HSET', KEYS[2], 'live_bytes', text(live_bytes + bytes), 'live_steps', text(count(meta[8], 0) + own),
+  'chunks', text(count(meta[9], 0) + 1), 'steps', text(steps + own))
+return {'ok', epoch, steps + own + others, ''}

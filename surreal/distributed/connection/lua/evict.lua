@@ -16,13 +16,24 @@
 -- own steps of the largest chunk that was refused for want of credit}; status is
 --   'ok', 'held' (epoch: the token of the other owner, env steps: ms left of it), 'mode' (epoch: the mode that the stream has).
 --
+-- Any agent may write to meta. What makes no sense there is replaced: env steps that are no count, or more than 2^30 ahead
+-- of what the owner knows, by what it knows; other counts by 0; a mode or an epoch that no process writes by the owner's.
+--
 -- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script go on at maxmemory.
+local function count(value, most)
+  local number = tonumber(value or '0')
+  return number and number >= 0 and number <= most and number % 1 == 0 and number or nil
+end
+
 redis.call('PERSIST', KEYS[2])
 local holder = redis.call('GET', KEYS[3])
 if holder and holder ~= ARGV[1] and holder ~= ARGV[13] then
   return {'held', holder, redis.call('PTTL', KEYS[3]), 0, 0, 0, 0, 0}
 end
 local mode = redis.call('HGET', KEYS[2], 'mode')
+if mode ~= 'window' and mode ~= 'consume' then
+  mode = nil
+end
 if mode and mode ~= ARGV[11] then
   return {'mode', mode, 0, 0, 0, 0, 0, 0}
 end
@@ -51,31 +62,30 @@ if #ARGV > 13 and redis.call('HGET', KEYS[2], 'epoch') == ARGV[10] then
     arg = arg + 3
   end
 end
-if removed > 0 then
-  redis.call('HINCRBY', KEYS[2], 'live_steps', -steps)
-  redis.call('HINCRBY', KEYS[2], 'live_bytes', -bytes)
-end
 
-local meta = redis.call('HMGET', KEYS[2], 'epoch', 'counted', 'samples', 'refused_steps')
+local meta = redis.call('HMGET', KEYS[2], 'epoch', 'counted', 'samples', 'refused_steps', 'steps', 'live_steps', 'live_bytes')
 local epoch = meta[1]
-if not epoch then
+if not epoch or #epoch > 64 or string.find(epoch, '%W') or epoch == '' then
   epoch = ARGV[3]
-  redis.call('HSET', KEYS[2], 'epoch', epoch)
 end
-if not mode then
-  redis.call('HSET', KEYS[2], 'mode', ARGV[11])
+local known = tonumber(ARGV[8])
+local all = count(meta[5], 2 ^ 53)
+if not all or all > known + 2 ^ 30 then
+  all = known
+elseif not meta[2] then
+  all = all + known
 end
-if not meta[2] then
-  redis.call('HINCRBY', KEYS[2], 'steps', ARGV[8])
-  redis.call('HSET', KEYS[2], 'counted', '1')
+local live_steps = math.max((count(meta[6], 2 ^ 53) or 0) - steps, 0)
+local live_bytes = math.max((count(meta[7], 2 * tonumber(ARGV[6])) or 0) - bytes, 0)
+local function text(number)
+  return string.format('%.0f', number)
 end
-redis.call('HSET', KEYS[2], 'max_bytes', ARGV[6], 'other_steps', ARGV[9])
+redis.call('HSET', KEYS[2], 'epoch', epoch, 'mode', ARGV[11], 'counted', '1', 'steps', text(all),
+  'live_steps', text(live_steps), 'live_bytes', text(live_bytes), 'max_bytes', ARGV[6], 'other_steps', ARGV[9])
 if ARGV[7] ~= '' then
   redis.call('HSET', KEYS[2], 'samples', ARGV[7])
 end
 if ARGV[4] ~= '' then
   redis.call('SET', KEYS[4], ARGV[4], 'PX', ARGV[5])
 end
-local now = redis.call('HMGET', KEYS[2], 'steps', 'live_steps', 'live_bytes')
-return {'ok', epoch, tonumber(now[1] or '0'), tonumber(now[2] or '0'), tonumber(now[3] or '0'), removed,
-        tonumber(meta[3] or '0'), tonumber(meta[4] or '0')}
+return {'ok', epoch, all, live_steps, live_bytes, removed, count(meta[3], 2 ^ 53) or 0, count(meta[4], 2 ^ 22) or 0}

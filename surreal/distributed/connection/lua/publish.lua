@@ -17,6 +17,7 @@
 --   missing   index             an uploaded part has expired: upload again
 --   previous  parts, id         KEYS must hold these parts for removal: call again with them
 --
+-- A stored version that no learner reaches (2^30 and above) is not continued: versions start over, under a new epoch.
 -- All checks come before the first write. UNLINK comes first among the writes: after it a script may also write to a
 -- Redis that is full, and replacing parameters takes no more room than they have.
 
@@ -31,6 +32,9 @@ end
 local stored = redis.call('HMGET', params, 'version', 'epoch', 'id', 'parts', 'publisher', 'previous', 'previous_parts')
 local version = tonumber(stored[1]) or 0
 local epoch = stored[2] or ARGV[4]
+if not (version >= 0 and version <= 2 ^ 30) then
+  version, epoch = 0, ARGV[4]
+end
 if stored[3] == ARGV[5] then
   for i = 1, parts do  -- the retried call may have stored them again, to expire
     redis.call('PERSIST', KEYS[2 + i])
@@ -58,10 +62,11 @@ end
 for i = 1, parts do
   redis.call('PERSIST', KEYS[2 + i])
 end
+local previous_version = string.format('%.0f', version)
 version = math.max(version, tonumber(ARGV[3])) + 1
 local text = string.format('%.0f', version)
 redis.call('HSET', params, 'version', text, 'epoch', epoch, 'id', ARGV[5], 'message', ARGV[6], 'parts', ARGV[7],
-  'data', ARGV[8], 'publisher', token, 'previous', stored[3] or '', 'previous_parts', stored[4] or '0', 'previous_version', stored[1] or '0',
+  'data', ARGV[8], 'publisher', token, 'previous', stored[3] or '', 'previous_parts', stored[4] or '0', 'previous_version', previous_version,
   'published_s', redis.call('TIME')[1])
 redis.call('SET', lease, token, 'PX', ARGV[2])
 redis.call('PUBLISH', ARGV[9], text .. ' ' .. ARGV[5] .. ' ' .. ARGV[7])

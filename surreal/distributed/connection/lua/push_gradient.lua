@@ -10,10 +10,15 @@
 -- Returns {status, epoch, env steps of the run, newest version}; status is 'ok', or why it is refused for good:
 --   'stale', 'not_finite', 'full'; or 'wait': there is no room, or the servers are about to agree
 --   on where to go on from; nothing was counted.
+local function count(value)
+  local number = tonumber(value or '0')
+  return number and number >= 0 and number <= 2 ^ 53 and number % 1 == 0 and number or 0
+end
+
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'steps', 'other_steps')
 local state = redis.call('HMGET', KEYS[2], 'version', 'live_bytes', 'forming')
-local epoch, steps = meta[1] or ARGV[1], tonumber(meta[2] or '0') + tonumber(meta[3] or '0')
-local newest, live = tonumber(state[1] or '0'), tonumber(state[2] or '0')
+local epoch, steps = meta[1] or ARGV[1], count(meta[2]) + count(meta[3])
+local newest, live = count(state[1]), count(state[2])
 local servers = tonumber(ARGV[12])
 local first = 4 + servers
 local parts = (#KEYS - first + 1) / 2
@@ -28,7 +33,7 @@ end
 local last = redis.call('GET', KEYS[3])
 if last then
   local sequence, status = string.match(last, '^(%d+) (.+)$')
-  if tonumber(ARGV[3]) <= tonumber(sequence) then
+  if sequence and tonumber(ARGV[3]) <= tonumber(sequence) then
     redis.call('EXPIRE', KEYS[3], ARGV[11])
     return answer(status)
   end
@@ -59,7 +64,7 @@ end
 steps = steps + tonumber(ARGV[4])
 -- A write that takes memory comes first: at maxmemory it fails before anything is changed.
 redis.call('SET', KEYS[3], ARGV[3] .. ' ' .. status, 'EX', ARGV[11])
-redis.call('HINCRBY', KEYS[1], 'steps', ARGV[4])
+redis.call('HSET', KEYS[1], 'steps', string.format('%.0f', count(meta[2]) + tonumber(ARGV[4])))
 if not meta[1] then
   redis.call('HSET', KEYS[1], 'epoch', epoch)
 end

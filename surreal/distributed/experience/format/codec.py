@@ -42,7 +42,7 @@ from surreal.distributed.experience.format.data_contract import (
     Contract,
 )
 from surreal.errors import BadValueError, CodecError
-from surreal.values import describe_unsound
+from surreal.values import MAX_VERSION, are_within, describe_unsound
 
 __all__ = [
     "FORMAT_VERSION",
@@ -210,6 +210,8 @@ def decode(contract: Contract, head: bytes, table: bytes | memoryview, block: by
     columns = read_table(contract.table_columns, contract.table_schema, table, num_steps)
     if columns["flags"].max() > _FLAGS_MAX:
         raise CodecError(f"a step has the flags {columns['flags'].max()}; at most {_FLAGS_MAX} is known")
+    if not are_within(columns["version"], -1, MAX_VERSION):
+        raise CodecError(f"a step has a parameter version that is not -1 .. {MAX_VERSION}")
     if block is None:
         leaves = []
     elif contract.compression is None:

@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+import json
 import math
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.distributed.telemetry.heartbeats import Heartbeat, newest_version, parse_heartbeats, process_id
+from surreal.distributed.telemetry.heartbeats import (
+    MAX_AHEAD,
+    Heartbeat,
+    newest_version,
+    parse_heartbeats,
+    process_id,
+)
 from surreal.errors import CodecError
 
 
@@ -66,9 +74,19 @@ def test_random_bytes_raise_nothing_but_codec_error(data: bytes) -> None:
     assert parse_heartbeats([data], now_s=0.0) == []
 
 
-def test_newest_version_is_the_largest_of_all() -> None:
-    assert newest_version([]) == 0
-    assert newest_version([beat(version=3), beat(version=9), beat()]) == 9
+def test_newest_version_is_the_largest_of_all_that_are_near_what_is_known() -> None:
+    assert newest_version([], 0) == 0
+    assert newest_version([beat(version=3), beat(version=9), beat()], 0) == 9
+    assert newest_version([beat(version=3)], 5) == 5
+    assert newest_version([beat(version=7 + MAX_AHEAD), beat(version=8 + MAX_AHEAD)], 7) == 7 + MAX_AHEAD
+
+
+@pytest.mark.parametrize("field", ["version", "global_step"])
+@pytest.mark.parametrize("value", [-1, 2**53 + 1, 0.5, True, "7", None, float("nan")])
+def test_heartbeat_with_an_impossible_count_is_refused(field: str, value: Any) -> None:
+    content = {**json.loads(beat().encode()), field: value}
+    with pytest.raises(CodecError, match="not a heartbeat"):
+        Heartbeat.decode(json.dumps(content).encode(), now_s=0.0)
 
 
 def test_process_ids_are_unique_and_fit_anywhere() -> None:

@@ -69,6 +69,9 @@ class FakeBroadcaster:
     def propose(self, version: int) -> None:
         self.version = max(self.version, version)
 
+    def newest_version(self) -> int:
+        return self.version
+
     def restore(self) -> bool:
         if isinstance(self.found, Exception):
             raise self.found

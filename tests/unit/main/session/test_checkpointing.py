@@ -104,6 +104,18 @@ def test_checkpoint_without_the_state_of_generators_is_restored(tmp_path: Path) 
     assert bench.learner.updates == 3
 
 
+@pytest.mark.parametrize("version", [2**54, -1, 0.5, float("nan"), "9", None])
+def test_checkpoint_with_an_impossible_version_is_restored_and_reported(
+    tmp_path: Path, version: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    metadata = {"kind": "learner", "state": {"updates": 3}, "replay": {"steps": 1}, "version": version, "config": {}}
+    CheckpointStore(tmp_path).save(3, {}, metadata)
+    bench = Bench(tmp_path)
+    assert bench.checkpoints.restore(is_resumed=True)
+    assert (bench.learner.updates, bench.broadcaster.version, bench.replay.loaded) == (3, 0, {"steps": 1})
+    assert "no version to continue from" in caplog.text
+
+
 def test_checkpoint_of_another_run_gives_no_counts_of_the_replay(tmp_path: Path) -> None:
     other = Bench(tmp_path / "other")
     other.learner.updates = 7

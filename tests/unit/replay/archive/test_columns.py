@@ -51,6 +51,7 @@ def make_chunk(parts: list[tuple[int, int, int, int, int]], seed: int = 0) -> Ch
 
     columns = {name: random(steps, spec).astype(spec.dtype) for name, spec in CONTRACT.table_columns}
     columns["flags"] = rng.integers(0, 4, steps).astype(np.uint8)
+    columns["version"] = rng.integers(-1, 1 << 30, steps).astype(np.int32)
     leaves = [random(rows, leaf).astype(leaf.dtype) for leaf in OBS.leaves]
     encoded = encode(CONTRACT, segments, columns, leaves)
     return decode(CONTRACT, encoded.head, encoded.table, encoded.block)

@@ -150,7 +150,8 @@ class TorchBroadcaster:
     def newest_version(self) -> int:
         """The largest version that is known here or was published, of this server's part."""
         read = partial(self.client.redis.hget, self._keys.params, "version")
-        stored = number_of(self.client.retry(read, what="read the version"))
+        found: Any = self.client.retry(read, what="read the version")
+        stored = number_of(found)
         return max(self._proposed, self.version, stored if stored <= MAX_VERSION else 0)
 
     def broadcast(self, model: Module | None = None, message: str = "") -> int:

@@ -48,7 +48,6 @@ ENV PATH=/opt/surreal/bin:$PATH \
     SURREAL_HEALTH=/tmp/health
 USER 10001:10001
 WORKDIR /work
-VOLUME /work
 
 # A process that says how it is must be well; others, such as `surreal run`, run or they do not.
 HEALTHCHECK --interval=15s --timeout=10s --start-period=5m --retries=3 \

@@ -45,6 +45,7 @@ def test_an_image_runs_as_nobody_in_particular_and_says_how_it_is() -> None:
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", words["USER"])
     assert "surreal health" in words["HEALTHCHECK"]
     assert words["ENTRYPOINT"] == '["surreal"]'
+    assert "VOLUME" not in words  # each container would leave an anonymous volume behind
     # Nothing is set up after that as another user, and pods ask for the same one.
     assert [each.word for each in last].index("USER") > max(
         number for number, each in enumerate(last) if each.word in ("RUN", "COPY")
@@ -113,8 +114,11 @@ def test_the_commands_of_services_are_ones_that_roles_take() -> None:
         drain_s = ROLES_BY_NAME[role].drain_timeout_s
         assert float(service["stop_grace_period"].removesuffix("s")) >= drain_s + 10
         load_config("cartpole-dqn", parsed.overrides)
+        (app,) = [each for each in service["volumes"] if isinstance(each, dict)]
+        assert (app["type"], app["target"]) == ("bind", parsed.config)
+        assert (ROOT / expanded(app["source"])).is_file()
+        assert service["depends_on"] == ["redis"]  # which is stopped last
     assert seen == {"learner", "agent", "eval", "rlx-server"}
-    assert (ROOT / expanded(COMPOSE["configs"]["app"]["file"])).is_file()
     assert COMPOSE["networks"]["run"] == {"internal": True}
 
 

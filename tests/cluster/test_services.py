@@ -29,4 +29,5 @@ def test_an_idle_rlx_server_is_reached_through_its_service(start_cluster: Callab
         cluster.go_on(30.0)
         assert run.pods("rlx-server")[0].is_ready
         cluster.apply(small.pod("client", client, restartPolicy="Never", volumes=[token]))
+        cluster.step()
         cluster.wait(lambda: cluster.pods("app=client")[0].phase == "Succeeded", "three episodes", TIMEOUT_S)

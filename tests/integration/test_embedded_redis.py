@@ -186,6 +186,17 @@ def test_server_for_others_tells_when_it_ended_by_itself() -> None:
         EmbeddedRedis(maxmemory_bytes=BOUND, port=0).serve(threading.Event(), lambda server: server.kill())
 
 
+def test_log_is_forwarded_and_its_end_explains_an_error(capsys: pytest.CaptureFixture[str], redis_binary: str) -> None:
+    with EmbeddedRedis(maxmemory_bytes=BOUND, port=0, program=redis_binary, forwards_log=True) as server:
+        assert server.log_path.read_text() == ""
+        second = EmbeddedRedis(maxmemory_bytes=BOUND, port=server.port, program=redis_binary, forwards_log=True)
+        with pytest.raises(RedisUnavailableError, match="address already in use"):
+            second.start()
+    printed = capsys.readouterr().err
+    assert "Ready to accept connections" in printed
+    assert "Address already in use" in printed
+
+
 def test_port_that_is_taken_is_told() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -35,6 +35,7 @@ from surreal.distributed.server.files import (
     render_config,
     tail,
 )
+from surreal.distributed.server.log import ForwardedLog
 from surreal.errors import BusyError, RedisUnavailableError, StoppedError, find_os_error
 from surreal.utils.files import FileLock
 
@@ -64,6 +65,7 @@ class EmbeddedRedis:
         access: how clients prove who they are; required to bind to more than this machine.
         program: redis-server to run; None looks for one.
         start_timeout_s: for the server to answer, longer when it loads a large append-only file.
+        forwards_log: whether its log goes to this process's stderr; otherwise into a file in its folder.
 
     Raises:
         ValueError: settings out of range, or open to the network without a password or users.
@@ -80,6 +82,7 @@ class EmbeddedRedis:
         access: ServerAccess | None = None,
         program: str | Path | None = None,
         start_timeout_s: float = 30.0,
+        forwards_log: bool = False,
     ) -> None:
         if maxmemory_bytes < MIN_MAXMEMORY_BYTES:
             raise ValueError(f"maxmemory is {maxmemory_bytes} bytes; it must be >= {MIN_MAXMEMORY_BYTES}")
@@ -97,6 +100,8 @@ class EmbeddedRedis:
         self._appendonly_claim: FileLock | None = None
         self._program = Path(program) if program is not None else find_redis_server()
         self._start_timeout_s = start_timeout_s
+        self._forwards_log = forwards_log
+        self._log: ForwardedLog | None = None
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
@@ -134,7 +139,7 @@ class EmbeddedRedis:
 
     @property
     def log_path(self) -> Path:
-        """What redis-server printed."""
+        """What redis-server printed, unless its log is forwarded."""
         if self._folder is None:
             raise RuntimeError("EmbeddedRedis has no log before start()")
         return self._folder / "redis.log"
@@ -181,7 +186,7 @@ class EmbeddedRedis:
                     on_ready(self)
             while not stop.wait(_WATCH_INTERVAL_S):
                 if not self.is_alive:
-                    raise RedisUnavailableError(f"redis-server ended by itself:\n{tail(self.log_path)}")
+                    raise RedisUnavailableError(f"redis-server ended by itself:\n{self._tail()}")
         finally:
             self.stop()
 
@@ -246,10 +251,11 @@ class EmbeddedRedis:
                 # The configuration goes through stdin: arguments are visible to every user, and it has the password.
                 [*shim, str(self._program), "-"],
                 stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
+                stdout=subprocess.PIPE if self._forwards_log else log,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._log = None if process.stdout is None else ForwardedLog(process.stdout)
         if process.stdin is not None:
             with suppress(BrokenPipeError), process.stdin as stdin:  # broken if it ended already: found out later
                 stdin.write(self._config(folder))
@@ -311,8 +317,11 @@ class EmbeddedRedis:
                 DEFAULT_USER,
             )
 
+    def _tail(self) -> str:
+        return tail(self.log_path) if self._log is None else self._log.tail()
+
     def _failed(self, what: str) -> RedisUnavailableError:
-        log = tail(self.log_path)
+        log = self._tail()
         if NO_TLS in log and "Bad directive" in log:
             why = "was built without TLS; install the system's Redis, such as `apt-get install redis-server`"
             return RedisUnavailableError(f"{self._program} {why}")

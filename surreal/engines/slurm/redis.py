@@ -56,6 +56,7 @@ def serve(run: str, run_dir: Path, *, maxmemory: str, keeps_experience: bool, in
             port=0,
             access=ServerAccess(secrets.token_urlsafe(_PASSWORD_BYTES)),
             appendonly_dir=run_dir / "redis" if keeps_experience else None,
+            forwards_log=True,
         )
     except ValueError as error:
         raise ConfigError(f"--maxmemory is {maxmemory!r}: {error}", key="--maxmemory") from error

@@ -82,7 +82,12 @@ def serve(
         raise ConfigError(f"--maxmemory is {maxmemory!r}: {error}", key="--maxmemory") from error
     try:
         server = EmbeddedRedis(
-            maxmemory_bytes=int(str(size)), bind=bind, port=port, access=access, appendonly_dir=appendonly
+            maxmemory_bytes=int(str(size)),
+            bind=bind,
+            port=port,
+            access=access,
+            appendonly_dir=appendonly,
+            forwards_log=True,
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error

@@ -222,6 +222,28 @@ def test_redis_away_costs_nothing_but_a_delay(
     assert len(warnings) == 1
 
 
+def test_tracebacks_of_an_outage_arrive_behind_the_metrics_of_it(private: tuple[Any, RedisClient]) -> None:
+    server, client = private
+    telemetry = Telemetry(client, "agent", "agent-0")
+    server.kill()
+    for number in range(3000):  # more than one round trip may send
+        telemetry.scalar("loss", number, number)
+    for number in range(100):
+        try:
+            raise RuntimeError(f"fault {number}")
+        except RuntimeError as error:
+            telemetry.handler.handle(
+                logging.LogRecord("x", logging.ERROR, "", 0, "lost", None, (type(error), error, None))
+            )
+    assert not telemetry.step()
+    server.start()
+    wait_until(lambda: telemetry.step() and not telemetry._shipper.has_backlog)
+    assert [line["exception"] for line in lines_of(client, "log") if line["message"] == "lost"] == [
+        f"RuntimeError: fault {number}" for number in range(100)
+    ]
+    assert telemetry.metrics()["telemetry/dropped_lines_total"] == 0
+
+
 def test_starting_and_stopping_without_redis_is_quick_and_quiet(start_redis: Callable[..., Any], run_id: str) -> None:
     server = start_redis()
     server.kill()

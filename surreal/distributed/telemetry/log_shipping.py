@@ -47,10 +47,15 @@ class LineBuffer:
                 self._bytes -= len(self._lines.popleft()) + 1
                 self.dropped += 1
 
-    def take(self, max_bytes: int) -> list[bytes]:
-        """Remove and return the oldest lines that fit `max_bytes`, newlines counted; a longer line is dropped."""
+    def take(self, max_bytes: int, used: int = 0) -> list[bytes]:
+        """Remove and return the oldest lines that fit an entry, newlines counted.
+
+        Args:
+            max_bytes: of an entry; a longer line fits into none, and is dropped.
+            used: bytes of the entry that other lines take, 0 .. max_bytes.
+        """
         taken: list[bytes] = []
-        room = max_bytes
+        room = max_bytes - used
         with self._lock:
             while self._lines:
                 size = len(self._lines[0]) + 1

@@ -116,7 +116,7 @@ class Shipper:
     def _fill_flight(self) -> None:
         while len(self._flight) < MAX_BATCHES:
             lines = self._values.take(MAX_ENTRY_BYTES)
-            lines += self._logs.take(MAX_ENTRY_BYTES - sum(len(line) + 1 for line in lines))
+            lines += self._logs.take(MAX_ENTRY_BYTES, used=sum(len(line) + 1 for line in lines))
             if not lines:
                 break
             self._sequence += 1

@@ -38,6 +38,15 @@ def test_take_keeps_order_and_bound_and_never_sticks() -> None:
     assert buffer.dropped == 1
 
 
+def test_a_line_that_finds_too_little_room_waits_for_the_next_entry() -> None:
+    buffer = LineBuffer(max_bytes=1000)
+    buffer.add([b"aa", b"bbbb"])
+    assert buffer.take(5, used=2) == [b"aa"]
+    assert buffer.take(5, used=5) == []
+    assert buffer.take(5) == [b"bbbb"]
+    assert buffer.dropped == 0
+
+
 def test_many_threads_lose_nothing() -> None:
     buffer = LineBuffer(max_bytes=1 << 20)
     threads = [threading.Thread(target=lambda: [buffer.add([b"x"]) for _ in range(1000)]) for _ in range(4)]

@@ -6,6 +6,9 @@ In a plain loop:
     while True:
         action = agent.act(obs)
         obs, reward, done, info = env.step(action)
+        if done:
+            obs, info = env.reset()
+            agent.reset()
 
 In a run, `AgentLoop` calls `act_batch` with the acting rows of a pool. Both end in the one method that a subclass
 gives, `_act`, which runs on the acting thread, in inference mode and under the model's lock: no listener thread can
@@ -89,6 +92,7 @@ class Agent(ABC):
         self._turns_to_check = 0
         self._memory: SlotMemory | None = None
         self._is_initialized = False
+        self._begins = True  # the episodes of the rows that `act` is given next
         # An `_act` of (obs, explore) alone does without the context.
         self._takes_context = len(inspect.signature(self._act).parameters) > 2
         if obs_spec is not None:
@@ -153,13 +157,20 @@ class Agent(ABC):
             raise ValueError(f"mode is 'sample', but {type(self).__name__} has no sampler; use 'eval'")
         self.mode = cast(Mode, mode)
 
-    def act(self, obs: Obs, action_mask: NDArray[np.bool_] | None = None) -> Any:
+    def reset(self) -> None:
+        """Begin new episodes with the next observations given to `act`: recurrent state and noise start again."""
+        self._begins = True
+
+    def act(
+        self, obs: Obs, action_mask: NDArray[np.bool_] | None = None, *, first: NDArray[np.bool_] | None = None
+    ) -> Any:
         """Choose the action for one observation, or for a batch of them; explores in training mode.
 
         Args:
             obs: one, or a batch.
             action_mask: [n] of one observation, or [B, n]: which discrete actions are legal, as environments say it in
                 `info["action_mask"]`; None: all.
+            first: [B] rows of a batch that begin an episode; None: all in the first call and after `reset`, else none.
 
         Returns:
             For one observation its action, a Python number if the action is a scalar, else an array [*action_shape];
@@ -174,12 +185,12 @@ class Agent(ABC):
         single_ndim = len(self.obs_spec.leaves[0].shape)
         if np.ndim(leaf) == single_ndim:
             mask = None if action_mask is None else np.asarray(action_mask)[None]
-            action = self._act_rows(tree.map_leaves(_add_batch_axis, obs), 1, mask)[0]
+            action = self._act_rows(tree.map_leaves(_add_batch_axis, obs), 1, mask, first)[0]
             return action.item() if np.ndim(action) == 0 else action
         if np.ndim(leaf) != single_ndim + 1:
             shape = self.obs_spec.leaves[0].shape
             raise ValueError(f"observation has shape {np.shape(leaf)}; one has {shape}, a batch one axis more")
-        return self._act_rows(obs, len(leaf), action_mask)
+        return self._act_rows(obs, len(leaf), action_mask, first)
 
     def act_batch(
         self,
@@ -232,8 +243,12 @@ class Agent(ABC):
             raise ValueError(f"{type(self).__name__}._act gave {len(actions)} actions for {len(explore)} rows")
         return Action(actions, extras, version)
 
-    def _act_rows(self, obs: Obs, count: int, action_mask: NDArray[np.bool_] | None) -> NDArray[Any]:
-        explore, is_first = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+    def _act_rows(
+        self, obs: Obs, count: int, action_mask: NDArray[np.bool_] | None, first: NDArray[np.bool_] | None
+    ) -> NDArray[Any]:
+        explore = np.ones(count, dtype=np.bool_)
+        is_first = np.full(count, self._begins) if first is None else np.asarray(first, np.bool_)
+        self._begins = False
         mask = None if action_mask is None else np.asarray(action_mask, np.bool_)
         return self.act_batch(obs, explore, np.arange(count), is_first, mask).actions
 

@@ -7,12 +7,16 @@
         new_obs, reward, done, info = env.step(action)
         sender.send([obs, new_obs], action, reward, done, info)
         obs = new_obs
+        if done:
+            obs, info = env.reset()
+            agent.reset()
 
 `info` always has "terminated" and "truncated", whose union `done` is, and `new_obs` of a done step is the true final
 observation. Of an environment with wrappers, `info["raw_episode"]` is None, or return and length of the episode beneath
-those of training that has just ended. A loop may call `reset` when `done`. One that does not, as above, gets it done by
-its next `step`: that one ignores its action, returns the first observation of the new episode with reward 0, and says
-`info["phantom"]`; the sender leaves it out, for it is no experience.
+those of training that has just ended. A loop may leave out the two calls of `reset`. Then the step after a done one
+resets the environment: it ignores its action, returns the first observation of the new episode with reward 0, and says
+`info["phantom"]`; the sender leaves it out, because it is not experience. An agent that keeps something through an
+episode, a recurrent state or correlated noise, needs its `reset` after such a step.
 Pools (`surreal.envs.pools.base`) are the fast way to the same environments, and have no such steps.
 """
 

@@ -57,6 +57,18 @@ def test_the_spec_tells_a_batch_from_the_first_call_on() -> None:
     assert agent.act(np.zeros(4)) == 0
 
 
+def test_an_episode_begins_with_the_first_call_after_reset_and_where_told() -> None:
+    agent = Recorder(obs_spec=ObsSpec.from_obs(np.zeros(4)))
+    agent.act(np.zeros(4))
+    agent.act(np.zeros(4))
+    agent.reset()
+    agent.act(np.zeros((2, 4)))
+    agent.act(np.zeros((2, 4)))
+    agent.act(np.zeros((2, 4)), first=np.array([False, True]))
+    found = [call["is_first"].tolist() for call in agent.calls]
+    assert found == [[True], [False], [True, True], [False, False], [False, True]]
+
+
 def test_nested_observations_and_scalars() -> None:
     agent = Recorder()
     assert agent.act({"b": np.zeros((2, 2)), "a": 3}) == 0

@@ -40,6 +40,14 @@ def test_noise_stays_for_an_episode_and_is_drawn_anew_with_the_next() -> None:
     assert (act(agent, first=True) != second).any()
 
 
+def test_a_plain_loop_redraws_noise_when_it_resets_the_agent() -> None:
+    agent = made()
+    first, second = agent.act(ROWS[0]), agent.act(ROWS[0])
+    np.testing.assert_array_equal(first, second)
+    agent.reset()
+    assert (agent.act(ROWS[0]) != second).any()
+
+
 @pytest.mark.slow
 def test_noise_adapts_until_actions_differ_as_much_as_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parameter_noise, "_TURNS", 10)

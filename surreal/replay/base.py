@@ -165,6 +165,13 @@ class Replay(ABC, Generic[B]):
             Their sequence numbers [B], all in `self.alive`; or these and the probability of each [B].
         """
 
+    def _sample_again(self, numbers: NDArray[np.int64]) -> Sampled:
+        """Sample a batch that gives others to the places of some `numbers` [B]; what is handed out once stays."""
+        return self._sample(len(numbers))
+
+    def _give_back(self, numbers: NDArray[np.int64]) -> None:
+        """Take back what `_sample` gave and hands out only once: observations of this batch are gone."""
+
     def _evict(self) -> int:
         """How many of the oldest chunks shall go now: by default, what is over `capacity` or `max_bytes`, old, or gone.
 

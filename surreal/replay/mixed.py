@@ -162,6 +162,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         self.starts: StartIndex | None = None
         self._cutter = Cutter(trajectory_steps)
         self._fresh: deque[Cut] = deque()
+        self._taken: dict[int, Cut] = {}  # by first step: fresh ones that were sampled for batches not made yet
         self._max_version_lag = max_version_lag
         self._version = self._told_version = -1  # the second is written by the learner's thread
         self._stale = 0
@@ -183,7 +184,9 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         if not super().start_sample_condition() or self.starts is None:
             return False
         self._drop_stale()
-        return len(self._fresh) >= self.fresh_columns and self.starts.count > 0
+        if len(self._fresh) < self.fresh_columns or not self.starts.count:
+            return False
+        return int(np.count_nonzero(self._are_present())) >= self.fresh_columns
 
     def _insert(self, table: Chunk) -> range:
         _check_columns(table)
@@ -210,15 +213,22 @@ class MixedTrajectoryReplay(TrajectoryReplay):
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """First steps [B] of trajectories; those that are on-policy first, which are not offered again."""
-        if self.starts is None:
-            raise ValueError("nothing was inserted yet")
-        fresh = [self._fresh.popleft().start for _ in range(self.fresh_columns)]
-        replayed = self.starts.sample(batch_size - len(fresh), self.rng)
-        probability = np.ones(batch_size)
-        probability[len(fresh) :] = 1.0 / self.starts.count
-        return np.concatenate([np.array(fresh, np.int64), replayed]), probability
+        first = np.argsort(~self._are_present(), kind="stable")[: self.fresh_columns]
+        taken = {cut.start: cut for i, cut in enumerate(self._fresh) if i in first}
+        self._fresh = deque(cut for cut in self._fresh if cut.start not in taken)
+        self._taken |= taken
+        return self._add_replayed(np.fromiter(taken, np.int64, len(taken)), batch_size)
+
+    def _sample_again(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        return self._add_replayed(numbers[: self.fresh_columns], len(numbers))
+
+    def _give_back(self, numbers: NDArray[np.int64]) -> None:
+        taken = [self._taken.pop(start) for start in numbers[: self.fresh_columns].tolist()]
+        self._fresh.extendleft(reversed(taken))
 
     def aggregate_batch(self, gathered: GatheredTrajectories) -> TrajectoryBatch:
+        for start in gathered.number[0, : self.fresh_columns].tolist():
+            del self._taken[start]
         is_on_policy = np.zeros(gathered.is_step.shape, np.bool_)
         is_on_policy[:, : self.fresh_columns] = True
         gathered.extras[ON_POLICY_COLUMN] = is_on_policy
@@ -229,6 +239,19 @@ class MixedTrajectoryReplay(TrajectoryReplay):
             "replay/ready_trajectories_count": len(self._fresh),
             "replay/stale_trajectories_total": self._stale,
         }
+
+    def _add_replayed(self, fresh: NDArray[np.int64], batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        if self.starts is None:
+            raise ValueError("nothing was inserted yet")
+        probability = np.ones(batch_size)
+        probability[len(fresh) :] = 1.0 / self.starts.count
+        return np.concatenate([fresh, self.starts.sample(batch_size - len(fresh), self.rng)]), probability
+
+    def _are_present(self) -> NDArray[np.bool_]:
+        """Say of each fresh trajectory whether its observations can be fetched: those on a server that is away wait."""
+        starts = np.fromiter((cut.start for cut in self._fresh), np.int64, len(self._fresh))
+        are_gone = self.trajectories.are_gone(starts)
+        return np.ones(len(starts), np.bool_) if are_gone is None else ~are_gone
 
     def _drop_stale(self) -> None:
         """Drop what is not on-policy any more, or was evicted before its turn came."""

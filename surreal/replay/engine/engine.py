@@ -13,6 +13,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.engine.fetcher import ExpFetcherQueue
 from surreal.replay.engine.hooks import Hooks
@@ -256,14 +259,25 @@ class ReplayEngine(Generic[B]):
 
     def _open_sampler(self) -> BatchSampler | None:
         if self._sampler is None and self.intake.batches is not None:
-            self._sampler = BatchSampler(self.intake.batches, sample=self._sample, after_loss=self._after_loss)
+            self._sampler = BatchSampler(
+                self.intake.batches,
+                sample=self._sample,
+                sample_again=self._sample_again,
+                give_back=self._hooks._give_back,
+                after_loss=self._after_loss,
+            )
         return self._sampler
 
     def _sample(self) -> Sampled:
-        hooks, store = self._hooks, self.store
+        return self._check_sampled(self._hooks._sample(self._hooks.batch_size), self._hooks._sample)
+
+    def _sample_again(self, numbers: NDArray[np.int64]) -> Sampled:
+        return self._check_sampled(self._hooks._sample_again(numbers), self._hooks._sample_again)
+
+    def _check_sampled(self, sampled: Sampled, method: object) -> Sampled:
+        store = self.store
         alive = range(store.transitions.tail, store.transitions.head) if store is not None else range(0)
-        sampled = hooks._sample(hooks.batch_size)
-        return check_sampled(sampled, hooks._sample, alive=alive, batch_size=hooks.batch_size)
+        return check_sampled(sampled, method, alive=alive, batch_size=self._hooks.batch_size)
 
     def _after_loss(self) -> bool:
         """Observations were gone: let go what has lost them; returns whether batches may still be sampled."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from surreal.distributed.experience.format.codec import Chunk, Contract
 from surreal.replay.engine.batches import BatchMaker
 from surreal.replay.engine.sampling import Sampled
@@ -30,6 +33,10 @@ class Hooks(Protocol[B_co]):
     def _insert(self, table: Chunk) -> range: ...
 
     def _sample(self, batch_size: int) -> Sampled: ...
+
+    def _sample_again(self, numbers: NDArray[np.int64]) -> Sampled: ...
+
+    def _give_back(self, numbers: NDArray[np.int64]) -> None: ...
 
     def _evict(self) -> int: ...
 

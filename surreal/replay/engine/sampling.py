@@ -6,6 +6,7 @@ while the one before it is being fetched.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,9 @@ class BatchSampler:
     Args:
         maker: what they are made by.
         sample: samples a batch of the live.
-        after_loss: called when observations were gone: lets go what has lost them; returns whether to sample again.
+        sample_again: samples others in the places of some of a batch; given its sequence numbers [B].
+        give_back: called with the sequence numbers [B] of a batch that cannot be made, because observations are gone.
+        after_loss: called then: lets go what has lost its observations; returns whether to sample again.
     """
 
     def __init__(
@@ -78,11 +81,16 @@ class BatchSampler:
         maker: BatchMaker[Any, Any],
         *,
         sample: Callable[[], Sampled],
+        sample_again: Callable[[NDArray[np.int64]], Sampled],
+        give_back: Callable[[NDArray[np.int64]], object],
         after_loss: Callable[[], bool],
     ) -> None:
         self._maker = maker
         self._store = maker.store
         self._sample = sample
+        self._sample_again = sample_again
+        self._give_back = give_back
+        self._asked: deque[NDArray[np.int64]] = deque()  # sequence numbers of each batch that was asked for
         self._after_loss = after_loss
 
     @property
@@ -103,6 +111,7 @@ class BatchSampler:
         else:
             numbers, probability = sampled, np.empty(len(sampled))
             probability.fill(1.0 / len(self._store))
+        self._asked.append(numbers)
         self._maker.ask(numbers, probability)
 
     def collect(self) -> Any | None:
@@ -110,9 +119,10 @@ class BatchSampler:
         for _ in range(_MAX_TRIES):
             if not self._maker.num_asked:
                 return None
-            gathered = self._maker.collect()
+            gathered, numbers = self._maker.collect(), self._asked.popleft()
             if gathered is not None:
                 return gathered
+            self._give_back(numbers)
             if self._after_loss():
                 self.ask()
         return None
@@ -127,7 +137,7 @@ class BatchSampler:
         numbers = numbers.copy()
         probability = sampled[1].copy() if isinstance(sampled, tuple) else None
         for _ in range(_MAX_TRIES):
-            again = self._sample()
+            again = self._sample_again(numbers)
             others = again[0] if isinstance(again, tuple) else again
             gone_too = self._store.are_gone(others)
             # In the same place: a sampler may have taken parts of its batch from different parts of the replay.

@@ -14,7 +14,7 @@ from sharded_run import Agent, fill, make_replay, rewards, steps_of
 
 from surreal.distributed.experience.sending.sharded_outbox import ShardedOutbox
 from surreal.errors import ReplayFullError
-from surreal.replay import FIFOReplay
+from surreal.replay import FIFOReplay, MixedTrajectoryReplay
 
 HOWS = ["dies", "hangs"]
 
@@ -365,3 +365,41 @@ def test_a_chunk_that_the_limiter_refuses_leaves_nothing(redis_server: Any, make
         agent.flush()
     redis = shards.clients[0].redis
     assert not [key for kind in ("staged", "block") for key in redis.scan_iter(match=f"*{shards.run}*{kind}*")]
+
+
+def test_fresh_trajectories_survive_a_shard_that_dies(start_redis: Any, make_shards: Any, stack: ExitStack) -> None:
+    """Only replayed ones are sampled again; fresh ones of the dead shard wait for it."""
+    servers = [start_redis(port=0, appendonly=True) for _ in range(2)]
+    addresses = [server.address for server in servers]
+    options = {"batch_size": 2, "trajectory_steps": 5, "replay_ratio": 4.0, "max_version_lag": None}
+    replay = make_replay(
+        stack, make_shards(*addresses), MixedTrajectoryReplay, observations="remote", capacity=10_000, **options
+    )
+    agents = [Agent(make_shards(*addresses), number) for number in range(2)]
+    fresh: list[int] = []
+
+    def learn(until: Callable[[], bool]) -> None:
+        """Draw batches, and note the steps that are on-policy."""
+
+        def is_done() -> bool:
+            batch = replay.dequeue(0.05)
+            if batch is not None:
+                fresh.extend(batch.obs[:-1, :2, 0].T.ravel().int().tolist())
+            return until()
+
+        wait_until(is_done)
+
+    replay.start_threads()
+    for agent in agents:
+        agent.step(101)
+        agent.flush()
+    learn(lambda: len(fresh) >= 50)
+    servers[1].kill()
+    learn(lambda: replay.metrics()["replay/shards_away_count"] == 1)
+    agents[0].step(100)
+    agents[0].flush()
+    learn(lambda: set(range(195)) <= set(fresh))
+    servers[1].start()
+    learn(lambda: len(fresh) >= 200 + 100 - 10)
+    assert len(fresh) == len(set(fresh)), "each is handed out once"
+    assert replay.metrics()["replay/stale_trajectories_total"] == 0

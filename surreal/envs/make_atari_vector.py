@@ -29,7 +29,7 @@ def make_atari_vector(
         frame_stack: frames of an observation.
 
     Raises:
-        EnvError: a wrapper has no vector form, or `atari` is not the first one.
+        EnvError: a wrapper has no vector form, `atari` is not the first one, or `fire_on_reset` has no `life_loss`.
         TypeError, ValueError: an argument is not possible.
     """
     if not wrappers or wrappers[0].name != "atari":
@@ -47,6 +47,11 @@ def make_atari_vector(
             rewards.append(_REWARDS[spec.name](**spec.args))
         else:
             raise EnvError(f"the wrapper {spec.name} does not stand around a vector environment; use the local pool")
+    if fires and not cuts_lives:
+        raise EnvError(
+            "in ALE's vector environment, fire_on_reset needs life_loss: FIRE would replace actions that agents chose; "
+            "add the wrapper life_loss, or use the local pool"
+        )
     game = {name: value for name, value in options.items() if name not in ("frameskip", "obs_type")}
     make = importlib.import_module("ale_py.vector_env").AtariVectorEnv
     envs = make(

@@ -51,8 +51,13 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         noop_max: most no-ops at the start of an episode, >= 0; drawn from 1 .. noop_max. More varies the starts.
         frame_skip: frames of one step, >= 1; more is faster and coarser.
         screen_size: height and width, or one number for both.
-        fire_on_reset: press FIRE, where the game has it, when a game begins, and again in the first step after a lost
-            life, whatever action was chosen then: some games wait for it. It counts as one of the no-ops at the start.
+        fire_on_reset: press FIRE, where the game has it, when a game begins, and again after a lost life: some games
+            wait for it. It counts as one of the no-ops at the start. After a lost life it takes further frames of the
+            step that lost it, and no chosen action is replaced.
+
+    Attributes:
+        restart_action: what `LifeLoss` does between two lives: press FIRE, or nothing.
+        fires_in_step: whether a step that loses a life presses FIRE; `LifeLoss` turns it off, and does it instead.
     """
 
     def __init__(
@@ -78,7 +83,8 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         self._noop_max = noop_max
         self._frame_skip = frame_skip
         self._fire = fire_action(game.get_action_meanings()) if fire_on_reset else None
-        self._must_fire = False
+        self.restart_action = _NOOP if self._fire is None else self._fire
+        self.fires_in_step = self._fire is not None
         self._lives = 0
         shape = tuple(self._ale.getScreenDims())
         self._resize = AreaResize((shape[0], shape[1]), (height, width))
@@ -100,14 +106,20 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
             if terminated or truncated:
                 _, info = self.env.reset(options=options)
         self._ale.getScreenGrayscale(self._frame)
-        self._lives, self._must_fire = self._ale.lives(), False
+        self._lives = self._ale.lives()
         return self._resize(self._frame), info
 
     def step(self, action: Any) -> tuple[NDArray[np.uint8], SupportsFloat, bool, bool, dict[str, Any]]:
         """Repeat one action."""
+        obs, total, terminated, truncated, info = self._repeat(action)
+        if self.fires_in_step and 0 < self._ale.lives() < self._lives and not (terminated or truncated):
+            obs, reward, terminated, truncated, info = self._repeat(self._fire)
+            total += reward
+        self._lives = self._ale.lives()
+        return obs, total, terminated, truncated, info
+
+    def _repeat(self, action: Any) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         total, has_before = 0.0, False
-        if self._must_fire:
-            action = self._fire
         for left in range(self._frame_skip - 1, -1, -1):
             _, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
@@ -120,16 +132,14 @@ class AtariPreprocessing(gymnasium.Wrapper[NDArray[np.uint8], Any, Any, Any]):
         self._ale.getScreenGrayscale(self._frame)
         if has_before:
             np.maximum(self._frame, self._frame_before, out=self._frame)
-        if self._fire is not None:
-            lives = self._ale.lives()
-            self._must_fire, self._lives = 0 < lives < self._lives and not (terminated or truncated), lives
         return self._resize(self._frame), total, terminated, truncated, info
 
 
 class LifeLoss(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Ends an episode when a life is lost, for training only: dying is final, as far as the values go.
 
-    The game goes on below: the next `reset` takes one no-op, and starts a new game only where the last one is over.
+    The game continues below: the next `reset` takes one no-op, or presses FIRE as `AtariPreprocessing` wants it, and
+    starts a new game only where the last one is over.
 
     Args:
         env: a game whose `info` has "lives".
@@ -137,13 +147,17 @@ class LifeLoss(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
+        self._restart = _NOOP
+        if env.has_wrapper_attr("restart_action"):
+            self._restart = env.get_wrapper_attr("restart_action")
+            env.set_wrapper_attr("fires_in_step", False)
         self._lives = 0
         self._goes_on = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start the next life, or the next game."""
         if self._goes_on and seed is None and not options:
-            obs, _, terminated, truncated, info = self.env.step(_NOOP)
+            obs, _, terminated, truncated, info = self.env.step(self._restart)
             if terminated or truncated:
                 obs, info = self.env.reset()
         else:

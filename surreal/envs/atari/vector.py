@@ -26,15 +26,15 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
     """Stacks frames, cuts episodes at lost lives, changes rewards, and counts raw scores, over `AtariVectorEnv`.
 
     An environment that ended, its game or only a life, ignores its action at the next step, as gymnasium's mode
-    NEXT_STEP has it: a new game begins then, or the old one goes on with a no-op.
+    NEXT_STEP has it: a new game begins then, or the old one continues with a no-op or FIRE.
 
     Args:
         envs: of single gray frames, [N, 1, height, width], in mode NEXT_STEP, with raw rewards.
         frame_stack: frames of an observation, >= 1; 1 gives [height, width].
         cuts_lives: whether a lost life ends an episode.
         rewards: functions that the rewards of training go through, in this order.
-        fire: action taken in the first step after a lost life, whatever was chosen; None: none. The games themselves
-            press FIRE when they begin.
+        fire: action between two lives, where the chosen one is ignored; None: a no-op. The games themselves press FIRE
+            when they begin.
     """
 
     def __init__(
@@ -60,8 +60,7 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         self._obs = self._stacks if frame_stack > 1 else self._stacks[:, 0]
         self._cuts_lives = cuts_lives
         self._rewards = tuple(rewards)
-        self._fire = fire
-        self._must_fire = np.zeros(count, np.bool_)
+        self._restart = _NOOP if fire is None else fire
         self._lives = np.zeros(count, np.int32)
         self._begins = np.zeros(count, np.bool_)  # ended at the last step
         self._is_over = np.zeros(count, np.bool_)  # and so did its game
@@ -82,7 +81,7 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         frames, info = self._envs.reset(seed=seeds, options=options)
         self._stacks[:] = frames
         self._lives = np.array(info["lives"])
-        self._begins[:] = self._is_over[:] = self._must_fire[:] = False
+        self._begins[:] = self._is_over[:] = False
         self._returns[:] = self._lengths[:] = 0
         return self._obs, {}
 
@@ -93,9 +92,7 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         begins = self._begins
         is_any_new = bool(begins.any())
         if is_any_new:
-            actions = np.where(begins, _NOOP, actions)
-        if self._fire is not None:
-            actions = np.where(self._must_fire, self._fire, actions)
+            actions = np.where(begins, np.where(self._is_over, _NOOP, self._restart), actions)
         frames, reward, terminated, truncated, info = self._envs.step(actions)
         self._stacks[:, :-1] = self._stacks[:, 1:]
         self._stacks[:, -1] = frames[:, 0]
@@ -106,10 +103,9 @@ class AtariVector(VectorEnv[NDArray[np.uint8], NDArray[np.int64], Any]):
         self._is_over = is_over = terminated | truncated
         lives = np.array(info["lives"])
         ends = is_over
-        # A game that shows no lives for a few frames is not over.
-        self._must_fire = (lives > 0) & (lives < self._lives) & ~is_over
         if self._cuts_lives:
-            is_lost = self._must_fire & ~begins  # the no-op between two lives ends none
+            # A game that shows no lives for a few frames is not over; and the step between two lives ends none.
+            is_lost = (lives > 0) & (lives < self._lives) & ~is_over & ~begins
             terminated = terminated | is_lost
             ends = is_over | is_lost
         self._lives, self._begins = lives, ends

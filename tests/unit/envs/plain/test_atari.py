@@ -163,8 +163,7 @@ def test_a_seed_begins_a_new_game_after_a_lost_life_too() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("wrappers", [EXACT, FIRING])
+@pytest.mark.parametrize(("wrappers", "training"), [(EXACT, True), (EXACT, False), (FIRING, True)])
 def test_vector_environment_does_what_single_games_do(wrappers: Any, training: bool) -> None:
     options: Any = {"frame_stack": 4, "wrappers": wrappers, "training": training}
     single = breakout(**options)
@@ -299,6 +298,32 @@ def test_game_that_waits_for_fire_is_played_to_its_end_by_an_agent_that_never_pr
     waiting.reset(seed=0)
     assert not any(waiting.step(0)[2] for _ in range(steps))
     waiting.close()
+
+
+def test_fire_after_a_lost_life_replaces_no_chosen_action() -> None:
+    load_ale()
+
+    class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
+        def step(self, action: Any) -> Any:
+            frames.append(action)
+            return super().step(action)
+
+    frames: list[int] = []
+    env = AtariPreprocessing(
+        Recorder(gymnasium.make("ALE/Breakout-v5", frameskip=1, **STICKLESS)), noop_max=0, fire_on_reset=True
+    )
+    env.reset(seed=0)
+    lives = 5
+    while lives == 5:
+        frames.clear()
+        lives = env.step(3)[4]["lives"]
+    assert frames == [3] * 4 + [1] * 4  # FIRE takes further frames of the step that lost the life
+    frames.clear()
+    env.step(3)
+    assert frames == [3] * 4
+    env.close()
+    with pytest.raises(EnvError, match="fire_on_reset needs life_loss"):
+        make_vector_env("ALE/Breakout-v5", 2, wrappers=FIRING[:1])
 
 
 def test_game_without_fire_begins_as_ever() -> None:

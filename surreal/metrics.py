@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,15 @@ from numpy.typing import NDArray
 #: What telemetry pulls once an interval, on its own thread.
 MetricSource = Callable[[], Mapping[str, float]]
 HistogramSource = Callable[[], Mapping[str, "Histogram"]]
+ReadingSource = Callable[[], Iterable["Reading"]]
+
+
+class Reading(NamedTuple):
+    """Metrics that belong to one moment, such as those of one update: reported once, for that moment."""
+
+    time: float  #: s since 1970, by this machine's clock
+    step: int  #: env steps of the run
+    values: Mapping[str, float]  #: by full name
 
 
 class RateMeter:

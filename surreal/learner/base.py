@@ -16,8 +16,6 @@ there what checkpoints keep of that: `self.keep("target", network)`.
 
 from __future__ import annotations
 
-import logging
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -33,12 +31,11 @@ from surreal.errors import CheckpointError
 from surreal.learner.stepping.devices import BatchMover, resolve_device
 from surreal.learner.stepping.histograms import Histograms
 from surreal.learner.stepping.optimizers import MODEL
+from surreal.learner.stepping.readings import Readings
 from surreal.metrics import MeanDuration
 from surreal.specs import ObsSpec
 from surreal.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.utils.pytorch import Module
-
-logger = logging.getLogger(__name__)
 
 
 class ReplayView(Protocol):
@@ -76,13 +73,15 @@ class Learner(ABC):
         is_ready: whether the model has its shape and `build` was called.
         takes: what of a replay's `hands_out` it learns from.
         histograms: those asked for by `histogram_interval`; the telemetry takes them.
+        reading: metrics of the last update under bare names, {} if they were not read (`metrics_interval`).
+        readings: those that the telemetry has not taken yet.
 
     Args:
         model: may still be without a shape; the first batch, or a checkpoint, gives it one.
         replay: where the batches come from; None of a learner that is only handed batches.
         device: auto, cpu or cuda; the model is moved there.
-        metrics_interval: updates between two readings of the metrics, >= 1. Reading waits for the device, so raising it
-            makes a GPU faster and the metrics rarer.
+        metrics_interval: updates between two readings of the metrics, >= 1; 1 reports every update. Reading waits for
+            the device, so raising it makes a GPU faster and the metrics rarer.
         histogram_interval: updates between two histograms of parameters, gradients, observations and actions, and of a
             normal policy's mu and sigma, >= 1; raising it costs less. None: there are none.
     """
@@ -105,11 +104,12 @@ class Learner(ABC):
         self.device = resolve_device(device)
         self.metrics_interval = metrics_interval
         self.histograms = Histograms(histogram_interval)
+        self.readings = Readings()
         self.updates = 0
         self.is_ready = False
         self._move = BatchMover(self.device) if self.device.type != "cpu" else None
         self._global_step = 0
-        self._readings: dict[str, float] = {}
+        self.reading: dict[str, float] = {}
         self._duration = MeanDuration("learner/optimize_ms")
         self._kept: dict[str, tuple[Kept, Callable[[], dict[str, Tensor]] | None]] = {}
 
@@ -121,7 +121,7 @@ class Learner(ABC):
             batch: B transitions, or B trajectories [T, B], on any device.
 
         Returns:
-            The metrics as last read, at most `metrics_interval` updates old.
+            The metrics of this update, {} if they were not read (`metrics_interval`).
         """
         started = time.perf_counter()
         self.prepare(batch)
@@ -129,14 +129,19 @@ class Learner(ABC):
             batch = self._move(batch)
         self.histograms.begin(self.updates)
         metrics = self._update(i, batch)
-        if self.is_metrics_due:
-            self._read({**self._ages(batch.sample_info), **self.common_metrics(), **metrics})
         if self.histograms.is_due:
             with torch.no_grad():
                 self.histograms.add_update(batch, self.policy_values(batch), self.parameter_groups())
-        self.updates += 1
+        self.finish_update({**self._ages(batch.sample_info), **metrics} if self.is_metrics_due else {})
         self._duration.add(time.perf_counter() - started)
-        return self._readings
+        return self.reading
+
+    def finish_update(self, metrics: Mapping[str, Tensor | float]) -> None:
+        """Read the metrics of an update, if they are due, and count it; `optimize` does it."""
+        is_due = self.is_metrics_due
+        found = {**self.common_metrics(), **metrics} if is_due else {}
+        self.updates += 1
+        self.reading = self.readings.read(found, updates=self.updates, step=self.global_step) if is_due else {}
 
     @abstractmethod
     def learn(self, i: int, batch: Any) -> Mapping[str, Tensor | float]:
@@ -220,10 +225,8 @@ class Learner(ABC):
         return self.model.version
 
     def metrics(self) -> dict[str, float]:
-        """What the telemetry sends, under full names."""
-        values = {f"learner/{name}": value for name, value in self._readings.items()}
-        values["learner/updates_total"] = float(self.updates)
-        return values | self._duration.metrics()
+        """Counts and times, under full names; those of single updates are in `readings`."""
+        return {"learner/updates_total": float(self.updates), **self._duration.metrics()}
 
     def send_priorities(self, batch: Batch, td_error: Tensor) -> None:
         """Give the replay |TD error| of the rows of `batch`, [B] float32, if it wants them; waits for the device."""
@@ -310,11 +313,3 @@ class Learner(ABC):
         if info.age_steps is not None and len(info.age_steps):
             found["batch_age_steps"] = float(info.age_steps.mean())
         return found
-
-    def _read(self, metrics: Mapping[str, Tensor | float]) -> None:
-        self._readings = {
-            name: float(value.detach() if isinstance(value, Tensor) else value) for name, value in metrics.items()
-        }
-        broken = [name for name, value in self._readings.items() if not math.isfinite(value)]
-        if broken:
-            logger.warning("update %d: %s is not finite", self.updates, broken[0])

@@ -254,15 +254,20 @@ class GradientLearner(Learner):
         if self._send is not None and sent:
             self._send(sent)
 
+    def finish_update(self, metrics: Mapping[str, Tensor | float]) -> None:
+        super().finish_update(metrics)
+        self._norms.clear()
+
     def metrics(self) -> dict[str, float]:
-        return super().metrics() | (self._reducer.metrics() if self._reducer is not None else {})
+        skipped = {"learner/skipped_updates_total": float(self.skipped.total)}
+        return super().metrics() | skipped | (self._reducer.metrics() if self._reducer is not None else {})
 
     def parameter_groups(self) -> Mapping[str, Mapping[str, Tensor]]:
         return {group: optimizer.named for group, optimizer in self._groups.items()}
 
     def common_metrics(self) -> Mapping[str, Tensor | float]:
-        """Learning rate, norm of the gradients before clipping and of the parameters, by group; and skipped steps."""
-        found: dict[str, Any] = {"skipped_updates_total": float(self.skipped.total)}
+        """Learning rate, norm of the gradients before clipping and of the parameters, by group."""
+        found = dict[str, Any]()
         for group, tensors in self.parameter_groups().items():
             suffix = "" if group == MODEL else f"_{group}"
             found[f"weight_norm{suffix}"] = torch.nn.utils.get_total_norm([each.detach() for each in tensors.values()])

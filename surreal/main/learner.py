@@ -150,6 +150,7 @@ class LearnerSession:
             telemetry.add_source(source)
         if self.calls:
             telemetry.add_source(self.calls.metrics)
+        telemetry.add_readings(self.learner.readings.take)
         telemetry.add_histograms(self.learner.histograms.take)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.replay.global_step)
         self.publishing.begin(live_processes(self.process.client))

@@ -35,7 +35,7 @@ class Callback:
     """
 
     def on_update(self, learner: Learner) -> None:
-        """An update is done: `learner.updates`, `learner.global_step`, `learner.model`, `learner.metrics()`."""
+        """An update is done: `learner.updates`, `learner.global_step`, `learner.model`, `learner.reading`."""
 
     def on_broadcast(self, version: int, updates: int) -> None:
         """Parameters of this version, after so many updates, are on their way to the agents."""

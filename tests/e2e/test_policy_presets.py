@@ -6,6 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from surreal.checkpoint import CheckpointStore
+from surreal.runs.curves.line import Axis, run_line
+from surreal.runs.listing import read_run
+from surreal.runs.plot.drawing import Histories
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
@@ -19,6 +22,7 @@ def test_ppo_learns_cartpole_from_few_env_steps(workplace: Workplace) -> None:
     result = json.loads((workplace.run_dir() / "result.json").read_text())
     assert "stop_at_return" in result["reason"], result
     assert_agents_waited_for_each_version(workplace)
+    assert_each_update_is_a_point(workplace, result["updates"])
 
 
 def test_fresh_and_replayed_trajectories_are_learned_from_in_rounds(workplace: Workplace) -> None:
@@ -33,6 +37,15 @@ def test_fresh_and_replayed_trajectories_are_learned_from_in_rounds(workplace: W
     assert checkpoint is not None
     found = {name.partition("/")[0] for name in checkpoint.tensors}
     assert found == {"model", "critics", "target", "optimizer", "optimizer-critic"}
+
+
+def assert_each_update_is_a_point(workplace: Workplace, updates: int) -> None:
+    (history,) = Histories([read_run(workplace.run_dir())]).histories
+    curves = history.curves("learner/value_loss")
+    line = run_line(curves, "learner/value_loss", Axis.UPDATES, history.started)
+    assert len({*line.x}) == len({*line.y}) == updates, "a point of the curve for each update"
+    # Two rounds may have arrived when one update begins: both updates are then at the same env step.
+    assert len(run_line(curves, "learner/value_loss", Axis.STEPS, history.started).x) >= 0.9 * updates
 
 
 def assert_agents_waited_for_each_version(workplace: Workplace) -> None:

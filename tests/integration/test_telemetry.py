@@ -15,7 +15,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import all_processes, live_processes
 from surreal.distributed.telemetry.records import MAX_ENTRY_BYTES, Entry, decode_entry
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.metrics import summarize
+from surreal.metrics import Reading, summarize
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
@@ -58,6 +58,8 @@ def test_an_interval_is_one_entry_with_everything_in_it(client: RedisClient) -> 
     telemetry.watch(version=lambda: 3, global_step=lambda: 500)
     pulled_histograms = [{"weights/torso.0": summarize([3.0, 4.0])}, {}]
     telemetry.add_histograms(pulled_histograms.pop)
+    readings = [[], [Reading(1_700_000_000.0, 490 + i, {"learner/my loss": 0.5 + i}) for i in range(2)], []]
+    telemetry.add_readings(readings.pop)
     assert telemetry.step()
     telemetry.scalar("score", 1.5)
     telemetry.scalar("agent/loss", float("nan"), x=7)
@@ -70,7 +72,15 @@ def test_an_interval_is_one_entry_with_everything_in_it(client: RedisClient) -> 
     by_kind: dict[str, list[dict[str, Any]]] = {"metrics": [], "histogram": []}
     for line in second.lines:
         by_kind[line["kind"]].append(line)
-    score, loss, pulled = by_kind["metrics"]
+    score, loss, *read, pulled = by_kind["metrics"]
+    assert [(line["step"], line["values"]) for line in read] == [
+        (490, {"learner/my_loss": 0.5}),
+        (491, {"learner/my_loss": 1.5}),
+    ]
+    assert telemetry.step()
+    assert "learner/my_loss" not in entries_of(client)[2].lines[0]["values"], "a reading is reported once"
+    (beat,) = live_processes(client)
+    assert (beat.reading.step, beat.reading.values) == (491, {"learner/my_loss": 1.5})
     assert (score["values"], score["step"]) == ({"agent/score": 1.5}, 500)
     assert loss["step"] == 7
     assert pulled["values"]["agent/env_steps_per_s"] == 10.0

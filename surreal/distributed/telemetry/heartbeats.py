@@ -10,13 +10,14 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.records import decode_number, encode_number
 from surreal.errors import CodecError
+from surreal.metrics import Reading
 from surreal.values import MAX_VERSION, checked_count
 
 #: A process is alive while its heartbeat is younger than this, in s.
@@ -29,6 +30,8 @@ FORGET_S = 600.0
 MAX_AHEAD = 100_000
 
 _MAX_HEARTBEAT_BYTES = 1 << 20
+
+NO_READING = Reading(0.0, 0, {})
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Heartbeat:
     version: int = 0  #: newest parameter version it holds
     global_step: int = 0  #: env steps of the run, as it knows them
     metrics: dict[str, float] = field(default_factory=dict)
+    reading: Reading = NO_READING  #: the newest, its time by the clock of the Redis server
     waits_for: tuple[str, ...] = ()  #: what it has waited for, for two seconds or more
     hangs_in: str = ""  #: loop and call that its watchdog found hanging
     warning: str = ""  #: the last that it warned of, waits excepted
@@ -55,7 +59,8 @@ class Heartbeat:
         """Return strict JSON."""
         content = asdict(self)
         del content["age_s"]
-        content["metrics"] = {name: encode_number(value) for name, value in self.metrics.items()}
+        content["metrics"] = _encoded(self.metrics)
+        content["reading"] = [self.reading.time, self.reading.step, _encoded(self.reading.values)]
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -83,7 +88,8 @@ class Heartbeat:
                 time=decode_number(content["time"]),
                 version=checked_count(content["version"], MAX_VERSION),
                 global_step=checked_count(content["global_step"]),
-                metrics={str(name): decode_number(value) for name, value in content["metrics"].items()},
+                metrics=_numbers(content["metrics"]),
+                reading=_reading(*content.get("reading", NO_READING)),
                 waits_for=tuple(str(text)[:300] for text in list(content.get("waits_for", ()))[:10]),
                 hangs_in=str(content.get("hangs_in", ""))[:300],
                 warning=str(content.get("warning", ""))[:300],
@@ -99,6 +105,18 @@ class Heartbeat:
     def is_alive(self, max_age_s: float = ALIVE_S) -> bool:
         """Whether it is fresh; one from the future was written under another server's clock and proves nothing."""
         return abs(self.age_s) <= max_age_s
+
+
+def _encoded(numbers: Mapping[str, float]) -> dict[str, float | str]:
+    return {name: encode_number(value) for name, value in numbers.items()}
+
+
+def _numbers(content: Any) -> dict[str, float]:
+    return {str(name): decode_number(value) for name, value in content.items()}
+
+
+def _reading(time_s: Any, step: Any, values: Any) -> Reading:
+    return Reading(decode_number(time_s), checked_count(step), _numbers(values))
 
 
 def process_id(role: str, name: str, host: str, pid: int) -> str:

@@ -12,16 +12,25 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, Self, TypeVar
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.telemetry.heartbeats import Heartbeat, process_id
+from surreal.distributed.telemetry.heartbeats import NO_READING, Heartbeat, process_id
 from surreal.distributed.telemetry.log_shipping import LineBuffer, ShippingHandler
 from surreal.distributed.telemetry.records import encode_histogram, encode_log, encode_metrics, metric_name
 from surreal.distributed.telemetry.shipper import Shipper
-from surreal.metrics import EpisodeStatistics, Histogram, HistogramSource, MetricSource, summarize
+from surreal.metrics import (
+    EpisodeStatistics,
+    Histogram,
+    HistogramSource,
+    MetricSource,
+    Reading,
+    ReadingSource,
+    summarize,
+)
 from surreal.utils.liveness.wait_notice import WAITS
 from surreal.utils.threads import Supervisor
 
@@ -29,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Metrics that a heartbeat repeats, at most.
+#: Metrics that a heartbeat repeats, at most, and those of one reading.
 MAX_HEARTBEAT_METRICS = 300
 
 
@@ -85,9 +94,11 @@ class Telemetry:
         self._episodes = EpisodeStatistics(role)
         self._sources: list[MetricSource] = [self._episodes.metrics, self.metrics]
         self._histogram_sources: list[HistogramSource] = []
+        self._reading_sources: list[ReadingSource] = []
         self._actions: list[Callable[[], object]] = []
         self._failed_sources: set[object] = set()
         self._latest: dict[str, float] = {}
+        self._reading = NO_READING
         self._started_s = time.time()
         self._reported_drops = 0
         self._turn = threading.Lock()  # held through a `step`
@@ -113,6 +124,10 @@ class Telemetry:
     def add_source(self, source: MetricSource) -> None:
         """Pull `source()` once an interval, on the telemetry thread; it returns full metric names."""
         self._sources.append(source)
+
+    def add_readings(self, source: ReadingSource) -> None:
+        """Take the readings of `source()` once an interval, on the telemetry thread; each is reported once."""
+        self._reading_sources.append(source)
 
     def add_histograms(self, source: HistogramSource) -> None:
         """Take the histograms of `source()` once an interval, on the telemetry thread; it returns full names."""
@@ -224,6 +239,12 @@ class Telemetry:
         line = encode_histogram(time_s=time.time(), step=self._step_of(x), name=full_name, histogram=content)
         self._values.add((line,))
 
+    def _add_reading(self, reading: Reading) -> None:
+        time_s, step, given = reading
+        values = {metric_name(name, self.role): value for name, value in islice(given.items(), MAX_HEARTBEAT_METRICS)}
+        self._reading = Reading(time_s, step, values)
+        self._values.add(encode_metrics(time_s=time_s, step=step, values=values))
+
     def _remember(self, name: str, value: float) -> None:
         """Keep the last value of a metric for the heartbeat."""
         if name in self._latest or len(self._latest) < MAX_HEARTBEAT_METRICS:
@@ -234,6 +255,10 @@ class Telemetry:
             self.version = self._guard(self._read_version, self._read_version, self.version)
         if self._read_global_step is not None:
             self.global_step = self._guard(self._read_global_step, self._read_global_step, self.global_step)
+        no_readings: Iterable[Reading] = ()
+        for read in self._reading_sources:
+            for reading in self._guard(read, read, no_readings):
+                self._add_reading(reading)
         values: dict[str, float] = {}
         nothing: dict[str, float] = {}
         for source in self._sources:
@@ -276,6 +301,7 @@ class Telemetry:
             version=int(self.version),
             global_step=int(self.global_step),
             metrics=dict(list(self._latest.items())),
+            reading=self._reading._replace(time=self._reading.time + offset_s),
             waits_for=tuple(WAITS.texts()),
             hangs_in=self.hangs_in,
             warning=warning,

@@ -128,7 +128,7 @@ class Trial:
         except Exception as error:
             yield LEARNING_FAILS.found(error_line(error))
             return
-        broken = [name for name, value in learner.metrics().items() if not math.isfinite(value)]
+        broken = [name for name, value in learner.reading.items() if not math.isfinite(value)]
         skipped = learner.metrics().get("learner/skipped_updates_total", 0.0)
         if self._probe is not None and self._probe.found:
             yield NOT_FINITE.found(f"{self._probe.found}, in an update")

@@ -148,10 +148,12 @@ class PPOLearner(ActorCriticLearner):
             moves_policy = moves_policy and epoch < self.policy_iterations
             if moves_policy:
                 last, policy_epochs = [], epoch + 1
+            # Metrics are those of the last epoch; with max_kl, any may be it.
+            is_shown = self.is_metrics_due and (self.max_kl is not None or epoch == self.policy_iterations - 1)
             for part in parts():
-                losses = self.losses(part, targets)
+                losses = self.losses(part, targets, is_shown=is_shown)
                 if moves_policy:
-                    if self.is_metrics_due or self.kl_penalty is not None:
+                    if is_shown or self.kl_penalty is not None:
                         last.append(Losses(*(loss.detach() for loss in losses)))
                     moves_policy = self.max_kl is None or float(losses.kl.detach()) <= self.max_kl
                 moves_value = epoch < self.value_iterations and (moves_policy or self._has_own_value)
@@ -165,8 +167,8 @@ class PPOLearner(ActorCriticLearner):
             self.kl_penalty.after_update(float(means.kl))
         return self._metrics(means, targets, batch, policy_epochs) if self.is_metrics_due else {}
 
-    def losses(self, part: Minibatch, targets: Targets) -> Losses:
-        """Compute the losses of one minibatch."""
+    def losses(self, part: Minibatch, targets: Targets, *, is_shown: bool = False) -> Losses:
+        """Compute the losses of one minibatch, and if they are shown, what is a metric only."""
         policy, value = part.compute(self.model)
         log_ratio = policy.log_probability(part.action) - targets.log_probability[part.index]
         advantage, returns = targets.advantage[part.index], targets.returns[part.index]
@@ -175,16 +177,16 @@ class PPOLearner(ActorCriticLearner):
             policy_loss = importance_policy_loss(log_ratio, advantage, part.mask)
         else:
             policy_loss = clipped_policy_loss(log_ratio, advantage, part.mask, self.clip_range)
-            if self.is_metrics_due:
+            if is_shown:
                 clipped = clip_fraction(log_ratio.detach(), part.mask, self.clip_range)
         if self.vf_clipped_loss and self.clip_range is not None:
             old_value = targets.value[part.index]
             critic_loss = clipped_value_loss(value, old_value, returns, part.mask, self.clip_range)
         else:
             critic_loss = value_loss(value, returns, part.mask)
-        if self.entropy_beta > 0.0 or self.is_metrics_due:
+        if self.entropy_beta > 0.0 or is_shown:
             entropy = self.entropy(policy, part.action, part.mask)
-        if self._kl_target is not None or self.max_kl is not None or self.is_metrics_due:
+        if self._kl_target is not None or self.max_kl is not None or is_shown:
             divergence = mean_of_steps(targets.policy[part.index].kl(policy), part.mask)
         return Losses(policy_loss, critic_loss, entropy, divergence, clipped)
 

@@ -76,6 +76,7 @@ class TRPOLearner(GradientLearner):
         mini_batch: steps of a minibatch of the value, >= 1; None: the whole batch.
         gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
         normalize_advantage: shift and scale the advantages of a batch to mean 0 and deviation 1.
+        metrics_interval: see `Learner`.
         seed: of the order of minibatches.
         options: see `GradientLearner`.
     """
@@ -101,10 +102,11 @@ class TRPOLearner(GradientLearner):
         mini_batch: int | None = 128,
         gae_lambda: float = 0.98,
         normalize_advantage: bool = True,
+        metrics_interval: int = 1,
         seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, **options)
+        super().__init__(model, replay, metrics_interval=metrics_interval, **options)
         check_positive(
             max_kl=max_kl,
             damping=damping,
@@ -136,7 +138,6 @@ class TRPOLearner(GradientLearner):
         self._timesteps_per_batch = timesteps_per_batch
         self._episodes_per_batch = episodes_per_batch
         self._gathered: list[TrajectoryBatch] = []
-        self._metrics: Mapping[str, Tensor | float] = {}
         self.value_func_iterations = value_func_iterations
         self.mini_batch = mini_batch
         self.gae_lambda = gae_lambda
@@ -156,12 +157,12 @@ class TRPOLearner(GradientLearner):
         return normal_values(evaluate(self.model, batch).policy)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        """Call `improve`, as soon as enough was gathered; metrics are of the last time."""
+        """Call `improve`, as soon as enough was gathered."""
         self._gathered.append(batch)
-        if self._has_enough():
-            batch, self._gathered = concatenate(self._gathered), []
-            self._metrics = self.improve(batch)
-        return self._metrics
+        if not self._has_enough():
+            return {}
+        batch, self._gathered = concatenate(self._gathered), []
+        return self.improve(batch)
 
     def _has_enough(self) -> bool:
         if self._timesteps_per_batch is not None:

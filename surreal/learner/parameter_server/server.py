@@ -143,11 +143,8 @@ class ParameterServer:
                 part.clear()
 
     def metrics(self) -> dict[str, float]:
-        """The learner's, and how many versions gradients were behind when they were applied, on average."""
-        values = {f"learner/{name}": float(value) for name, value in self.learner.common_metrics().items()}
-        values["learner/updates_total"] = float(self.learner.updates)
-        if self._steps:
-            values["gradients/lag_versions"] = self._lags / self._steps
+        """How many versions gradients were behind when they were applied, on average, and how long that took."""
+        values = {"gradients/lag_versions": self._lags / self._steps} if self._steps else {}
         self._lags = self._steps = 0
         return values | self._duration.metrics()
 
@@ -175,7 +172,7 @@ class ParameterServer:
             found = {name: tensors[f"{group}/{name}"] for name in names if f"{group}/{name}" in tensors}
             norm = torch.tensor(math.hypot(*(norms[f"{group}/{name}"] for name in names)))
             self.learner.apply(Gradients(group, found, norm))
-        self.learner.updates += 1
+        self.learner.finish_update({})
 
     def _norms(self, tensors: Mapping[str, Tensor]) -> dict[str, float]:
         """The norm of each tensor of the gradient, of all servers, in one order.

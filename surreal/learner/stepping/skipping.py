@@ -14,16 +14,16 @@ MOST_IN_A_ROW = 50
 
 
 class SkipCounter:
-    """Counts on the gradients' own device, and waits for it only when it is asked: once in a while on a GPU.
-
-    Attributes:
-        total: skipped so far, as last read.
-    """
+    """Counts on the gradients' own device, and waits for it only when it is asked: once in a while on a GPU."""
 
     def __init__(self) -> None:
-        self.total = 0
         self._total: Tensor | float = 0.0
         self._streak: Tensor | float = 0.0
+
+    @property
+    def total(self) -> int:
+        """Skipped so far; waits for the device."""
+        return int(self._total)
 
     def note(self, norm: Tensor) -> None:
         """Take note of an update.
@@ -37,12 +37,12 @@ class SkipCounter:
         self._streak = (self._streak + 1.0) * is_skipped
 
     def check(self) -> None:
-        """Read the counts.
+        """Read how many were skipped last.
 
         Raises:
             DivergedError: more than `MOST_IN_A_ROW` updates were skipped, and none between them was not.
         """
-        self.total, streak = int(self._total), int(self._streak)
+        streak = int(self._streak)
         if streak > MOST_IN_A_ROW:
             self._streak = 0.0  # who goes on all the same begins to count anew
             raise DivergedError(

@@ -29,7 +29,7 @@ from surreal.main.lockstep.outgoing import Outgoing, Waiting
 from surreal.main.lockstep.turn import next_batch, take_in
 from surreal.main.process.role import RoleProcess
 from surreal.main.session.waiting import AgentWaits
-from surreal.metrics import RateMeter
+from surreal.metrics import RateMeter, Reading
 from surreal.replay import Replay
 from surreal.utils.threads import Supervisor
 
@@ -152,6 +152,10 @@ class GradientAgent:
         )
         return {name: value for source in sources for name, value in source().items()}
 
+    def take_readings(self) -> list[Reading]:
+        """Take the metrics of the updates since the last call."""
+        return self._learner.readings.take()
+
     def _wait_for_parameters(self) -> None:
         while not self._actor.listener.wait_for_first(_FIRST_PARAMETERS_S, self._process.stop):
             self._check_stop()
@@ -189,6 +193,7 @@ class GradientSession:
         self._rate = RateMeter("agent/env_steps_per_s")
         telemetry = process.telemetry
         telemetry.add_source(self._agents[0].metrics)
+        telemetry.add_readings(self._agents[0].take_readings)
         telemetry.add_source(self._metrics)  # wins over the first agent's own
         telemetry.add_source(AgentWaits(lambda: sum(agent.waited_s for agent in self._agents) / number).metrics)
         telemetry.watch(version=lambda: self._agents[0].version, global_step=lambda: self.global_step)

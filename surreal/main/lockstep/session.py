@@ -15,7 +15,7 @@ from surreal.main.lockstep.stretch import Stretch
 from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess
 from surreal.main.session.limits import Limits
-from surreal.metrics import EpisodeStatistics, Histogram, RateMeter
+from surreal.metrics import EpisodeStatistics, Histogram, RateMeter, Reading
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ class LockstepSession:
         self._stretch: Stretch | None = None
         self._counts = Counts()
         self._scored_version = 0
+        self._readings: list[Reading] = []
         self._store = build_checkpoints(process.config, process.run_dir)
         stack.callback(self._store.finish, process.config.checkpoint.upload_timeout_s)
         self._stack = stack.enter_context(ExitStack())
@@ -55,6 +56,7 @@ class LockstepSession:
         telemetry = self.process.telemetry
         telemetry.add_source(self._episodes.metrics)
         telemetry.add_source(self._metrics)
+        telemetry.add_readings(self._take_readings)
         telemetry.add_histograms(self._histograms)
         telemetry.watch(version=lambda: self.counts().version, global_step=lambda: self.counts().env_steps)
 
@@ -87,6 +89,7 @@ class LockstepSession:
 
     def _next(self, *, is_resumed: bool) -> Stretch:
         self.counts()
+        self._readings += self._take_readings()
         self._stretch = None
         self._stack.close()
         self._stretch = Stretch(self.process, self._store, self._stack, self._add_episode, is_resumed=is_resumed)
@@ -128,6 +131,11 @@ class LockstepSession:
             values |= meter.metrics()
         values |= self._store.metrics()
         return values if stretch is None else {**stretch.metrics(), **values}
+
+    def _take_readings(self) -> list[Reading]:
+        """Of the updates since the last call, those of stretches that are over included."""
+        stretch, (kept, self._readings) = self._stretch, (self._readings, [])
+        return kept if stretch is None else kept + stretch.learner.readings.take()
 
     def _histograms(self) -> dict[str, Histogram]:
         stretch = self._stretch

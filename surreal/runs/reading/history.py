@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ class History:
             self.dropped = 0
             self.started = 0.0
 
-    def add(self, process: str, time_s: float, step: float, metrics: dict[str, Any]) -> None:
+    def add(self, process: str, time_s: float, step: float, metrics: Mapping[str, Any]) -> None:
         """Take the metrics that a process reported at one time.
 
         Raises:

@@ -52,7 +52,7 @@ AROUND: dict[str, list[Around]] = {
         Around(
             after=_LEARNER + _TRAJECTORIES + "learner = make_learner('learner.class=my_learner.Reinforce')\n"
             "learner.optimize(0, batch)\n"
-            "assert learner.metrics()['learner/policy_loss']"
+            "assert learner.reading['policy_loss']"
         ),
     ],
     "docs/atari.md": [

@@ -37,12 +37,24 @@ def made(metrics_interval: int = 100) -> CountingLearner:
 
 def test_metrics_are_read_every_interval(make_batch: MakeBatch) -> None:
     learner = made(metrics_interval=3)
-    seen = [learner.optimize(i, make_batch())["value"] for i in range(7)]
-    assert seen == [1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 7.0]
+    seen = [learner.optimize(i, make_batch()) for i in range(7)]
+    assert seen == [{"value": 1.0}, {}, {}, {"value": 4.0}, {}, {}, {"value": 7.0}]
     metrics = learner.metrics()
-    assert metrics["learner/value"] == 7.0
     assert metrics["learner/updates_total"] == 7.0
     assert metrics["learner/optimize_ms"] > 0.0
+    assert "learner/value" not in metrics, "what belongs to an update is in its reading only"
+
+
+def test_what_was_read_of_an_update_is_reported_once_at_its_place(make_batch: MakeBatch) -> None:
+    learner = made(metrics_interval=2)
+    for i in range(3):
+        learner.on_global_step(10 * (i + 1))
+        learner.optimize(i, make_batch())
+    first, third = learner.readings.take()
+    assert (first.step, first.values) == (10, {"learner/value": 1.0, "learner/updates_total": 1.0})
+    assert (third.step, third.values) == (30, {"learner/value": 3.0, "learner/updates_total": 3.0})
+    assert first.time <= third.time
+    assert learner.readings.take() == []
 
 
 def test_model_gets_its_shape_from_the_first_batch(make_batch: MakeBatch) -> None:

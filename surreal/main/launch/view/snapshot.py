@@ -76,7 +76,7 @@ class Snapshot:
                 "waits_for": list(beat.waits_for),
                 "hangs_in": beat.hangs_in or None,
                 "warning": beat.warning or None,
-                "metrics": beat.metrics,
+                "metrics": {**beat.metrics, **beat.reading.values},
             }
             for beat in self.processes
         ]

@@ -72,6 +72,7 @@ def _follow(process: RoleProcess, group: RankGroup, stack: ExitStack) -> None:
     priorities = PrioritiesSaver(replay, process.run_dir, rank=rank)
     priorities.load()
     process.telemetry.add_source(learner.metrics)
+    process.telemetry.add_readings(learner.readings.take)
     process.telemetry.add_source(replay.metrics)
     replay.start_threads()
     with suppress(StoppedError):

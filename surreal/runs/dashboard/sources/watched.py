@@ -69,6 +69,7 @@ class WatchedRun:
         self._opened: LiveRun | None = None
         self._guard = threading.Lock()
         self._heard: dict[str, float] = {}
+        self._last_reading: dict[str, float] = {}
         self._history = History() if listed.folder is None else RunHistory(listed.folder)
         self._live = Seldom(self._look, live_interval_s)
         self._recorded = Seldom(self._read, read_interval_s)
@@ -158,3 +159,6 @@ class WatchedRun:
             if self._heard.get(beat.name) != beat.time:
                 self._heard[beat.name] = beat.time
                 self._history.add(beat.name, beat.time, live.status.snapshot.env_steps, beat.metrics)
+                if beat.reading.time > self._last_reading.get(beat.name, 0.0):
+                    self._last_reading[beat.name] = beat.reading.time
+                    self._history.add(beat.name, *beat.reading)

@@ -17,6 +17,7 @@ from surreal.distributed.telemetry.heartbeats import (
     process_id,
 )
 from surreal.errors import CodecError
+from surreal.metrics import Reading
 
 
 def beat(**changes: object) -> Heartbeat:
@@ -34,11 +35,13 @@ def beat(**changes: object) -> Heartbeat:
 
 def test_heartbeat_survives_the_round_trip_with_its_age() -> None:
     original = beat(
-        version=4, global_step=10**12, metrics={"a/b": 1.5, "a/inf": math.inf}, warning="full", warned=990.0
-    )
+        version=4, global_step=10**12, metrics={"a/b": 1.5, "a/inf": math.inf}, warning="full", warned=990.0,
+        reading=Reading(998.5, 70, {"a/loss": math.inf}),
+    )  # fmt: skip
     decoded = Heartbeat.decode(original.encode(), now_s=1003.0)
     assert decoded.age_s == 3.0
     assert decoded.metrics == original.metrics
+    assert decoded.reading == original.reading
     assert (decoded.version, decoded.global_step, decoded.id) == (4, 10**12, "a")
     assert (decoded.warning, decoded.warned) == ("full", 990.0)
 
@@ -60,6 +63,8 @@ def test_only_a_fresh_heartbeat_is_alive(now_s: float, is_alive: bool) -> None:
         beat().encode().replace(b'"pid":1', b'"pid":Infinity'),
         beat().encode().replace(b'"metrics":{}', b'"metrics":[1]'),
         beat().encode().replace(b'"metrics":{}', b'"metrics":{"a":"b"}'),
+        beat().encode().replace(b'"reading":[0.0,0,{}]', b'"reading":[0.0,0]'),
+        beat().encode().replace(b'"reading":[0.0,0,{}]', b'"reading":[0.0,null,{}]'),
         b" " * (1 << 21),
     ],
 )

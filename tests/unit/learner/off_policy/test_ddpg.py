@@ -63,7 +63,7 @@ def test_one_update_is_the_formula(make_continuous: MakeBatch) -> None:
         torch.testing.assert_close(tensor, ours, rtol=1e-3, atol=1e-5)
         followed = learner.target.network.tensors()[name]
         torch.testing.assert_close(followed, twin.tensors()[name].lerp(ours, 0.1), rtol=1e-3, atol=1e-5)
-    assert learner.metrics()["learner/loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert learner.reading["loss"] == pytest.approx(loss.item(), rel=1e-5)
 
 
 def test_gradient_of_the_policy_is_that_of_finite_differences(make_continuous: MakeBatch) -> None:

@@ -66,10 +66,10 @@ def test_one_update_is_the_formula(make_batch: MakeBatch, double: bool) -> None:
     optimizer.step()
     for name, tensor in learner.model.tensors().items():
         torch.testing.assert_close(tensor, reference.tensors()[name], rtol=1e-4, atol=1e-6)
-    metrics = learner.metrics()
-    assert metrics["learner/loss"] == pytest.approx(loss.item(), rel=1e-5)
+    metrics = learner.reading
+    assert metrics["loss"] == pytest.approx(loss.item(), rel=1e-5)
     taken = [q[row, batch.action[row]].item() for row in range(len(batch.reward))]
-    assert metrics["learner/q_max"] == pytest.approx(max(taken), rel=1e-5)
+    assert metrics["q_max"] == pytest.approx(max(taken), rel=1e-5)
 
 
 def test_double_lets_the_online_network_choose(make_batch: MakeBatch) -> None:

@@ -97,8 +97,8 @@ def test_one_update_is_the_formula(batch: TrajectoryBatch, rescales: bool) -> No
                 largest = max(largest, q[t, b, batch.action[t, b]].item())
                 count += 1
     assert count == 14
-    assert learner.metrics()["learner/loss"] == pytest.approx((loss / count).item(), rel=1e-4)
-    assert learner.metrics()["learner/q_max"] == pytest.approx(largest, rel=1e-4)
+    assert learner.reading["loss"] == pytest.approx((loss / count).item(), rel=1e-4)
+    assert learner.reading["q_max"] == pytest.approx(largest, rel=1e-4)
 
 
 def test_the_burn_in_has_no_gradient_but_its_state_counts(batch: TrajectoryBatch) -> None:

@@ -78,8 +78,8 @@ def test_one_update_is_the_formula(make_continuous: MakeBatch) -> None:
     entropy = -log_scaled.mean().item()
     expected = math.log(0.3) - math.copysign(1e-2, entropy + 2.0)
     assert learner.temperature.log_value.item() == pytest.approx(expected, abs=1e-4)
-    assert learner.metrics()["learner/entropy"] == pytest.approx(entropy, rel=1e-4)
-    assert learner.metrics()["learner/loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert learner.reading["entropy"] == pytest.approx(entropy, rel=1e-4)
+    assert learner.reading["loss"] == pytest.approx(loss.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("space", [BOX, DISCRETE])
@@ -168,7 +168,7 @@ def test_solves_a_one_step_task_with_the_entropy_it_aims_at() -> None:
     obs = torch.rand(256, 4, generator=generator) - 0.5
     error = (learner.model(obs).mode() - best - obs[:, :2]) / HALF
     assert error.square().mean().sqrt().item() < 0.15
-    assert learner.metrics()["learner/entropy"] == pytest.approx(-2.0, abs=0.5)
+    assert learner.reading["entropy"] == pytest.approx(-2.0, abs=0.5)
 
 
 def test_discrete_policy_of_a_one_step_task_is_the_softmax_of_rewards() -> None:

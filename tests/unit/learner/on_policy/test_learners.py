@@ -220,9 +220,9 @@ def test_reward_to_go_without_a_baseline_is_what_was_collected(make_model: MakeM
                     collected += weight * float(batch.reward[s, b])
                     weight *= float(batch.discount[s, b])
                 total = total - batch.extras["log_probability"][t, b] * collected
-    metrics = learner.metrics()
-    assert metrics["learner/policy_loss"] == pytest.approx(float(total / batch.mask.sum()), rel=1e-4)
-    assert np.isfinite(metrics["learner/gradient_norm"])
+    metrics = learner.reading
+    assert metrics["policy_loss"] == pytest.approx(float(total / batch.mask.sum()), rel=1e-4)
+    assert np.isfinite(metrics["gradient_norm"])
     assert policy.logits.isfinite().all()
 
 

@@ -89,7 +89,7 @@ def test_a_server_counts_each_push_and_takes_it_for_no_gradient(combine: str) ->
     if has_stepped:  # of a clipped gradient in which no count has a part
         assert all((before[name] != each).all() for name, each in learner.parameter_groups()["model"].items())
         count = sum(each.numel() for each in before.values())
-        assert float(learner.common_metrics()["gradient_norm"]) == pytest.approx(count**0.5)
+        assert learner.reading["gradient_norm"] == pytest.approx(count**0.5)
 
 
 def test_counts_are_the_first_servers() -> None:

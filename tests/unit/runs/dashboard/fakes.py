@@ -9,6 +9,7 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.errors import RedisUnavailableError
 from surreal.main.commands.status import RunStatus
 from surreal.main.launch.view.snapshot import summarize_processes
+from surreal.metrics import Reading
 from surreal.replay.stream.info import ReplayInfo
 from surreal.runs.dashboard.sources.live import Live
 
@@ -40,7 +41,8 @@ class FakeLive:
         if self.is_away:
             raise RedisUnavailableError("no answer within 2 s")
         metrics = {"agent/env_steps_per_s": 10.0 * self.looks}
-        return live(replace(BEAT, time=1100.0 + self.looks, metrics=metrics))
+        reading = Reading(1100.5, 300, {"learner/loss": 0.5})  # of the only update so far
+        return live(replace(BEAT, time=1100.0 + self.looks, metrics=metrics, reading=reading))
 
     def stop(self, reason: str) -> bool:
         self.stops.append(reason)

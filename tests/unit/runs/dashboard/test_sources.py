@@ -109,6 +109,7 @@ def test_a_run_whose_folder_is_elsewhere_makes_curves_of_what_is_heard(made: lis
     assert made[0].address == "replay-host:6379"
     assert history.curves("agent/env_steps_per_s")["agent-0"].value.tolist() == [10.0, 20.0, 30.0]
     assert history.curves("agent/env_steps_per_s")["agent-0"].step.tolist() == [340.0] * 3
+    assert history.curves("learner/loss")["agent-0"].step.tolist() == [300.0], "an update is shown once"
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:

@@ -163,8 +163,9 @@ class Campaign:
                 active.disturbance.turn()
         if not self.audit.look():
             return
-        hit = self._hit()
+        hit, alive = self._hit(), self.audit.standing.alive()
         for recovery in self.recoveries:
+            recovery.look_at_start(self.now_s, alive.get(recovery.target))
             # Those that others have hit come back in their own time.
             expected = self.expected - (hit - {recovery.target})
             if not recovery.is_over and recovery.look(self.now_s, self.audit.standing, expected):

@@ -11,8 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from surreal.chaos.invariants.recovery import Recovery
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.chaos.invariants.recovery import Downtime, Recovery
 from surreal.chaos.invariants.verdict import Verdict
+from surreal.chaos.options import role_of
 from surreal.errors import ConfigError, FolderError
 from surreal.main.process.ending.reasons import ExitCode
 from surreal.utils.files import write_whole
@@ -89,6 +93,7 @@ class Report:
         ]
         lines += ["", "| disturbance | how often | lasted, s | until the run was itself again, s: median, longest |"]
         lines += ["|---|---|---|---|", *(_row(kind, target, found) for (kind, target), found in self._groups())]
+        lines += _downtimes(self.recoveries)
         lines += ["", f"On Python {platform.python_version()}, {platform.system()} {platform.machine()}."]
         return "\n".join(lines) + "\n"
 
@@ -149,6 +154,7 @@ def _plain(recovery: Recovery) -> dict[str, Any]:
         "detail": recovery.detail,
         "lasted_s": round(lasted, 2),
         "recovery_s": None if recovery.took_s is None else round(recovery.took_s, 2),
+        "downtime": None if recovery.downtime is None else recovery.downtime._asdict(),
     }
 
 
@@ -158,6 +164,32 @@ def _row(kind: str, target: str, found: Sequence[Recovery]) -> str:
     held = f"{min(lasted):.1f} .. {max(lasted):.1f}" if lasted and max(lasted) >= 0.1 else ""
     times = f"{statistics.median(took):.1f}, {max(took):.1f}" if took else "never"
     return f"| {kind} {'Redis' if '://' in target else target} | {len(found)} | {held} | {times} |"
+
+
+def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
+    """Where the time after each kill went, by role; no lines without kills whose parts are known."""
+    by_role: dict[str, list[list[float]]] = {}
+    for each in recoveries:
+        if each.downtime is not None and each.took_s is not None:
+            row = [each.took_s, sum(each.downtime), *each.downtime]
+            by_role.setdefault(role_of(each.target), []).append(row)
+    if not by_role:
+        return []
+    parts = [name.removesuffix("_s").replace("_", " ") for name in Downtime._fields]
+    titles = ["killed", "how often", "the run", "the process", *parts]
+    lines = [
+        "",
+        "Seconds after a kill, median and 95th percentile: until the run was itself again, until the process worked",
+    ]
+    lines += ["again, and what the latter went to.", "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for role, found in sorted(by_role.items()):
+        columns = [_middle(column) for column in np.array(found).T]
+        lines.append(f"| {role} | {len(found)} | {' | '.join(columns)} |")
+    return lines
+
+
+def _middle(values: NDArray[np.float64]) -> str:
+    return f"{np.median(values):.1f}, {np.percentile(values, 95):.1f}"
 
 
 def _cell(verdict: Verdict) -> str:

@@ -73,6 +73,7 @@ class EvaluationSession:
         process.telemetry.add_source(self._metrics)
         process.telemetry.add_source(self.listener.metrics)
         process.telemetry.watch(version=lambda: self.model.version)
+        process.startup.mark_restored()
 
     def run(self) -> None:
         """Play a round for each new version, as often as the settings say, until the run ends."""
@@ -147,7 +148,7 @@ class EvaluationSession:
         version = self.model.version
         # Of the version, not of this process: a run that is resumed plays the same episodes as one that was not.
         self.evaluator.rng = self.process.rng(1, version)
-        scores = self.evaluator.play(settings.episodes, stop=stop, on_step=self.process.turn)
+        scores = self.evaluator.play(settings.episodes, stop=stop, on_step=self._on_step)
         result = EvaluationRound(self.book.rounds, version, tuple(scores))
         # A round that says nothing is recorded as such, and never ends a run.
         reaches = goal is not None and not result.problem and result.mean_return >= goal
@@ -166,10 +167,14 @@ class EvaluationSession:
         fresh, wanted = result.of(()), self.config.eval.confirm_episodes
         while len(fresh.scores) < wanted:
             count = min(_PORTION, wanted - len(fresh.scores))
-            fresh = fresh.extended(self.evaluator.play(count, stop=stop, on_step=self.process.turn))
+            fresh = fresh.extended(self.evaluator.play(count, stop=stop, on_step=self._on_step))
             if fresh.problem or fresh.upper_bound < goal:
                 break
         return fresh
+
+    def _on_step(self) -> None:
+        self.process.turn()
+        self.process.startup.mark_first_step()
 
     def _write_down(self, result: EvaluationRound, *, reaches_goal: bool) -> None:
         progress = registry.read_progress(self.listener.message)

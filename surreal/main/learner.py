@@ -153,10 +153,12 @@ class LearnerSession:
         telemetry.add_readings(self.learner.readings.take)
         telemetry.add_histograms(self.learner.histograms.take)
         telemetry.watch(version=lambda: self.broadcaster.version, global_step=lambda: self.replay.global_step)
+        self.process.startup.watch_lease(self._lease_waited_s)
         self.publishing.begin(live_processes(self.process.client))
         if self.league is not None:
             self.league.begin()
             telemetry.add_source(self.league.metrics)
+        self.process.startup.mark_restored()
 
     def settle(self, *, has_checkpoint: bool) -> None:
         """Decide which parameters to go on from."""
@@ -214,6 +216,7 @@ class LearnerSession:
             try:
                 if batch is not None and self.update(i, batch):
                     i += 1
+                    self.process.startup.mark_first_step()
                     self.process.callbacks.on_update(self.learner)
                     self.publishing.after_update()
                     self.checkpoints.after_update()
@@ -260,6 +263,10 @@ class LearnerSession:
             return
         if self.process.telemetry.stop_reason is None:
             self.process.request_stop(reason)
+
+    def _lease_waited_s(self) -> float:
+        metrics = {**self.replay.metrics(), **self.broadcaster.metrics()}
+        return sum(metrics.get(name, 0.0) for name in ("replay/lease_wait_s_total", "broadcast/lease_wait_s_total"))
 
     def _metrics(self) -> dict[str, float]:
         self._rate.total = self.learner.updates

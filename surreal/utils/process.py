@@ -88,6 +88,14 @@ def process_start(pid: int) -> int | None:
         return None
 
 
+def process_age_s(pid: int) -> float | None:
+    """How long ago a process of this machine began, s, to the hundredth; None if that cannot be known."""
+    began = process_start(pid)
+    if began is None:
+        return None
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"))
+
+
 def _ask_kernel(signal_number: signal.Signals) -> bool:
     """Set the parent-death signal; returns whether the kernel took it."""
     try:

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from surreal.chaos.observing.sights import Standing
+from surreal.chaos.observing.sights import Life, Standing
+from surreal.utils.process import process_age_s
+
+
+class Downtime(NamedTuple):
+    """Where the time from a kill to the first step of the next life went, s."""
+
+    backoff_s: float  #: until the launcher had started it again
+    lease_s: float
+    restore_s: float
+    first_step_s: float
 
 
 @dataclass
@@ -24,6 +35,7 @@ class Recovery:
     Attributes:
         ended_s: when it was over; None while it lasts.
         recovered_s: when the run was itself again; None before.
+        downtime: of the process that was killed; None before its next life works, or where that is on another machine.
     """
 
     number: int
@@ -35,6 +47,7 @@ class Recovery:
     killed: str = ""
     ended_s: float | None = None
     recovered_s: float | None = None
+    downtime: Downtime | None = None
     missing: str = field(default="", repr=False)  #: what was not there yet at the last look
     _at_end: Standing | None = field(default=None, repr=False)
 
@@ -78,6 +91,19 @@ class Recovery:
         else:
             self.missing, self.recovered_s = "", now_s
         return self.is_over
+
+    def look_at_start(self, now_s: float, life: Life | None) -> None:
+        """Take over what the next life of a killed process says about its start.
+
+        Args:
+            now_s: s since the start of the campaign.
+            life: that has the name now.
+        """
+        if not self.killed or self.downtime is not None or life is None or life.id == self.killed:
+            return
+        age_s = process_age_s(life.pid) if life.is_here else None
+        if life.start is not None and age_s is not None:
+            self.downtime = Downtime(max(0.0, now_s - self.began_s - age_s), *life.start)
 
     def is_late(self, now_s: float, within_s: float) -> bool:
         """Whether it takes longer than it may."""

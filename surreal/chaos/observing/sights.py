@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from surreal.utils.liveness.startup import StartParts
+
 
 class Segment(NamedTuple):
     """Consecutive steps of one environment, as a chunk's head tells of them."""
@@ -61,6 +63,7 @@ class Life(NamedTuple):
     acknowledged_chunks: int
     acknowledged_steps: int
     dropped_chunks: int
+    start: StartParts | None = None  #: how long it took until it worked; None before that
 
 
 class Standing(NamedTuple):

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from surreal.chaos.observing.sights import Life
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.telemetry.heartbeats import parse_heartbeats
+from surreal.distributed.telemetry.heartbeats import Heartbeat, parse_heartbeats
+from surreal.utils.liveness.startup import StartParts
 
 
 def read_lives(client: RedisClient) -> tuple[Life, ...]:
@@ -35,9 +36,15 @@ def read_lives(client: RedisClient) -> tuple[Life, ...]:
             acknowledged_chunks=_whole(beat.metrics, "sender/chunks_total"),
             acknowledged_steps=_whole(beat.metrics, "sender/steps_total"),
             dropped_chunks=_whole(beat.metrics, "sender/dropped_chunks_total"),
+            start=_start(beat),
         )
         for beat in parse_heartbeats(beats, now_s=seconds + micros / 1e6)
     )
+
+
+def _start(beat: Heartbeat) -> StartParts | None:
+    found = [beat.metrics.get(f"{beat.role}/start_{part}", math.nan) for part in StartParts._fields]
+    return StartParts(*found) if all(map(math.isfinite, found)) else None
 
 
 def _whole(metrics: Mapping[str, float], name: str) -> int:

@@ -231,6 +231,7 @@ class TorchBroadcaster:
             "broadcast/version": float(self.version),
             "broadcast/broadcasts_total": float(self._broadcasts),
             "broadcast/republished_total": float(self._republished),
+            "broadcast/lease_wait_s_total": self._watch.waited_s,
             "broadcast/size_bytes": float(self._bytes),
             "broadcast/last_ms": 1000 * self._seconds,
         }

@@ -224,7 +224,10 @@ class GradientSession:
         """
         for place, agent in enumerate(self._agents):
             self._threads.spawn(str(place), agent.turn)
+        self._process.startup.mark_restored()
         while not self._process.should_stop() and self._threads.is_running:
+            if self.env_steps:
+                self._process.startup.mark_first_step()
             if self._limit is not None and self.global_step >= self._limit:
                 logger.info("the run has its %d env steps", self._limit)
                 break

@@ -50,6 +50,11 @@ class Claim:
         self._is_taken = not holder
         return str(holder_of(holder, self._ttl_s)) if holder else ""
 
+    @property
+    def waited_s(self) -> float:
+        """How long another process held it, s."""
+        return self._watch.waited_s
+
     def take(self, stop: threading.Event) -> None:
         """Take it, as a stand-by until whoever has it ends.
 

@@ -49,6 +49,7 @@ from surreal.observers.making import make_callbacks
 from surreal.utils.allocator import keep_freed_memory
 from surreal.utils.liveness.health import HealthFile, health_path, look_at_loops
 from surreal.utils.liveness.pulse import MAIN_LOOP, Pulse
+from surreal.utils.liveness.startup import Startup
 from surreal.utils.logs import setup_logging
 from surreal.utils.secrets import take_user
 
@@ -66,6 +67,7 @@ class RoleProcess:
         parameter_client: the "parameter server"; the same as `client` unless another is named.
         checkpoint_request: whether a checkpoint was asked for, by SIGUSR1.
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
+        startup: how long this process took until it worked; the body marks the moments.
         rank: among a learner's ranks; 0 of one that is a single process, and of other roles.
     """
 
@@ -93,6 +95,9 @@ class RoleProcess:
         self.name = role.process_name(self.index, self.rank)
         # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
         self.telemetry = Telemetry(self.client, role.counts_as, self.name, on_stop=self._end)
+        self.startup = Startup()
+        self.startup.watch_lease(lambda: self._claim.waited_s)
+        self.telemetry.add_source(self.startup.metrics)
         self._pulse = Pulse(MAIN_LOOP)
         self._watchdog = make_watchdog(self.config, self.telemetry, stop, self._end_hanging_run)
         is_first = not (self._is_follower or self.rank or self.index)

@@ -108,6 +108,7 @@ class ActingSession:
         for source in (self.loop.metrics, self._metrics, pool.metrics, listener.metrics):
             telemetry.add_source(source)
         telemetry.watch(version=lambda: listener.version)
+        process.startup.mark_restored()
 
     def run(self, *checks: Callable[[], object]) -> None:
         """Act until the run ends, or has its env steps.
@@ -123,6 +124,7 @@ class ActingSession:
                 break
             if self.loop.step():
                 notice.end()
+                self._process.startup.mark_first_step()
             elif awaited := self._pool.awaited():
                 notice.tell("%s", awaited)
             self._listener.check()

@@ -300,6 +300,7 @@ class StreamKeeper:
             **({} if position is None else {"replay/limiter_position_ratio": position}),
             **({} if edges is None else {"replay/samples_per_insert_low": low, "replay/samples_per_insert_high": high}),
             "replay/limiter_wait_s_total": self._waits_s,
+            "replay/lease_wait_s_total": max((owner.lease_waited_s for owner in self.owners), default=0.0),
             "replay/redis_bytes": live_bytes,
             "replay/bytes_per_transition": live_bytes / max(live_steps, 1),
             "replay/shards_count": len(self.shards),

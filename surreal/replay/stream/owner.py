@@ -86,6 +86,11 @@ class StreamOwner:
         return self.epoch != ""
 
     @property
+    def lease_waited_s(self) -> float:
+        """How long another owner's lease was waited for, s."""
+        return self._watch.waited_s
+
+    @property
     def max_bytes(self) -> int:
         """Accounted bytes to keep: some chunks less than the stream's bound, or a sender would wait for ever."""
         if not self.bound_bytes:

@@ -14,6 +14,7 @@ from surreal.chaos.invariants.senders import Acknowledgements
 from surreal.chaos.invariants.verdict import Complaints
 from surreal.chaos.invariants.versions import Versions
 from surreal.chaos.observing.sights import Entry, Life, PolicySight, Segment, ShardSight, Standing
+from surreal.utils.liveness.startup import StartParts
 
 
 class Shard:
@@ -312,6 +313,19 @@ def test_run_is_itself_again_when_the_killed_one_is_back_acts_and_learns() -> No
     assert recovery.is_late(61.1, 60.0)
     assert recovery.look(4.0, Standing(120, 6, (life(life_id="2"), life()._replace(age_s=3.0), other)), expected)
     assert (recovery.took_s, recovery.is_late(99.0, 60.0)) == (3.0, False)
+
+
+def test_downtime_of_the_killed_is_split_once_its_next_life_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surreal.chaos.invariants.recovery.process_age_s", lambda pid: 3.0)
+    recovery = Recovery(1, "kill", "agent-0", began_s=1.0, killed="1")
+    recovery.end(1.0, Standing(100, 5, (life(),)))
+    parts = StartParts(0.5, 1.0, 0.25)
+    next_life = life(life_id="2")
+    for seen in (None, life()._replace(start=parts), next_life, next_life._replace(start=parts, is_here=False)):
+        recovery.look_at_start(9.0, seen)
+        assert recovery.downtime is None
+    recovery.look_at_start(6.0, next_life._replace(start=parts))
+    assert recovery.downtime == (2.0, *parts)
 
 
 def test_complaints_are_told_once_and_not_without_end() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from surreal.chaos.command import Call
 from surreal.chaos.disturbances.base import Kind
-from surreal.chaos.invariants.recovery import Recovery
+from surreal.chaos.invariants.recovery import Downtime, Recovery
 from surreal.chaos.invariants.verdict import Verdict
 from surreal.chaos.observing.sights import Standing
 from surreal.chaos.options import read_kinds, role_of
@@ -97,6 +98,19 @@ def test_report_says_what_was_done_how_long_it_took_and_what_held(tmp_path: Path
         "1 disturbance in 60 s with seed 3, itself again after 1.0 s (median), 1.0 at most; all invariants held."
         in (good.lines()[0])
     )
+
+
+def test_report_splits_the_downtime_of_each_role() -> None:
+    recoveries = []
+    for number, (target, took_s) in enumerate([("agent-0", 1.0), ("agent-1", 3.0), ("learner", 2.0), ("eval", 9.0)]):
+        recovery = Recovery(number, "kill", target, began_s=0.0, ended_s=0.0, recovered_s=took_s, killed="1")
+        recovery.downtime = None if target == "eval" else Downtime(0.1 * took_s, 0.0, 0.5, 0.2)
+        recoveries.append(recovery)
+    page = replace(report(), recoveries=recoveries).to_markdown()
+    assert "| killed | how often | the run | the process | backoff | lease | restore | first step |" in page
+    assert "| agent | 2 | 2.0, 2.9 | 0.9, 1.0 | 0.2, 0.3 | 0.0, 0.0 | 0.5, 0.5 | 0.2, 0.2 |" in page
+    assert "| learner | 1 | 2.0, 2.0 | 0.9, 0.9 | 0.2, 0.2 | 0.0, 0.0 | 0.5, 0.5 | 0.2, 0.2 |" in page
+    assert "| eval |" not in page
 
 
 def test_exit_code_tells_a_broken_invariant_from_a_signal() -> None:

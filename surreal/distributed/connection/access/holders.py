@@ -85,6 +85,8 @@ class HolderWatch:
         self._clock = clock
         self._token = ""
         self._ends_s = self._silent_since_s = 0.0
+        self._first_look_s: float | None = None
+        self.waited_s = 0.0  #: from the first look at a holder to the last
 
     def is_void(self, token: str, left_ms: int) -> bool:
         """Whether the holder need not be waited for: its process is gone, or was silent for as long as its lease lasts.
@@ -94,6 +96,8 @@ class HolderWatch:
             left_ms: how long Redis will keep it, ms; negative: forever.
         """
         holder, now_s = holder_of(token, self._lease_s), self._clock()
+        self._first_look_s = now_s if self._first_look_s is None else self._first_look_s
+        self.waited_s = now_s - self._first_look_s
         ends_s = now_s + left_ms / 1000 if left_ms >= 0 else math.inf
         if token != self._token or ends_s > self._ends_s + _RENEWED_SHARE * holder.lease_s:
             self._token, self._ends_s, self._silent_since_s = token, ends_s, now_s

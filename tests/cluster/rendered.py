@@ -33,7 +33,8 @@ class RenderedRun:
 
     def apply(self, *options: str) -> None:
         """Do what docs/kubernetes.md tells: make the secrets, render and apply."""
-        for arguments in (("secret", self.preset), ("render", self.preset, "--image", _IMAGE, *options)):
+        tls = [option for option in options if option == "--tls"]
+        for arguments in (("secret", self.preset, *tls), ("render", self.preset, "--image", _IMAGE, *options)):
             command = [sys.executable, "-m", "surreal", "k8s", *arguments]
             done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr

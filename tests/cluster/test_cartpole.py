@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,6 +64,31 @@ def test_a_pod_is_killed_every_few_seconds(start_cluster: Start) -> None:
             run.cluster.delete(run.pods(role)[0], grace_s=0)  # at once; another one is made at another address
             run.cluster.go_on(8.0)
         _wait_until_solved_again(run)
+
+
+@long_only
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 300)
+def test_redis_comes_back_with_everything(start_cluster: Start) -> None:
+    """With users, TLS and its file on a volume, killed at once and stopped in order."""
+    with _long_run(start_cluster, "redis", "--agents", "2", "--tls") as run:
+        for grace_s in (0, None):
+            (redis,) = run.pods("redis")
+            before = _progress(run)
+            run.cluster.delete(redis, **({} if grace_s is None else {"grace_s": grace_s}))
+            run.cluster.wait(lambda: run.pods("redis") != [redis] and run.pods("redis")[0].is_ready, "Redis", TIMEOUT_S)  # noqa: B023
+            assert _progress(run) >= before
+            log = run.cluster.logs(run.pods("redis")[0])
+            assert "Ready to accept connections" in log
+            assert "refused" not in log
+        _wait_until_solved_again(run)
+
+
+def _progress(run: RenderedRun) -> tuple[int, int]:
+    """Version of the parameters and env steps, as Redis has them."""
+    done = run.cluster.execute(run.pods("redis")[0], "surreal", "status", run.preset, "--json")
+    status = json.loads(done.stdout)
+    return status["version"], status["env_steps"]
 
 
 @long_only

@@ -54,6 +54,15 @@ def render(
     redis: Annotated[
         str | None, typer.Option(metavar="URL", help="A Redis that is there, in place of the run's own; no password.")
     ] = None,
+    redis_user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="User of --redis for all processes; default: one for each role.")
+    ] = None,
+    redis_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM file with the authority of --redis, if it is private.")
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="TLS for the run's own Redis; needs `surreal k8s secret --tls`.")
+    ] = False,
     jobs: Annotated[
         bool, typer.Option("--jobs", help="Jobs, which end with the run, in place of Deployments, which stay.")
     ] = False,
@@ -67,7 +76,21 @@ def render(
     from surreal.engines.kubernetes.source import write_manifests
     from surreal.utils.files import write_whole
 
-    request = Request(source, image, tuple(overrides or ()), gpu_image, run, namespace, agents, overlay, redis, jobs)
+    request = Request(
+        source,
+        image,
+        tuple(overrides or ()),
+        gpu_image=gpu_image,
+        run=run,
+        namespace=namespace,
+        agents=agents,
+        overlay=overlay,
+        redis=redis,
+        redis_user=redis_user,
+        redis_ca=redis_ca,
+        has_tls=tls,
+        has_jobs=jobs,
+    )
     text = write_manifests(render(request, lambda sentence: typer.echo(f"warning: {sentence}", err=True)))
     if output is None:
         typer.echo(text, nl=False)
@@ -79,14 +102,18 @@ def render(
 
 
 @k8s_app.command()
-def secret(run: Annotated[str, typer.Argument(metavar="RUN", help="The run.")], namespace: Namespace = None) -> None:
+def secret(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
+    namespace: Namespace = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Certificates of the run's Redis as well; needs openssl.")] = False,
+) -> None:
     """Write fresh passwords for a run as Secrets, for `kubectl create -f -`; they are kept nowhere else."""
     from surreal.engines.kubernetes.secrets import make_secrets
     from surreal.engines.kubernetes.source import write_manifests
 
     if sys.stdout.isatty():
         raise ConfigError("these are secrets: pipe them, as in `surreal k8s secret RUN | kubectl create -f -`")
-    typer.echo(write_manifests(make_secrets(run, namespace)), nl=False)
+    typer.echo(write_manifests(make_secrets(run, namespace, has_tls=tls)), nl=False)
 
 
 @k8s_app.command()

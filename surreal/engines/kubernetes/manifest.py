@@ -111,6 +111,19 @@ def set_argument(manifest: Manifest, option: str, value: str) -> None:
         container["args"] = [f"{option}={value}" if word.startswith(f"{option}=") else word for word in args]
 
 
+def add_arguments(manifest: Manifest, words: Sequence[str]) -> None:
+    """Add words to the command of its only container."""
+    (container,) = containers(manifest)
+    container["args"] = [*container["args"], *words]
+
+
+def mount(manifest: Manifest, name: str, volume: Mapping[str, Any], path: str) -> None:
+    """Mount a volume, read-only, in all containers of its pods."""
+    manifest["spec"]["template"]["spec"].setdefault("volumes", []).append({"name": name, **volume})
+    for container in containers(manifest):
+        container.setdefault("volumeMounts", []).append({"name": name, "mountPath": path, "readOnly": True})
+
+
 def scale(manifest: Manifest, run: str, most: int | None) -> None:
     """Have a ScaledObject ask for figures of a run.
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from surreal.config import Config, load_config, preset_path
 from surreal.engines.kubernetes.jobs import make_jobs
@@ -28,6 +27,7 @@ from surreal.engines.kubernetes.manifest import (
     set_image,
     set_redis_memory,
 )
+from surreal.engines.kubernetes.redis import own_address, own_shards, trust_file, use_other, use_tls
 from surreal.engines.kubernetes.source import Manifest, read_base, read_overlay
 from surreal.errors import ConfigError
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER
@@ -42,7 +42,6 @@ _ROLES = {
     "rlx-server": RLX_SERVER,
     "eval": EVAL,
 }
-_REDIS_PORT = 6379
 #: What others are in, or read when they start.
 _FIRST = {"Namespace": 0, "ConfigMap": 1}
 
@@ -61,6 +60,9 @@ class Request:
         agents: how many; None: as the configuration says.
         overlay: of kustomize; None: the base, which needs no kubectl.
         redis: address of a server that is there; None: the run has its own.
+        redis_user: as whom all processes come there; None: each as its own user.
+        redis_ca: PEM file with the authority of its certificate; None: one that the image trusts.
+        has_tls: whether the run's own Redis encrypts connections.
         has_jobs: whether processes end with the run, as Jobs; otherwise they stay, as Deployments.
     """
 
@@ -73,6 +75,9 @@ class Request:
     agents: int | None = None
     overlay: str | None = None
     redis: str | None = None
+    redis_user: str | None = None
+    redis_ca: Path | None = None
+    has_tls: bool = False
     has_jobs: bool = False
 
 
@@ -89,11 +94,20 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     asked = [] if request.agents is None else [f"agent.count={request.agents}"]
     config = load_config(request.source, [*request.overrides, *asked])
     manifests = read_base() if request.overlay is None else read_overlay(request.overlay)
-    address = request.redis or config.redis.address
+    variables, address = _variables(manifests), request.redis or config.redis.address
     if address is None:
-        asked += _shards(manifests, config)
+        if request.redis_user is not None or request.redis_ca is not None:
+            raise ConfigError("--redis-user and --redis-ca are for a Redis that exists: name it with --redis")
+        asked += own_shards(manifests, config, has_tls=request.has_tls)
+        address = own_address(has_tls=request.has_tls)
+        if request.has_tls:
+            variables |= use_tls(manifests)
     else:
-        manifests = _without_redis(manifests, address)
+        if request.has_tls:
+            raise ConfigError("--tls is for the run's own Redis; another one has it with --redis rediss://HOST:PORT")
+        manifests = use_other(manifests, address, request.redis_user)
+        if request.redis_ca is not None:
+            variables |= trust_file(manifests, request.redis_ca, address)
     settings = [*request.overrides, *asked]
     config = load_config(request.source, settings)
     run = request.run or re.sub(r"[^a-z0-9-]+", "-", config.name.lower()).strip("-")
@@ -101,7 +115,8 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     for sentence in _missing(config):
         warn(sentence)
 
-    text, variables = _text_of(request.source), _variables(manifests, run, address)
+    text = _text_of(request.source)
+    variables |= {"SURREAL_RUN": run, "SURREAL_REDIS": address}
     manifests = [*_counted(manifests, config), config_map(APP, {"app.yaml": text}), config_map(RUN, variables)]
     if request.namespace is not None:
         manifests = [each for each in manifests if each["kind"] != "Namespace"]
@@ -126,35 +141,10 @@ def _text_of(source: str) -> str:
     return (path if path.is_file() else preset_path(source)).read_text(encoding="utf-8")
 
 
-def _variables(manifests: list[Manifest], run: str, address: str | None) -> dict[str, str]:
-    """The ConfigMap with the environment of all processes: what an overlay has put into it, and this run's."""
+def _variables(manifests: list[Manifest]) -> dict[str, str]:
+    """What an overlay has put into the environment of all processes."""
     given = find(manifests, "ConfigMap", RUN)
-    # The base's own comes out of kustomize; its address is that of the first server of the StatefulSet.
-    address = address or f"redis://redis-0.redis:{_REDIS_PORT}"
-    return {**({} if given is None else given["data"]), "SURREAL_RUN": run, "SURREAL_REDIS": address}
-
-
-def _shards(manifests: list[Manifest], config: Config) -> list[str]:
-    """Settings that spread the experience over all Redis servers of a run."""
-    servers = find(manifests, "StatefulSet", "redis")
-    count = 1 if servers is None else int(servers["spec"]["replicas"])
-    if count == 1 or config.has_parameter_servers or config.redis.replay_address is not None:
-        return []
-    return [f"redis.replay_address=[{', '.join(f'redis-{number}.redis:{_REDIS_PORT}' for number in range(count))}]"]
-
-
-def _without_redis(manifests: list[Manifest], address: str) -> list[Manifest]:
-    """Leave out the run's own server, and let its processes reach another one."""
-    parts = urlsplit(address if "://" in address else f"redis://{address}")
-    if parts.scheme == "unix":
-        raise ConfigError(f"--redis is {address}: a pod cannot reach a socket of this machine", key="--redis")
-    if "@" in parts.netloc:
-        raise ConfigError("--redis holds a user or password; they belong in the Secret surreal-redis", key="--redis")
-    if (policy := find(manifests, "NetworkPolicy", "from-run-to-redis")) is not None:
-        given = {server.rpartition(":")[2] for server in parts.netloc.split(",") if ":" in server}
-        ports = sorted(int(port) for port in given if port.isdigit()) or [_REDIS_PORT]
-        policy["spec"]["egress"] = [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}]
-    return [each for each in manifests if pod_name(each) != "redis"]
+    return {} if given is None else dict(given["data"])
 
 
 def _counted(manifests: list[Manifest], config: Config) -> list[Manifest]:

@@ -152,10 +152,66 @@ def test_another_redis_takes_the_place_of_the_runs_own(rendered: Callable[..., A
     assert [each["port"] for each in ports] == [7000, 7001]
 
 
+def mounted(manifests: list[dict[str, Any]], path: str) -> dict[str, dict[str, Any]]:
+    """The volume that each kind of pod has at a path."""
+    found = {}
+    for name, template in pods(manifests):
+        (container,) = template["spec"]["containers"]
+        for each in container["volumeMounts"]:
+            if each["mountPath"] == path:
+                (found[name],) = [volume for volume in template["spec"]["volumes"] if volume["name"] == each["name"]]
+    return found
+
+
+def test_a_managed_redis_has_one_user_and_an_authority_of_its_own(rendered: Callable[..., Any], tmp_path: Path) -> None:
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\n")
+    manifests = rendered(redis="rediss://cache.example", redis_user="default", redis_ca=authority)
+    for each in manifests:
+        kubernetes_validate.validate(each, "1.30", strict=True)
+    assert find(manifests, "ConfigMap", "redis-ca")["data"] == {"ca.crt": "-----BEGIN CERTIFICATE-----\n"}
+    assert find(manifests, "ConfigMap", "run")["data"]["SURREAL_REDIS_TLS_CA"] == "/run/secrets/redis-ca/ca.crt"
+    processes = {"learner", "agent", "eval"}
+    assert set(mounted(manifests, "/run/secrets/redis-ca")) == processes
+    passwords = mounted(manifests, "/run/secrets/surreal")
+    assert set(passwords) == processes
+    for volume in passwords.values():
+        assert volume["secret"]["items"] == [{"key": "default", "path": "password"}]
+    users = {each["value"] for _, container in containers(manifests) for each in container.get("env", ())
+             if each["name"] == "SURREAL_REDIS_USER"}  # fmt: skip
+    assert users == {"default"}
+
+
+def test_the_runs_own_redis_has_tls_where_it_is_asked_for(
+    rendered: Callable[..., Any], require_tool: Callable[..., str]
+) -> None:
+    require_tool("openssl")
+    manifests = rendered(has_tls=True)
+    for each in manifests:
+        kubernetes_validate.validate(each, "1.30", strict=True)
+    assert find(manifests, "ConfigMap", "run")["data"] == {
+        "SURREAL_RUN": "cartpole-dqn",
+        "SURREAL_REDIS": "rediss://redis-0.redis:6379",
+        "SURREAL_REDIS_TLS_CA": "/run/secrets/redis-ca/ca.crt",
+    }
+    trusting = mounted(manifests, "/run/secrets/redis-ca")
+    assert set(trusting) == {"redis", "learner", "agent", "eval"}
+    assert {item["key"] for each in trusting.values() for item in each["secret"]["items"]} == {"ca.crt"}  # and no key
+    assert set(mounted(manifests, "/run/secrets/redis-tls")) == {"redis"}
+    *_, made = make_secrets("demo", has_tls=True)
+    kubernetes_validate.validate(made, "1.30", strict=True)
+    assert (made["metadata"]["name"], made["type"]) == ("surreal-redis-tls", "kubernetes.io/tls")
+    assert set(made["stringData"]) == {"tls.crt", "tls.key", "ca.crt"}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"redis": "redis://:secret@cache:6379"}, "they belong in the Secret"),
+        ({"redis_user": "default"}, "name it with --redis"),
+        ({"redis": "cache:6379", "has_tls": True}, "--tls is for the run's own Redis"),
+        ({"redis": "cache:6379", "redis_ca": Path("/nowhere")}, "write rediss://"),
+        ({"redis": "rediss://cache:6379", "redis_ca": Path("/nowhere")}, "/nowhere cannot be read as PEM"),
+        ({"redis": "redis://:secret@cache:6379"}, "into the Secret surreal-redis"),
         ({"redis": "unix:///tmp/redis.sock"}, "cannot reach a socket"),
         ({"run": "My_Run"}, "cannot be the name of a namespace"),
         ({"namespace": "-x"}, "--namespace"),

@@ -85,10 +85,10 @@ def test_redis_comes_back_with_everything(start_cluster: Start) -> None:
 
 
 def _progress(run: RenderedRun) -> tuple[int, int]:
-    """Version of the parameters and env steps, as Redis has them."""
+    """Updates and env steps, as Redis has them."""
     done = run.cluster.execute(run.pods("redis")[0], "surreal", "status", run.preset, "--json")
     status = json.loads(done.stdout)
-    return status["version"], status["env_steps"]
+    return status["updates"], status["env_steps"]
 
 
 @long_only

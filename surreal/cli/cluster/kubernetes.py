@@ -60,6 +60,9 @@ def render(
     redis_ca: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PEM file with the authority of --redis, if it is private.")
     ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Prometheus that the overlay autoscale asks.")
+    ] = None,
     tls: Annotated[
         bool, typer.Option("--tls", help="TLS for the run's own Redis; needs `surreal k8s secret --tls`.")
     ] = False,
@@ -88,6 +91,7 @@ def render(
         redis=redis,
         redis_user=redis_user,
         redis_ca=redis_ca,
+        prometheus=prometheus,
         has_tls=tls,
         has_jobs=jobs,
     )

@@ -124,19 +124,24 @@ def mount(manifest: Manifest, name: str, volume: Mapping[str, Any], path: str) -
         container.setdefault("volumeMounts", []).append({"name": name, "mountPath": path, "readOnly": True})
 
 
-def scale(manifest: Manifest, run: str, most: int | None) -> None:
+def scale(manifest: Manifest, namespace: str, run: str, *, most: int | None, prometheus: str | None) -> None:
     """Have a ScaledObject ask for figures of a run.
 
     Args:
         manifest: of kind ScaledObject.
+        namespace: of the run: others may have a run of this name.
         run: its id.
         most: how many pods there may be; None: as it says.
+        prometheus: URL of the Prometheus that is asked; None: as it says.
     """
-    spec = manifest["spec"]
+    spec, labels = manifest["spec"], {"namespace": namespace, "run": run}
     for trigger in spec["triggers"]:
         metadata = trigger["metadata"]
-        if "query" in metadata:
-            metadata["query"] = re.sub(r'\brun="[^"]*"', f'run="{run}"', metadata["query"])
+        for label, value in labels.items():
+            if "query" in metadata:
+                metadata["query"] = re.sub(rf'\b{label}="[^"]*"', f'{label}="{value}"', metadata["query"])
+        if prometheus is not None and "serverAddress" in metadata:
+            metadata["serverAddress"] = prometheus
     if most is not None:
         spec["maxReplicaCount"] = most
         spec["minReplicaCount"] = min(spec.get("minReplicaCount", 0), most)

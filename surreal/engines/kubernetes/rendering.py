@@ -62,6 +62,7 @@ class Request:
         redis: address of a server that is there; None: the run has its own.
         redis_user: as whom all processes come there; None: each as its own user.
         redis_ca: PEM file with the authority of its certificate; None: one that the image trusts.
+        prometheus: URL of the Prometheus that scaling asks; None: as the overlay says.
         has_tls: whether the run's own Redis encrypts connections.
         has_jobs: whether processes end with the run, as Jobs; otherwise they stay, as Deployments.
     """
@@ -77,6 +78,7 @@ class Request:
     redis: str | None = None
     redis_user: str | None = None
     redis_ca: Path | None = None
+    prometheus: str | None = None
     has_tls: bool = False
     has_jobs: bool = False
 
@@ -127,7 +129,8 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
         set_image(manifest, request.image, request.gpu_image or request.image)
         add_settings(manifest, settings)
         if manifest["kind"] == "ScaledObject":
-            scale(manifest, run, request.agents if pod_name(manifest) == "agent" else None)
+            most = request.agents if pod_name(manifest) == "agent" else None
+            scale(manifest, space, run, most=most, prometheus=request.prometheus)
         if manifest["kind"] == "StatefulSet" and pod_name(manifest) == "redis":
             set_redis_memory(manifest, config.own_redis_bytes)
     if request.has_jobs:

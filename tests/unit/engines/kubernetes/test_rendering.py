@@ -279,7 +279,8 @@ def test_what_a_scaled_object_scales_has_no_number_of_its_own(
     overlay = tmp_path / "k8s" / "overlays" / "mine"
     overlay.mkdir()
     (overlay / "kustomization.yaml").write_text("bases: [../../base]\nresources: [scaled.yaml]\n")
-    trigger = {"type": "prometheus", "metadata": {"query": 'max(surreal_agents_busy{run="demo"})'}}
+    query = 'max(surreal_agents_busy{namespace="surreal-demo",run="demo"})'
+    trigger = {"type": "prometheus", "metadata": {"serverAddress": "http://here:9090", "query": query}}
     scaled = {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
@@ -287,11 +288,18 @@ def test_what_a_scaled_object_scales_has_no_number_of_its_own(
         "spec": {"scaleTargetRef": {"name": "agents"}, "maxReplicaCount": 100, "triggers": [trigger]},
     }
     (overlay / "scaled.yaml").write_text(yaml.safe_dump(scaled))
-    manifests = rendered(overlay=str(overlay), agents=40, run="mine")
+    manifests = rendered(overlay=str(overlay), agents=40, run="mine", namespace="team-7", prometheus="http://p:90")
     assert "replicas" not in find(manifests, "Deployment", "agents")["spec"]
     spec = find(manifests, "ScaledObject", "agents")["spec"]
     assert spec["maxReplicaCount"] == 40
-    assert spec["triggers"][0]["metadata"]["query"] == 'max(surreal_agents_busy{run="mine"})'
+    assert spec["triggers"][0]["metadata"] == {
+        "serverAddress": "http://p:90",
+        "query": 'max(surreal_agents_busy{namespace="team-7",run="mine"})',  # others may have a run of this name
+    }
+    kept = rendered(overlay=str(overlay), run="mine")
+    trigger = find(kept, "ScaledObject", "agents")["spec"]["triggers"][0]["metadata"]
+    assert trigger["serverAddress"] == "http://here:9090"
+    assert 'namespace="surreal-mine",run="mine"' in trigger["query"]
 
 
 def test_what_is_rendered_is_valid(rendered: Callable[..., Any]) -> None:

@@ -23,7 +23,8 @@ def _local_folder(text: str) -> Path:
         raise typer.BadParameter(str(error)) from error
 
 
-def _warn_of_password(address: str | None) -> str | None:
+def warn_of_password(address: str | None) -> str | None:
+    """Warn of a password that other users of this machine can read in the command line."""
     if shows_password(address):
         typer.echo(f"warning: {SHOWN_BY_PS}", err=True)
     return address
@@ -38,7 +39,12 @@ RunName = Annotated[
 ]
 RedisOption = Annotated[
     str | None,
-    typer.Option("--redis", metavar="URL", help="host:port, redis://, rediss://, unix://", callback=_warn_of_password),
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        help="host:port, redis://, rediss:// or unix://; default: $SURREAL_REDIS, else the run folder's address.",
+        callback=warn_of_password,
+    ),
 ]
 RunDir = Annotated[
     Path | None, typer.Option("--run-dir", metavar="DIR", parser=_local_folder, help="The run's folder.")

@@ -12,12 +12,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from surreal import __version__
 from surreal.cli import apps, cluster, completion, policies, replay, running, runs, seeing, sweep, training
+from surreal.errors import ConfigError
 from surreal.main.process.ending.output import flush_output
 from surreal.main.process.ending.reasons import ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
@@ -30,12 +32,42 @@ _USERS = {
     **dict.fromkeys(("watch", "play"), "evaluation"),
 }
 
+#: Words of RELAAX, Stanford's Surreal and other systems, with the command that does the same here.
+_OTHER_WORDS = {
+    **dict.fromkeys(("parameter-server", "relaax-parameter-server"), "ps"),
+    **dict.fromkeys(("relaax-rlx-server", "server", "wsproxy", "relaax-wsproxy"), "rlx-server"),
+    **dict.fromkeys(("metrics-server", "relaax-metrics-server"), "metrics"),
+    **dict.fromkeys(("model-graph", "summary"), "model"),
+    **dict.fromkeys(("evaluation", "evaluate", "evaluator"), "eval"),
+    **dict.fromkeys(("train", "start", "all"), "run"),
+    **dict.fromkeys(("actor", "worker"), "agent"),
+    **dict.fromkeys(("tensorboard", "visdom"), "dashboard"),
+    **dict.fromkeys(("create", "init"), "new"),
+    **dict.fromkeys(("enjoy", "render"), "play"),
+    **dict.fromkeys(("list", "ls"), "runs"),
+    "configuration": "config",
+    "kubernetes": "k8s",
+    "tune": "sweep",
+}
+
+
+class _Commands(TyperGroup):
+    """The commands; a word of another system leads to the command that does the same here."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        meant = _OTHER_WORDS.get(args[0].replace("_", "-").lower()) if args else None
+        if meant is not None and args[0] not in self.commands:
+            raise ConfigError(f"surreal has no command {args[0]}; `surreal {meant}` does this")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="surreal",
     help="Distributed reinforcement learning with Redis in the middle.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "SURREAL"},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -53,6 +85,8 @@ def common(
     ] = False,
 ) -> None:
     """Take what comes before a command."""
+    # From here on, so that variables set options of commands, SURREAL_RUN_SEED, and not --version.
+    context.auto_envvar_prefix = "SURREAL"
     take_user(_USERS.get(context.invoked_subcommand or "", "observer"), os.environ)
 
 
@@ -67,8 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_debugging = "--debug" in args
     if is_debugging and args[0] not in [role.name for role in ROLES]:
         args.remove("--debug")
+    command = typer.main.get_command(app)
+    _hide_variables(command)
     try:
-        app(args)
+        command(args)
     except SystemExit as end:
         # Typer's own way to end: after every command, after --help (0), after wrong arguments (2).
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
@@ -80,6 +116,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return exit_code_of(error)
     return ExitCode.OK
+
+
+def _hide_variables(command: Any) -> None:
+    """Leave the names of variables out of the help, where each option's follows one rule."""
+    for parameter in command.params:
+        parameter.show_envvar = bool(parameter.envvar)
+    for inner in getattr(command, "commands", {}).values():
+        _hide_variables(inner)
 
 
 def program() -> NoReturn:

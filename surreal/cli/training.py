@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from surreal.cli.completion import presets_and_files
-from surreal.cli.options import NoColor, Overrides, RedisOption, RunDir, flag, say, stdout_console
+from surreal.cli.options import NoColor, Overrides, RunDir, flag, say, stdout_console, warn_of_password
 from surreal.errors import ConfigError, StoppedError, SurrealError
 from surreal.main.launch.rlx.components import COMPONENTS, has_launcher, launcher_overrides, parts_of
 from surreal.main.process.ending.reasons import Ending, ExitCode
@@ -69,7 +69,15 @@ def run(
     offline: Annotated[
         Path | None, typer.Option("--offline", metavar="PATH", help="Learn from an exported replay, without agents.")
     ] = None,
-    redis: RedisOption = None,
+    redis: Annotated[
+        str | None,
+        typer.Option(
+            "--redis",
+            metavar="URL",
+            help="host:port, redis://, rediss:// or unix://; default: start a server for this run.",
+            callback=warn_of_password,
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Only check what was asked for; exit 0 if it can run, 2 if not.")
     ] = False,

@@ -16,7 +16,7 @@ from ruamel.yaml.comments import CommentedMap
 from surreal.apps.comments import comment_sections
 from surreal.apps.composing import spaced
 from surreal.apps.document import save_text, set_value
-from surreal.apps.importing.algorithms import ALGORITHMS, COMMON
+from surreal.apps.importing.algorithms import ALGORITHMS, COMMON, of_2017
 from surreal.apps.importing.draft import Draft, Table, plain_keys
 from surreal.apps.importing.networks import INPUT_OUTPUT, take_spaces
 from surreal.apps.importing.servers import SERVERS
@@ -76,6 +76,8 @@ def convert(data: dict[str, Any], *, name: str) -> Draft:
     if not isinstance(given, dict):
         raise ConfigError("the file has no section algorithm: it is none of RELAAX")
     algorithm = str(given.get("name") or Path(str(given.get("path", ""))).name).replace("-", "_")
+    implied = of_2017(algorithm, given) if "state_size" in given else {}
+    data["algorithm"] = given = implied | given
     algorithm = {"da3c_cont": "da3c", "trpo_gae": "trpo"}.get(algorithm, algorithm)
     if algorithm not in ALGORITHMS:
         similar = nearest(algorithm, list(ALGORITHMS))
@@ -87,6 +89,7 @@ def convert(data: dict[str, Any], *, name: str) -> Draft:
     take_spaces(draft)
     table = {f"algorithm.{key}": rule for key, rule in {**COMMON, **INPUT_OUTPUT, **own}.items()}
     _take(draft, data, {**SERVERS, **table}, "")
+    draft.taken -= sum(len(value) if isinstance(value, dict) else 1 for value in implied.values())
     for finish in draft.finishing:
         finish()
     return draft

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from surreal.apps.importing.draft import Draft, Table, gone, number_or_none, to
+from surreal.apps.importing.draft import Draft, Rule, Table, gone, number_or_none, to
 from surreal.apps.importing.off_policy import DDPG, DQN, begin_ddpg, begin_dqn
 from surreal.apps.importing.on_policy import DA3C, DPPO, POLICY_GRADIENT, TRPO, Begin, begin_on_policy
 
@@ -12,6 +13,17 @@ _AT_LEARNER = (
     "one learner computes the gradients, and nothing has to be combined; with learner.gradients: agents, RLX servers "
     "compute them, and the setting of this name in the section learner says how they are combined"
 )
+
+
+def _path(draft: Draft, key: str, value: Any) -> None:
+    if "relaax/algorithms/" in str(value):  # one of RELAAX's own, which 2017 named so
+        draft.taken += 1
+    else:
+        draft.leave_out(
+            key,
+            "your own algorithm consists of classes here: `surreal generate -a` copies built-in ones to edit; "
+            "port yours into them",
+        )
 
 
 def _optimizer(draft: Draft, _: str, value: Any) -> None:
@@ -23,9 +35,24 @@ def _optimizer(draft: Draft, _: str, value: Any) -> None:
         )
 
 
+def _rmsprop(name: str, by: Callable[[Any], Any]) -> Rule:
+    """Make the rule of a key of the section RMSProp, which counts only for that optimizer: the one of 2017."""
+
+    def rule(draft: Draft, key: str, value: Any) -> None:
+        is_of_2017 = not draft.given.keys().isdisjoint(("episode_len", "state_size"))
+        optimizer = draft.given.get("optimizer", "RMSProp" if is_of_2017 else "Adam")
+        if str(optimizer).lower() != "rmsprop":
+            draft.leave_out(key, f"the optimizer is {optimizer}, which does not read this section")
+            return
+        draft.settings["learner.args.optimizer"] = "rmsprop"
+        draft.take(f"learner.args.{name}", by(value))
+
+    return rule
+
+
 def _hidden_sizes(draft: Draft, _: str, value: Any) -> None:
     sizes = list(value or [])
-    if draft.given.get("use_lstm") and sizes:  # the last one is the LSTM's
+    if (draft.given.get("use_lstm") or draft.given.get("lstm")) and sizes:  # the last one is the LSTM's
         draft.settings["model.args.lstm_size"] = sizes[-1]
         sizes = sizes[:-1] or sizes
     draft.take("model.args.hidden_sizes", sizes)
@@ -35,14 +62,14 @@ def _hidden_sizes(draft: Draft, _: str, value: Any) -> None:
 
 COMMON: Table = {
     "name": lambda draft, _, __: setattr(draft, "taken", draft.taken + 1),
-    "path": gone("your own algorithm is classes now: `surreal generate -a` copies ours to edit; port yours into them"),
+    "path": _path,
     "hidden_sizes": _hidden_sizes,
     "rewards_gamma": to("learner.gamma", by=float),
     "gamma": to("learner.gamma", by=float),
     "optimizer": _optimizer,
-    "RMSProp.decay": to("learner.args.decay", by=float),
-    "RMSProp.epsilon": to("learner.args.epsilon", by=float),
-    "RMSProp.gradient_norm_clipping": to("learner.args.gradients_norm_clipping", by=number_or_none),
+    "RMSProp.decay": _rmsprop("decay", float),
+    "RMSProp.epsilon": _rmsprop("epsilon", float),
+    "RMSProp.gradient_norm_clipping": _rmsprop("gradients_norm_clipping", number_or_none),
     "initial_learning_rate": to("learner.args.initial_learning_rate", by=float),
     "learning_rate_end": to("learner.args.learning_rate_end", by=float),
     "use_linear_schedule": to("learner.args.use_linear_schedule"),
@@ -92,3 +119,25 @@ ALGORITHMS: dict[str, tuple[Table, Begin]] = {
     "dqn": (DQN, begin_dqn),
     "trpo": (TRPO, begin_on_policy("TRPOLearner", {}, "tanh", 10_000_000, 1000)),
 }  # fmt: skip
+
+
+def of_2017(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what the algorithms of 2017 did without a key for it: networks, filter, entropy, learning rate.
+
+    Args:
+        algorithm: its name in 2017.
+        given: its section, whose keys are left out of what is returned.
+    """
+    if algorithm == "da3c_cont":
+        implied: dict[str, Any] = {
+            "hidden_sizes": [128, 128], "use_lstm": True, "use_filter": True, "entropy_beta": 1e-3,
+            "initial_learning_rate": 1e-4, "output": {"continuous": True},
+        }  # fmt: skip
+    elif algorithm == "da3c":
+        is_image = len(given["state_size"]) > 1
+        implied = {"hidden_sizes": [256]} | (
+            {"input": {"use_convolutions": True, "universe": False, "history": 4}} if is_image else {}
+        )
+    else:
+        implied = {}
+    return {name: value for name, value in implied.items() if name not in given}

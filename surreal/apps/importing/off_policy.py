@@ -66,7 +66,9 @@ def _epsilon(draft: Draft, key: str, value: dict[str, Any]) -> None:
     steps = value.get("decay_steps", 10_000)
     if isinstance(steps, list):
         steps = sum(steps) / len(steps)
-        draft.leave_out(f"{key}.stochastic", "the decay takes the mean of its range; type: ape_x differs by agent")
+        draft.leave_out(f"{key}.decay_steps", "the decay takes the mean of its range")
+    if value.get("stochastic"):
+        draft.leave_out(f"{key}.stochastic", "all agents follow one schedule; type: ape_x gives each its own epsilon")
     schedule = {"type": "linear", "start": value.get("initial", 1.0), "end": value.get("end", 0.02)}
     draft.take("agent.exploration", {**schedule, "steps": int(steps)})
 

@@ -6,10 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from surreal.apps.importing.draft import Draft, Rule, Table, counted, gone, gone_unless, number_or_none, to
+from surreal.apps.importing.draft import Draft, Rule, Table, counted, gone, gone_unless, to
 
 #: Longest trajectory that a batch is cut into, in steps.
 _TRAJECTORY = 128
+#: Why the clips of losses are not carried over.
+_LOSS_CLIP = (
+    "it cut off the loss itself, which has no gradient beyond that; learner.args.gradients_norm_clipping bounds the "
+    "gradient instead (policy_clip and critic_clip of A2CLearner bound the ratio and the value, as in PPO)"
+)
 #: Sets the defaults of an algorithm.
 Begin = Callable[[Draft], None]
 
@@ -100,8 +105,7 @@ DA3C: Table = {
     **_ARGUMENTS,
     "batch_size": _steps,
     "episode_len": _steps,
-    "policy_clip": to("learner.args.policy_clip", by=number_or_none),
-    "critic_clip": to("learner.args.critic_clip", by=number_or_none),
+    **{name: gone_unless(False, _LOSS_CLIP) for name in ("policy_clip", "critic_clip")},
     "hogwild": gone_unless(False, "one learner writes the parameters"),
     "use_icm": _icm,
     "icm": _icm,

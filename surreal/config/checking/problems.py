@@ -35,6 +35,29 @@ _LIMITS = {
     "less_than_equal": ("<=", "le"),
     "less_than": ("<", "lt"),
 }
+#: Settings of RELAAX, Stanford's Surreal and other systems, with the one that means the same here.
+OTHER_WORDS = {
+    "actor_learning_rate": "learner.args.initial_learning_rate",
+    "algorithm": "learner.class",
+    "buffer_size": "replay.capacity",
+    "checkpoint_dir": "checkpoint.stores",
+    "episode_len": "agent.round_steps",
+    "gpu": "device",
+    "history": "env.frame_stack",
+    "hidden_sizes": "model.args.hidden_sizes",
+    "learning_rate": "learner.args.initial_learning_rate",
+    "lr": "learner.args.initial_learning_rate",
+    "memory_size": "replay.capacity",
+    "metrics_server": "redis.address",
+    "n_envs": "env.num_envs",
+    "n_steps": "agent.round_steps",
+    "optimizer": "learner.args.optimizer",
+    "replay_buffer_size": "replay.capacity",
+    "rewards_gamma": "learner.gamma",
+    "start_sample_step": "replay.start_size",
+    "total_timesteps": "run.max_env_steps",
+    "use_lstm": "model.args.use_lstm",
+}
 
 
 def nearest(name: str, candidates: Sequence[str]) -> str | None:
@@ -137,7 +160,7 @@ def _unknown_key(root: type[BaseModel], loc: Sequence[str | int], place: str) ->
     parent, name = ".".join(parents), str(loc[-1])
     siblings = field_names(section) if section is not None else []
     sibling = nearest(name, siblings)
-    meant = join(parent, sibling) if sibling is not None else _elsewhere(root, name)
+    meant = OTHER_WORDS.get(name) or (join(parent, sibling) if sibling is not None else _elsewhere(root, name))
     advice = f"did you mean {meant}?" if meant is not None else f"{parent or 'the file'} has {', '.join(siblings)}"
     key = join(parent, name)
     return ConfigError(f"{key} is not a setting{_at(place)}; {advice}", key=key, source=place)

@@ -74,7 +74,7 @@ def test_what_is_wrong_is_one_line_and_ends_with_2(capsys: Shown) -> None:
         (["run", "environment"], "there is no app.yaml here"),
         (["run", "wsproxy"], "speaks WebSocket itself"),
         (["run", "cartpole-dqn", "cartpole-ppo"], "are two things to train"),
-        (["run", "rlx-server", "-c", "app.yaml"], "no run goes on"),
+        (["run", "rlx-server", "-c", "app.yaml"], "there is no run below runs"),
     ):
         assert main(arguments) == 2, arguments
         error = capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import pytest
 import yaml
 
 from surreal.apps.importing import convert, import_file
+from surreal.apps.importing.algorithms import ALGORITHMS as ALGORITHM_TABLES
+from surreal.apps.importing.algorithms import COMMON as COMMON_TABLE
 from surreal.apps.importing.draft import Draft
+from surreal.apps.importing.networks import INPUT_OUTPUT
+from surreal.apps.importing.servers import SERVERS as SERVERS_TABLE
 from surreal.config import load_config
 from surreal.errors import ConfigError
 from surreal.main.build.check import check_names
@@ -115,7 +120,6 @@ def test_values_arrive_where_they_belong(tmp_path: Path) -> None:
     import_file(file_of("da3c", tmp_path), tmp_path / "app.yaml")
     config = load_config(tmp_path / "app.yaml")
     assert config.learner.args["icm"] == {"reward_scale": 0.5, "forward_share": 0.3, "learning_rate": 0.002}
-    assert config.learner.args["policy_clip"] is None
     assert (config.learner.args["optimizer"], config.learner.args["decay"]) == ("rmsprop", 0.9)
     assert config.model.args["hidden_sizes"] == [16]
     assert config.model.args["lstm_size"] == 8
@@ -200,7 +204,58 @@ def test_files_of_2017() -> None:
     assert draft.settings["env.action_space"] == {"type": "discrete", "n": 4}
     assert draft.settings["replay.args.trajectory_steps"] == 5
     assert draft.settings["learner.args.gradients_norm_clipping"] == 40
-    assert [key for key, _ in draft.left_out] == ["rlx_server.parameter_server", "algorithm.path"]
+    assert draft.settings["learner.args.optimizer"] == "rmsprop"
+    assert draft.settings["model.args.convolutions"] == "a3c"
+    assert (draft.settings["env.frame_stack"], draft.settings["model.args.lstm_size"]) == (4, 256)
+    assert [key for key, _ in draft.left_out] == ["rlx_server.parameter_server"]
+    assert draft.taken == 8
+
+
+def test_the_continuous_a3c_of_2017_keeps_its_network_and_filter(tmp_path: Path) -> None:
+    section = {"path": "../relaax/algorithms/da3c_cont", "action_size": 4, "state_size": [24], "entropy_beta": 0.01}
+    (tmp_path / "old.yaml").write_text(yaml.safe_dump({"algorithm": section}))
+    assert import_file(tmp_path / "old.yaml", tmp_path / "app.yaml").left_out == []
+    config = load_config(tmp_path / "app.yaml")
+    check_names(config)
+    assert (config.env.action_space.type, config.env.action_space.shape) == ("box", [4])  # type: ignore[union-attr]
+    expected = {"hidden_sizes": [128], "lstm_size": 128, "use_lstm": True, "normalize_obs": True}
+    assert config.model.args.items() >= expected.items()
+    assert config.learner.args["entropy_beta"] == 0.01  # as the file says
+    assert config.learner.args["initial_learning_rate"] == 1e-4
+
+
+def test_a_clip_of_the_loss_is_not_the_clip_of_a_ratio() -> None:
+    draft = imported("da3c", policy_clip=0.5, critic_clip=False)
+    assert not [key for key in draft.settings if "clip" in key]
+    assert [key for key, _ in draft.left_out] == ["algorithm.policy_clip"]
+
+
+def test_settings_of_rmsprop_count_only_for_rmsprop() -> None:
+    section = {"decay": 0.9, "epsilon": 0.1}
+    for given in ({"optimizer": "RMSProp"}, {"episode_len": 5}):
+        draft = imported("da3c", RMSProp=section, **given)
+        assert draft.settings["learner.args.optimizer"] == "rmsprop"
+        assert (draft.settings["learner.args.decay"], draft.settings["learner.args.epsilon"]) == (0.9, 0.1)
+    for given in ({"optimizer": "Adam"}, {}):
+        draft = imported("da3c", RMSProp=section, **given)
+        assert "learner.args.epsilon" not in draft.settings
+        assert [key for key, _ in draft.left_out] == ["algorithm.RMSProp.decay", "algorithm.RMSProp.epsilon"]
+
+
+@pytest.mark.parametrize("steps", [1000, [500, 1500]])
+def test_one_schedule_for_all_agents_is_reported(steps: int | list[int]) -> None:
+    draft = imported("dqn", eps={"initial": 1.0, "end": 0.1, "decay_steps": steps, "stochastic": True})
+    assert draft.settings["agent.exploration"]["steps"] == 1000
+    assert "algorithm.eps.stochastic" in [key for key, _ in draft.left_out]
+
+
+def test_the_page_names_every_key() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "apps.md").read_text()
+    section = page.partition("## From RELAAX")[2].replace("-", "_")
+    tables = [SERVERS_TABLE, COMMON_TABLE, INPUT_OUTPUT, *(own for own, _ in ALGORITHM_TABLES.values())]
+    words = set(re.findall(r"[A-Za-z0-9_]+", section))
+    missing = {key for table in tables for key in table if not words & {*key.split(".")}}
+    assert not missing
 
 
 def test_what_is_none_of_the_ancestors_is_refused_and_an_earlier_file_kept(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import surreal
 from surreal.cli import main
+from surreal.cli.program import _OTHER_WORDS, app
 from surreal.config import load_config
 from surreal.config.loading.preset_files import preset_names, preset_path
 from surreal.errors import SurrealError
@@ -214,3 +216,33 @@ def test_a_server_for_all_shows_an_address_that_others_can_use() -> None:
 def test_what_the_system_refuses_is_one_sentence(number: int, sentence: str) -> None:
     assert sentence in error_line(OSError(number, os.strerror(number)))
     assert error_line(OSError(number, os.strerror(number), "/x")).startswith("/x: ")
+
+
+def test_variables_set_options_of_commands_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("SURREAL_VERSION", "SURREAL_SHOW_COMPLETION", "SURREAL_INSTALL_COMPLETION"):
+        monkeypatch.setenv(name, "1")
+    assert main(["presets"]) == 0
+    assert "cartpole-dqn" in capsys.readouterr().out
+    monkeypatch.setenv("SURREAL_RUN_SEED", "x")
+    assert main(["run", "cartpole-dqn", "--check"]) == 2
+    assert "--seed" in capsys.readouterr().err
+    assert main(["status", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "SURREAL_STATUS" not in shown
+    assert "$SURREAL_REDIS" in shown
+
+
+@pytest.mark.parametrize(
+    ("word", "command"), [("parameter-server", "ps"), ("model_graph", "model"), ("metrics-server", "metrics")]
+)
+def test_words_of_relaax_lead_to_the_command_here(word: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word]) == 2
+    assert capsys.readouterr().err == f"error: surreal has no command {word}; `surreal {command}` does this\n"
+
+
+def test_every_other_word_leads_to_a_command_that_exists() -> None:
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert set(_OTHER_WORDS.values()) <= commands
+    assert not set(_OTHER_WORDS) & commands

@@ -29,7 +29,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "vtrace": Algorithm("VTraceLearner", ("impala",)),
     "ipg": Algorithm("IPGLearner"),
     "dqn": Algorithm("DQNLearner"),
-    "rainbow": Algorithm("DQNLearner"),
+    "rainbow": Algorithm("QuantileDQNLearner"),
     "r2d2": Algorithm("R2D2Learner"),
     "ddpg": Algorithm("DDPGLearner"),
     "td3": Algorithm("DDPGLearner"),

@@ -17,7 +17,7 @@ from surreal.model.layers.recurrent import Core, DilatedLSTMCore, LSTMCore
 from surreal.model.off_policy.actor_critics import DeterministicActorCritic, OffPolicyActorCritic
 from surreal.model.off_policy.noisy import NoisyQFunction
 from surreal.model.off_policy.q_function import ConvQFunction, QFunction
-from surreal.model.off_policy.quantiles import QuantileQFunction
+from surreal.model.off_policy.quantiles import NoisyQuantileQFunction, QuantileQFunction
 from surreal.model.off_policy.soft_actor_critics import DiscreteSoftActorCritic, SoftActorCritic, SoftModel
 from surreal.model.off_policy.squashed_normal import SquashedNormal
 from surreal.model.policy.actor_critic import ActorCritic, PolicyValue
@@ -47,6 +47,7 @@ __all__ = [
     "Model",
     "MultiCategorical",
     "NoisyQFunction",
+    "NoisyQuantileQFunction",
     "Normal",
     "OffPolicyActorCritic",
     "PolicyValue",

@@ -22,7 +22,7 @@ class QuantileDQNLearner(DQNLearner):
     """Learns the quantiles of each action's return, from transitions.
 
     Args:
-        model: a `QuantileQFunction`.
+        model: a `QuantileQFunction`, or a `NoisyQuantileQFunction`, whose noise is drawn in each update.
         replay: gives the batches; gets the loss of each transition as priorities if it wants them.
         options: see `DQNLearner`; `huber_delta` is the paper's kappa.
     """
@@ -33,6 +33,7 @@ class QuantileDQNLearner(DQNLearner):
             raise ValueError(f"the model is a {type(model).__name__}; it must be a QuantileQFunction")
 
     def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+        self.renew_noise()
         quantiles, target = self.estimate(batch)
         losses = quantile_huber_loss(quantiles, target, self.huber_delta)
         weight = batch.extras.get("weight")

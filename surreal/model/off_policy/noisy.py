@@ -146,10 +146,15 @@ class NoisyQFunction(QFunction):
         return [layer for layer in self.modules() if isinstance(layer, NoisyDense)]
 
     def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
-        self.q = NoisyQHead(
+        self.q = self._noisy_head(num_features, self.num_actions, generator, dueling=self.dueling)
+
+    def _noisy_head(
+        self, num_features: int, num_outputs: int, generator: torch.Generator | None, *, dueling: bool = False
+    ) -> NoisyQHead:
+        return NoisyQHead(
             (num_features, *self._noisy_hiddens),
-            self.num_actions,
-            dueling=self.dueling,
+            num_outputs,
+            dueling=dueling,
             sigma=self._noise_sigma,
             activation=self._head_activation,
             generator=generator,

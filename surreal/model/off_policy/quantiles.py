@@ -1,4 +1,7 @@
-"""`QuantileQFunction`: the distribution of returns of each action, by its quantiles (Dabney et al. 2018)."""
+"""`QuantileQFunction`: the distribution of returns of each action, by its quantiles (Dabney et al. 2018).
+
+`NoisyQuantileQFunction` is the same with noisy layers, as Rainbow needs it (Hessel et al. 2018, arXiv:1710.02298).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from torch import Tensor
 
 from surreal.model.heads import combine_dueling
 from surreal.model.layers.mlp import Dense
+from surreal.model.off_policy.noisy import NoisyQFunction
 from surreal.model.off_policy.q_function import QFunction
 from surreal.types import Obs
 
@@ -55,5 +59,23 @@ class QuantileQFunction(QFunction):
         # Of each quantile as of a value: `combine_dueling` wants the actions last.
         return combine_dueling(output.mT).mT if self.dueling else output
 
+    @property
+    def _num_outputs(self) -> int:
+        return (self.num_actions + self.dueling) * self.num_quantiles
+
     def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
-        self.q = Dense(num_features, (self.num_actions + self.dueling) * self.num_quantiles, generator)
+        self.q = Dense(num_features, self._num_outputs, generator)
+
+
+class NoisyQuantileQFunction(QuantileQFunction, NoisyQFunction):
+    """A `QuantileQFunction` whose dense layers are noisy, for `NoisyQAgent` and `QuantileDQNLearner`.
+
+    Args:
+        options: see `QuantileQFunction` and `NoisyQFunction`.
+    """
+
+    def __init__(self, hiddens: Sequence[int] = (64, 64), **options: Any) -> None:
+        super().__init__(hiddens, **options)
+
+    def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
+        self.q = self._noisy_head(num_features, self._num_outputs, generator)

@@ -12,7 +12,7 @@ import torch
 
 from surreal.learner import QuantileDQNLearner
 from surreal.learner.off_policy.quantile_dqn import quantile_huber_loss
-from surreal.model import QFunction, QuantileQFunction
+from surreal.model import NoisyQFunction, NoisyQuantileQFunction, QFunction, QuantileQFunction
 from surreal.types import Batch
 from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit
 
@@ -84,3 +84,27 @@ def test_a_restored_learner_goes_on_bit_for_bit(make_batch: MakeBatch, tmp_path:
 def test_another_model_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="the model is a QFunction; it must be a QuantileQFunction"):
         QuantileDQNLearner(QFunction(action_space=2))
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_rainbow_learns_quantiles_by_noisy_networks_of_their_own(make_batch: MakeBatch, dueling: bool) -> None:
+    model = NoisyQuantileQFunction((8,), action_space=2, num_quantiles=5, dueling=dueling, seed=0)
+    assert isinstance(model, NoisyQFunction)
+    learner = QuantileDQNLearner(model, None)
+    batch = make_batch(weight=0.5)
+    learner.optimize(0, batch)
+    assert model.quantiles(batch.obs).shape == (16, 2, 5)
+    noisy, frozen = learner.estimate(batch)
+    model.clear_noise()
+    assert (model.quantiles(batch.obs)[range(16), batch.action] != noisy).all()
+    learner.target.network.clear_noise()
+    assert (learner.estimate(batch)[1] != frozen).any()
+    assert not {name for name, tensor in model.named_parameters() if tensor.grad is None}
+
+
+def test_a_restored_rainbow_goes_on_bit_for_bit(make_batch: MakeBatch, tmp_path: Path) -> None:
+    def rainbow() -> QuantileDQNLearner:
+        model = NoisyQuantileQFunction((8,), action_space=2, num_quantiles=5, dueling=True, seed=0)
+        return QuantileDQNLearner(model, None, seed=3)
+
+    assert_goes_on_bit_for_bit(rainbow, [make_batch(seed, weight=0.5) for seed in range(10)], tmp_path)

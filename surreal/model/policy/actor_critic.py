@@ -77,7 +77,8 @@ class ActorCritic(ComposedModel):
         self.obs_filter: ObsFilter | None = None
         self.return_filter = ReturnFilter() if normalize_rewards else None
         if self.state_shape is not None and self.value_hiddens is not None:
-            self.state_shape = (2, 2 * self.state_shape[1])  # the policy's state, then the value's
+            *outer, size = self.state_shape
+            self.state_shape = (*outer, 2 * size)  # the policy's state, then the value's
         if obs_spec is not None:
             self.materialize(obs_spec)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -54,14 +56,19 @@ def test_a_value_of_its_own_shares_nothing_with_the_policy() -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_recurrent_policy_and_value_of_their_own_keep_their_states_apart() -> None:
-    options = {"action_space": spaces.Discrete(3), "use_lstm": True, "lstm_size": 6, "obs_spec": OBS}
+@pytest.mark.parametrize(
+    ("lstm", "shape"), [({}, (2, 12)), ({"lstm_type": "Dilated", "lstm_num_cores": 3}, (3, 2, 12))]
+)
+def test_recurrent_policy_and_value_of_their_own_keep_their_states_apart(
+    lstm: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    options = {"action_space": spaces.Discrete(3), "use_lstm": True, "lstm_size": 6, "obs_spec": OBS, **lstm}
     model = ActorCritic([8], value_hiddens=[8], seed=0, **options)
-    assert model.state_shape == (2, 12)
+    assert model.state_shape == shape
     obs, is_first = torch.randn(4, 2, 4), torch.zeros(4, 2, dtype=torch.bool)
     is_first[2, 0] = True
-    (policy, value), after = model(obs, torch.zeros(2, 2, 12), is_first)
-    state = torch.zeros(2, 2, 12)
+    (policy, value), after = model(obs, torch.zeros(2, *shape), is_first)
+    state = torch.zeros(2, *shape)
     for t in range(4):
         (step_policy, step_value), state = model(obs[t], state, is_first[t])
         torch.testing.assert_close(step_value, value[t])

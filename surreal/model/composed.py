@@ -12,6 +12,7 @@ from torch import Tensor
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.layers.activations import ActivationName, read_activation
 from surreal.model.layers.conv import ConvStage, read_convolutions
+from surreal.model.layers.images import check_image_axes
 from surreal.model.layers.recurrent import Core, DilatedLSTMCore, LSTMCore
 from surreal.model.torso import Torso, check_hiddens
 from surreal.specs import ObsSpec
@@ -29,6 +30,7 @@ class ComposedModel(LazyModel):
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, `impala`, or a list of
             `{type: convolution, n_filters, filter_size, stride, border, activation}`; see `surreal.model.layers.conv`.
             None takes images as vectors.
+        image_axes: of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
         activation: after each dense layer: none, sigmoid, tanh, relu, relu6, elu, softmax, softplus; or kaf, which
             learns its shape, with `{type: kaf, boundary, size, kernel, gamma}` as `surreal.model.layers.kaf` says.
         use_lstm: remember earlier observations of the episode in an LSTM behind the dense layers.
@@ -44,6 +46,7 @@ class ComposedModel(LazyModel):
         hiddens: Sequence[int] = (64, 64),
         *,
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
+        image_axes: str = "auto",
         activation: ActivationName = "relu",
         use_lstm: bool = False,
         lstm_size: int = 64,
@@ -56,6 +59,7 @@ class ComposedModel(LazyModel):
         read_activation(activation)
         self.hiddens = check_hiddens(hiddens)
         self._convolutions = None if convolutions is None else read_convolutions(convolutions)
+        self._image_axes = check_image_axes(image_axes)
         self._activation = activation
         self._lstm_size = lstm_size if use_lstm else None
         self._lstm_num_cores = _check_lstm(lstm_type, lstm_size, lstm_num_cores)
@@ -95,6 +99,7 @@ class ComposedModel(LazyModel):
         self.torso = Torso(
             obs_spec,
             convolutions=self._convolutions,
+            image_axes=self._image_axes,
             hiddens=self.hiddens,
             activation=self._activation,
             generator=generator,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from surreal import tree
 from surreal.model.layers.activations import ActivationName
 from surreal.model.layers.conv import ConvStage, ConvTorso, count_conv_features
+from surreal.model.layers.images import image_layout, to_channels_first
 from surreal.model.layers.mlp import MLP
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Obs
@@ -24,8 +25,9 @@ class Torso(nn.Module):
 
     Args:
         obs_spec: kind of one observation. Leaves are concatenated with dict keys sorted and tuple items in place.
-        convolutions: see `surreal.model.layers.conv`; leaves [channels, height, width], and single frames
-            [height, width], go through them, each through its own. None flattens images, too.
+        convolutions: see `surreal.model.layers.conv`; images go through them, each leaf through its own. A leaf of 2, 3
+            or 4 axes is an image, see `surreal.model.layers.images`. None flattens images, too.
+        image_axes: channels_first, channels_last, or auto, which tells from the shape.
         hiddens: units of the dense layers, each >= 1; none leaves the features as they are.
         activation: after each dense layer.
         generator: draws the initial values; None uses torch's global one.
@@ -39,23 +41,26 @@ class Torso(nn.Module):
         obs_spec: ObsSpec,
         *,
         convolutions: Sequence[ConvStage] | None = None,
+        image_axes: str = "auto",
         hiddens: Sequence[int] = (),
         activation: ActivationName = "relu",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self._spec = obs_spec
-        self._is_image = [convolutions is not None and len(leaf.shape) in (2, 3) for leaf in obs_spec.leaves]
+        self._is_image = [convolutions is not None and len(leaf.shape) in (2, 3, 4) for leaf in obs_spec.leaves]
         if convolutions is not None and not any(self._is_image):
             described = obs_spec.to_json()["leaves"]
             raise ValueError(f"observations are not images [channels, height, width]: {described}")
         num_features = 0
+        self._are_last: list[bool] = []  # of each image leaf: whether its channels are
         self.images = nn.ModuleList()
         for leaf, is_image in zip(obs_spec.leaves, self._is_image, strict=True):
             if is_image and convolutions is not None:
-                channels, height, width = image_shape(leaf)
+                channels, height, width, is_last = image_layout(leaf.shape, image_axes)
                 num_features += count_conv_features(convolutions, height, width)
                 self.images.append(ConvTorso(channels, convolutions, generator))
+                self._are_last.append(is_last)
             else:
                 num_features += math.prod(leaf.shape)
         self.dense: MLP | None = None
@@ -76,22 +81,17 @@ class Torso(nn.Module):
         return features if dense is None else dense.forward(features)
 
     def _concatenate(self, obs: Obs) -> Tensor:
-        convolutions = iter(self.images)
+        convolutions = zip(self.images, self._are_last, strict=True)
         parts = []
         for tensor, leaf, is_image in zip(tree.leaves(obs), self._spec.leaves, self._is_image, strict=True):
             if is_image:
-                features = next(convolutions)(read_images(tensor, leaf))
+                convolve, is_last = next(convolutions)
+                features = convolve(read_images(tensor, leaf, is_last=is_last))
                 leading = tensor.shape[: tensor.dim() - len(leaf.shape)]
                 parts.append(features.reshape(*leading, features.shape[-1]))
             else:
                 parts.append(read_leaf(tensor, leaf.shape))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-
-
-def image_shape(leaf: ArraySpec) -> tuple[int, int, int]:
-    """Channels, height and width of an image, or of a single frame."""
-    shape = leaf.shape
-    return (shape[0], shape[1], shape[2]) if len(shape) == 3 else (1, shape[0], shape[1])
 
 
 def check_hiddens(hiddens: Sequence[int]) -> tuple[int, ...]:
@@ -127,8 +127,10 @@ def read_leaf(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return tensor.unsqueeze(-1) if own == 0 else tensor.flatten(tensor.dim() - own)
 
 
-def read_images(tensor: Tensor, leaf: ArraySpec) -> Tensor:
+def read_images(tensor: Tensor, leaf: ArraySpec, *, is_last: bool = False) -> Tensor:
     """Give images as float32 [B, channels, height, width], from [..., *shape]; uint8 is scaled by 1/255.
+
+    `is_last` tells whether the channels are the last axis of the shape.
 
     Raises:
         ValueError: the tensor has another shape.
@@ -136,7 +138,7 @@ def read_images(tensor: Tensor, leaf: ArraySpec) -> Tensor:
     _check_shape(tensor, leaf.shape)
     # An update of 256 frames takes a CPU a quarter less where their channels are innermost.
     layout = torch.channels_last if tensor.is_cpu else torch.preserve_format
-    return _to_floats(tensor.reshape(-1, *image_shape(leaf)), layout)
+    return _to_floats(to_channels_first(tensor.reshape(-1, *leaf.shape), is_last), layout)
 
 
 def _check_shape(tensor: Tensor, shape: tuple[int, ...]) -> None:

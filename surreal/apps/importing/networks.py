@@ -36,10 +36,8 @@ def take_spaces(draft: Draft) -> None:
     )
 
 
-def _shape(draft: Draft, key: str, value: Any) -> None:
-    draft.taken += 1  # see take_spaces
-    if isinstance(value, list) and len(value) == 3 and (draft.given.get("input") or {}).get("use_convolutions"):
-        draft.leave_out(key, f"kept as {value}, but convolutions take channels first: send such states")
+def _shape(draft: Draft, _: str, __: Any) -> None:
+    draft.taken += 1  # see take_spaces; convolutions take channels first or last
 
 
 def _convolutions(draft: Draft, _: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Small gray images out of large coloured ones, for environments that know no others."""
+"""Images as networks want them: small and gray, or with their channels first."""
 
 from __future__ import annotations
 
@@ -40,3 +40,25 @@ class GrayImage(gymnasium.ObservationWrapper[NDArray[np.uint8], Any, Any]):
         if observation.shape[2] == 3:
             gray = np.rint(observation @ _GRAY).astype(np.uint8)
         return gray if self._resize is None else self._resize(gray)
+
+
+class ChannelsFirst(gymnasium.ObservationWrapper[NDArray[Any], Any, Any]):
+    """Gives images [channels, height, width] of images [height, width, channels], for a network that wants them so.
+
+    The built-in networks take both, see `image_axes` of `surreal.model.ComposedModel`.
+
+    Args:
+        env: with observations [height, width, channels].
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        space = env.observation_space
+        if not isinstance(space, gymnasium.spaces.Box) or space.dtype is None or len(space.shape) != 3:
+            raise ValueError(f"its observations are {space}; it takes a Box [height, width, channels]")
+        super().__init__(env)
+        low, high = np.moveaxis(space.low, -1, 0), np.moveaxis(space.high, -1, 0)
+        self.observation_space = gymnasium.spaces.Box(low, high, dtype=space.dtype.type)
+
+    def observation(self, observation: NDArray[Any]) -> NDArray[Any]:
+        """Move the channels."""
+        return np.moveaxis(observation, -1, 0)

@@ -25,7 +25,7 @@ from gymnasium import wrappers as gym_wrappers
 
 from surreal.envs.atari.preprocessing import AtariPreprocessing, LifeLoss
 from surreal.envs.wrappers.entries import ObsEntries
-from surreal.envs.wrappers.images import GrayImage
+from surreal.envs.wrappers.images import ChannelsFirst, GrayImage
 from surreal.envs.wrappers.minigrid import MiniGridOneHot
 from surreal.errors import EnvError
 
@@ -183,6 +183,7 @@ class Stagger(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "atari": AtariPreprocessing,
+    "channels_first": ChannelsFirst,
     "clip_action": gym_wrappers.ClipAction,
     "flatten": gym_wrappers.FlattenObservation,
     "gray_image": GrayImage,

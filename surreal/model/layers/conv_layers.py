@@ -22,7 +22,8 @@ class Convolution:
     Args:
         n_filters: channels of its output, >= 1; more fit more and compute longer.
         filter_size: height and width of the filters, each >= 1: one number for both, or the two.
-        stride: pixels from one place of the filter to the next, >= 1; more gives a smaller output.
+        stride: pixels from one place of the filter to the next, each >= 1: one number, or two for height and width.
+            More gives a smaller output.
         border: "valid": the filter stays inside the image; "same": zeros around it, so that the output has
             ceil(size / stride) pixels (where the zeros are uneven, the one more is at the bottom and the right).
         activation: afterwards; see `surreal.model.layers.activations`.
@@ -31,20 +32,21 @@ class Convolution:
 
     n_filters: int
     filter_size: int | Sequence[int]
-    stride: int = 1
+    stride: int | Sequence[int] = 1
     border: str = "valid"
     activation: str = "relu"
     type: str = "convolution"
 
     def __post_init__(self) -> None:
-        for name in ("n_filters", "stride"):
-            if not _is_positive(value := getattr(self, name)):
-                raise ValueError(f"{name} of a convolution is {value!r}; it must be an integer >= 1")
-        if isinstance(self.filter_size, list):  # which could not be hashed
-            object.__setattr__(self, "filter_size", tuple(self.filter_size))
-        if len(self.filter_sizes) != 2 or not all(map(_is_positive, self.filter_sizes)):
-            must = "it must be an integer >= 1, or a list of two: height and width"
-            raise ValueError(f"filter_size of a convolution is {self.filter_size!r}; {must}")
+        if not _is_positive(self.n_filters):
+            raise ValueError(f"n_filters of a convolution is {self.n_filters!r}; it must be an integer >= 1")
+        for name in ("filter_size", "stride"):
+            value = getattr(self, name)
+            if isinstance(value, list):  # which could not be hashed
+                object.__setattr__(self, name, tuple(value))
+            if len(sizes := _pair(getattr(self, name))) != 2 or not all(map(_is_positive, sizes)):
+                must = "it must be an integer >= 1, or a list of two: height and width"
+                raise ValueError(f"{name} of a convolution is {value!r}; {must}")
         if self.border not in ("valid", "same"):
             raise ValueError(f"border of a convolution is {self.border!r}; it must be valid or same")
         if self.type != "convolution":
@@ -54,14 +56,18 @@ class Convolution:
     @property
     def filter_sizes(self) -> tuple[int, ...]:
         """Height and width of the filters."""
-        size: Any = self.filter_size
-        return size if isinstance(size, tuple) else (size, size)
+        return _pair(self.filter_size)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Height and width from one place of the filter to the next."""
+        return _pair(self.stride)
 
     def output_size(self, size: int, axis: int) -> int:
         """Pixels of the output along axis 0 (height) or 1 (width) of `size` pixels; 0 where the filter does not fit."""
         if self.border == "same":
-            return -(-size // self.stride)
-        return max((size - self.filter_sizes[axis]) // self.stride + 1, 0)
+            return -(-size // self.strides[axis])
+        return max((size - self.filter_sizes[axis]) // self.strides[axis] + 1, 0)
 
     def make_layer(self, channels: int, generator: torch.Generator | None) -> ConvLayer:
         """Make it, for images of so many channels."""
@@ -114,8 +120,8 @@ class ConvLayer(nn.Conv2d):
     """
 
     def __init__(self, channels: int, settings: Convolution, generator: torch.Generator | None = None) -> None:
-        height, width = settings.filter_sizes
-        super().__init__(channels, settings.n_filters, (height, width), settings.stride, device="meta")
+        (height, width), (down, right) = settings.filter_sizes, settings.strides
+        super().__init__(channels, settings.n_filters, (height, width), (down, right), device="meta")
         allocate(self)
         self._settings = settings
         self._activation = get_activation(settings.activation, in_place=True)
@@ -127,7 +133,7 @@ class ConvLayer(nn.Conv2d):
         """Compute [B, n_filters, height, width] from [B, channels, height, width] float32."""
         if self._settings.border == "same":
             images = _pad_same(images, self._settings)
-        return self._activation(conv2d(images, self.weight, self.bias, self._settings.stride))
+        return self._activation(conv2d(images, self.weight, self.bias, self._settings.strides))
 
 
 class ResidualLayer(nn.Module):
@@ -166,10 +172,14 @@ def _pad_same(images: Tensor, convolution: Convolution) -> Tensor:
 
 
 def _border(size: int, convolution: Convolution, axis: int) -> tuple[int, int]:
-    covered = (convolution.output_size(size, axis) - 1) * convolution.stride + convolution.filter_sizes[axis]
+    covered = (convolution.output_size(size, axis) - 1) * convolution.strides[axis] + convolution.filter_sizes[axis]
     missing = max(covered - size, 0)
     return missing // 2, missing - missing // 2
 
 
 def _is_positive(value: object) -> bool:
     return type(value) is int and value >= 1
+
+
+def _pair(size: Any) -> tuple[int, ...]:
+    return size if isinstance(size, tuple) else (size, size)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.layers.activations import ActivationName, read_activation
 from surreal.model.layers.conv import ConvStage, read_convolutions
+from surreal.model.layers.images import check_image_axes
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.actors import DeterministicActor
 from surreal.model.off_policy.critics import ContinuousCritics, Critics
@@ -34,6 +35,7 @@ class OffPolicyActorCritic(LazyModel):
         critic_hiddens: units of the critics' dense layers; None takes `hiddens`.
         convolutions: for images, before the dense layers: `nature`, `a3c`, `universe`, or a list; see
             `surreal.model.layers.conv`. Actor and critics have their own. None takes images as vectors.
+        image_axes: of images of 3 axes: channels_first, channels_last, or auto, which tells from the shape.
         activation: after each dense layer: a name, or kaf, which learns its shape, with `{type: kaf, boundary, size,
             kernel, gamma}`; see `surreal.model.layers.activations`.
         layer_norm: normalise before each activation, in actor and critics (Ba et al. 2016, arXiv:1607.06450).
@@ -52,6 +54,7 @@ class OffPolicyActorCritic(LazyModel):
         critics: int = 2,
         critic_hiddens: Sequence[int] | None = None,
         convolutions: str | Sequence[ConvStage | Mapping[str, Any]] | None = None,
+        image_axes: str = "auto",
         activation: ActivationName = "relu",
         layer_norm: bool = False,
         obs_spec: ObsSpec | None = None,
@@ -67,6 +70,7 @@ class OffPolicyActorCritic(LazyModel):
         self.num_critics = critics
         self._options = {
             "convolutions": None if convolutions is None else read_convolutions(convolutions),
+            "image_axes": check_image_axes(image_axes),
             "activation": activation,
             "layer_norm": layer_norm,
         }

@@ -30,6 +30,7 @@ class ActorBody(nn.Module):
         num_outputs: of the last layer.
         hiddens: units of the dense layers before it, each >= 1.
         convolutions: see `Torso`.
+        image_axes: see `Torso`.
         activation: after each hidden layer.
         layer_norm: normalise the hidden layers' outputs before the activation (Ba et al. 2016, arXiv:1607.06450).
         generator: draws the initial values; None uses torch's global one.
@@ -42,12 +43,13 @@ class ActorBody(nn.Module):
         *,
         hiddens: Sequence[int],
         convolutions: Sequence[ConvStage] | None = None,
+        image_axes: str = "auto",
         activation: ActivationName = "relu",
         layer_norm: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.torso = Torso(obs_spec, convolutions=convolutions, generator=generator)
+        self.torso = Torso(obs_spec, convolutions=convolutions, image_axes=image_axes, generator=generator)
         kind = read_activation(activation)
         sizes, inputs = (self.torso.num_features, *hiddens), inputs_per_unit(kind)
         self.hidden = nn.ModuleList(Dense(sizes[i], sizes[i + 1] * inputs, generator) for i in range(len(hiddens)))

@@ -32,6 +32,7 @@ class Critics(Module):
         count: networks, >= 1.
         hiddens: units of the dense layers, each >= 1.
         convolutions: see `Torso`.
+        image_axes: see `Torso`.
         activation: after each hidden layer.
         layer_norm: normalise before each activation.
         generator: draws the initial values; None uses torch's global one.
@@ -46,12 +47,13 @@ class Critics(Module):
         count: int,
         hiddens: Sequence[int],
         convolutions: Sequence[ConvStage] | None = None,
+        image_axes: str = "auto",
         activation: ActivationName = "relu",
         layer_norm: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.torso = Torso(obs_spec, convolutions=convolutions, generator=generator)
+        self.torso = Torso(obs_spec, convolutions=convolutions, image_axes=image_axes, generator=generator)
         sizes = (self.torso.num_features + num_inputs, *hiddens, num_outputs)
         self.dense = EnsembleMLP(count, sizes, activation=activation, layer_norm=layer_norm, generator=generator)
 

@@ -18,6 +18,7 @@ from surreal.apps.importing.servers import SERVERS as SERVERS_TABLE
 from surreal.config import load_config
 from surreal.errors import ConfigError
 from surreal.main.build.check import check_names
+from surreal.main.lockstep.check import check_run
 
 SERVERS = {
     "version": "1.1.0",
@@ -276,3 +277,14 @@ def test_what_is_none_of_the_ancestors_is_refused_and_an_earlier_file_kept(tmp_p
     with pytest.raises(ConfigError, match="surreal config import FILE"):
         path.write_text("version: 1.1.0\n")
         load_config(path)
+
+
+def test_the_printed_layers_run_with_states_whose_channels_are_last(tmp_path: Path) -> None:
+    layer = {
+        "type": "convolution", "activation": "elu", "n_filters": 8, "filter_size": [3, 3], "stride": [2, 2],
+        "border": "valid",
+    }  # fmt: skip
+    inputs = {"shape": [7, 7, 3], "use_convolutions": True, "layers": [layer, layer], "history": 2}
+    result = import_file(file_of("da3c", tmp_path, input=inputs, use_icm=False), tmp_path / "app.yaml")
+    assert "input.shape" not in dict(result.left_out)
+    check_run(load_config(tmp_path / "app.yaml"))

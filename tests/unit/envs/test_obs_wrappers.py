@@ -13,7 +13,7 @@ from gymnasium import spaces
 from surreal.envs import WrapperSpec, make_env
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.wrappers.entries import ObsEntries, arrays_only
-from surreal.envs.wrappers.images import GrayImage
+from surreal.envs.wrappers.images import ChannelsFirst, GrayImage
 from surreal.errors import EnvError
 
 
@@ -80,6 +80,15 @@ def test_images_are_gray_and_averaged_down() -> None:
     for space, message in ((spaces.Box(0, 1, (4, 6, 3)), "it takes"), (spaces.Box(0, 255, (4,), np.uint8), "it takes")):
         with pytest.raises(ValueError, match=message):
             GrayImage(Shown(space))
+
+
+def test_channels_move_to_the_front() -> None:
+    env = ChannelsFirst(Shown(spaces.Box(0, 255, (4, 6, 3), np.uint8)))
+    assert env.observation_space == spaces.Box(0, 255, (3, 4, 6), np.uint8)
+    image = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
+    assert np.array_equal(env.observation(image)[2], image[..., 2])
+    with pytest.raises(ValueError, match="it takes a Box"):
+        ChannelsFirst(Shown(spaces.Box(0, 255, (4, 6), np.uint8)))
 
 
 def test_minigrid_runs_by_itself_without_its_mission() -> None:

@@ -155,7 +155,7 @@ def test_dueling_splits_value_and_advantage() -> None:
         ([{"n_filters": 4}], "has n_filters and filter_size"),
         ([{"n_filters": 4, "filter_size": 3, "strid": 2}], "may have stride"),
         ([{"n_filters": 0, "filter_size": 3}], "n_filters of a convolution is 0"),
-        ([{"n_filters": 4, "filter_size": [3]}], r"filter_size of a convolution is \(3,\)"),
+        ([{"n_filters": 4, "filter_size": [3]}], r"filter_size of a convolution is \[3\]"),
         ([{"n_filters": 4, "filter_size": [3, 0]}], "height and width"),
         ([{"n_filters": 4, "filter_size": [3, 1.5]}], "height and width"),
         ([{"n_filters": 4, "filter_size": "3x3"}], "height and width"),

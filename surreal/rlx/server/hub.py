@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import resource
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
+
+import psutil
 
 from surreal.metrics import RateMeter
 from surreal.rlx.pool.events import Event
@@ -28,8 +32,12 @@ _BUFFER_BYTES = 1 << 16
 #: What is told of answers is of so many seconds, s.
 _WINDOW_S = 10.0
 
-#: Longest silence of a connection that has no session yet, s.
+#: Longest time from the opening of a connection to its `init`, s.
 FIRST_REQUEST_S = 30.0
+#: Strangers at the same time, at most; more lets more clients with slow networks connect at once.
+_MAX_STRANGERS = 256
+#: Files that the rest of the process may still open.
+_RESERVED_FILES = 64
 #: Longest message of a connection that has no session yet, bytes.
 FIRST_MESSAGE_BYTES = 1 << 16
 
@@ -73,6 +81,7 @@ class Hub:
     Attributes:
         limits: on what clients send.
         connections: those that were admitted.
+        strangers: those of them that have not brought a valid `init`, the oldest first.
         buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
             a new buffer each time, costs more than all that is done with a small message.
         poller: reads the sockets.
@@ -88,6 +97,9 @@ class Hub:
         self.settings = settings
         self.limits = settings.limits or message_limits(pool.reader)
         self.connections: set[Connection] = set()
+        self.strangers: dict[Connection, None] = {}
+        self._max_connections = free_files()
+        self._max_strangers = min(_MAX_STRANGERS, max(1, self._max_connections // 2))
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
         self.poller = Poller(loop, self.buffer)
         self.turns = Turns(loop)
@@ -103,11 +115,52 @@ class Hub:
         self._next_slot = 0
         pool.bind(self.on_actions, self.on_released)
 
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    def make_room(self) -> bool:
+        """Whether one more connection may be opened; a refusal is counted.
+
+        Sockets that say nothing must not keep clients out, so the oldest stranger gives way to a newcomer where there
+        are too many of them, or no files, sessions or memory are left.
+        """
+        if len(self.strangers) >= self._max_strangers or len(self.connections) >= self._max_connections:
+            self._dismiss_stranger()
+        has_room = len(self.connections) < self._max_connections
+        if has_room and (self._is_admitted() or (self._dismiss_stranger() and self._is_admitted())):
+            return True
+        self.refused += 1
+        return False
+
+    def add(self, connection: Connection) -> None:
+        """Count a connection that was admitted, with the session that it may have."""
+        self.connections.add(connection)
+        self.strangers[connection] = None
+        self.num_sessions += 1
+
+    def discard(self, connection: Connection) -> None:
+        """Count a connection no more; may be called twice."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self.strangers.pop(connection, None)
+            self.num_sessions -= 1
+
+    def _dismiss_stranger(self) -> bool:
+        oldest = next(iter(self.strangers), None)
+        if oldest is None:
+            return False
+        self.refused += 1
+        self.discard(oldest)
+        oldest.abort()
+        return True
+
+    def _is_admitted(self) -> bool:
+        return self.settings.admission.admits(self.num_sessions, self.buffered_bytes)
+
     # -- sessions ----------------------------------------------------------------------------------------------------
 
     def admits(self) -> bool:
         """Whether one more session may be opened; refusals are counted."""
-        if self.settings.admission.admits(self.num_sessions, self.buffered_bytes):
+        if self._is_admitted():
             return True
         self.refused += 1
         return False
@@ -189,11 +242,12 @@ class Hub:
         self._note_waits()
         self.settings.admission.note_buffered(self.buffered_bytes())
         now, idle_s = time.monotonic(), self.settings.idle_timeout_s
+        for stranger in [each for each in self.strangers if now - each.opened_s > FIRST_REQUEST_S]:
+            stranger.abort()
         if idle_s is None:
             return
         for connection in list(self.connections):
-            limit_s = idle_s if connection.is_known else min(idle_s, FIRST_REQUEST_S)
-            if not connection.is_busy and now - connection.heard_s > limit_s:
+            if not connection.is_busy and now - connection.heard_s > idle_s:
                 connection.abort()
 
     def status(self) -> dict[str, Any]:
@@ -213,3 +267,11 @@ class Hub:
             **self._answers.metrics(),
             **self._waits.metrics(),
         }
+
+
+def free_files() -> int:
+    """Count the connections that the limit of open files leaves to a server, at least 1."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(1, limit - psutil.Process().num_fds() - _RESERVED_FILES)

@@ -31,7 +31,7 @@ class Session:
     Attributes:
         is_waiting: whether the agent is to act.
         has_ended: set when an episode ended; whoever acts on it clears it.
-        is_refused: whether the token was wrong: the connection is to be closed.
+        is_refused: whether its first request was not an `init` with the token: the connection is to be closed.
         is_authorized: whether `init` brought the token, if one is asked for.
         is_ready: whether `init` was answered with `ready`.
     """
@@ -76,6 +76,7 @@ class Session:
         except RlxRequestError as error:
             hub.errors += 1
             hub.refused_values += isinstance(error, RlxValueError)
+            self.is_refused = not self.is_authorized  # a stranger has one attempt
             return error_reply(error)
 
     def step(self, state: bytes, reward: float | None) -> bool:
@@ -231,13 +232,11 @@ class Session:
             return
         given = request.get("token")
         if not isinstance(given, str) or not hmac.compare_digest(given.encode(errors="replace"), token.encode()):
-            self.is_refused = True
             raise RlxRequestError("the token is missing or wrong")
         self.is_authorized = True
 
     def _require_authorized(self) -> None:
         if not self.is_authorized:
-            self.is_refused = True
             raise RlxRequestError("init with the token comes first")
 
     def _require_ready(self) -> None:

@@ -17,6 +17,7 @@ from websockets.protocol import Protocol
 from surreal.rlx.protocol.codec import encode
 from surreal.rlx.protocol.framing import frame
 from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.server.accepting import Newcomer
 from surreal.rlx.server.connections.connection import BaseConnection
 
 INIT = encode({"command": "init"})
@@ -42,7 +43,7 @@ def web(payload: bytes) -> bytes:
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]]:
     """Connections, and protocols of WebSockets, that have been made; the collector is switched off."""
     found: list[weakref.ref[Any]] = []
-    for kind in (BaseConnection, Protocol):
+    for kind in (Newcomer, BaseConnection, Protocol):
 
         def noting(self: Any, *args: Any, _make: Any = kind.__init__, **options: Any) -> None:
             found.append(weakref.ref(self))

@@ -11,6 +11,7 @@ import struct
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from surreal.rlx.protocol.codec import encode
 from surreal.rlx.protocol.framing import frame
 from surreal.rlx.protocol.limits import Limits
 from surreal.rlx.server.admission import Admission
+from surreal.rlx.server.settings import load_tls
 
 INIT = frame(encode({"command": "init"}))
 FIRST = frame(encode({"command": "update", "reward": None, "state": [1.0, 2.0], "terminal": False}))
@@ -301,15 +303,44 @@ def test_message_is_no_longer_than_a_state_can_make_it(harness: Any, wire: Any) 
     assert client.is_closed()
 
 
-def test_client_without_a_session_is_cut_off_sooner(harness: Any, wire: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("idle_timeout_s", [600.0, None])
+def test_client_without_a_session_is_cut_off_however_much_it_talks(
+    harness: Any, wire: Any, monkeypatch: Any, idle_timeout_s: float | None
+) -> None:
     monkeypatch.setattr("surreal.rlx.server.hub.FIRST_REQUEST_S", 1.0)
-    served = harness()
-    known, stranger = wire(served), wire(served)
+    served = harness(idle_timeout_s=idle_timeout_s)
+    known, silent, talking = wire(served), wire(served), wire(served)
     known.init()
-    assert stranger.ask(command="fly")["response"] == "error"
-    stranger.sock.sendall(b"60000:" + b"x" * 50_000)
-    assert stranger.is_closed()
+    with pytest.raises((EOFError, ConnectionError)):
+        while True:
+            assert talking.ask(command="fly")["response"] == "error"
+    assert silent.is_closed()
     assert known.update([1, 0]) == 1
+
+
+def test_oldest_stranger_gives_way_to_a_newcomer(harness: Any, wire: Any) -> None:
+    served = harness(admission=Admission(3, 0))
+    known, first, second = wire(served), wire(served), wire(served)
+    known.init()
+    first.sock.sendall(b"60000:")
+    served.wait(lambda: len(served.server._hub.strangers) == 2)
+    newcomer = wire(served)
+    assert newcomer.init() == {"response": "ready"}
+    assert first.is_closed() or second.is_closed()
+    assert wire(served).init() == {"response": "ready"}
+    assert first.is_closed() and second.is_closed()
+    assert wire(served).is_closed()  # those who play stay
+    assert known.update([1, 0]) == newcomer.update([1, 0]) == 1
+
+
+def test_handshakes_of_tls_are_strangers_too(harness: Any, wire: Any, certificate: tuple[Path, Path]) -> None:
+    served = harness(admission=Admission(2, 0), tls=load_tls(*certificate))
+    silent = [wire(served) for _ in range(5)]
+    assert all(each.is_closed() for each in silent[:3])
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 2)
+    silent[3].sock.sendall(b"no handshake")
+    assert silent[3].is_closed()
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 1)
 
 
 def test_half_messages_are_counted_until_they_are_gone(harness: Any, wire: Any) -> None:

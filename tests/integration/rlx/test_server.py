@@ -297,7 +297,7 @@ def test_token_is_asked_for(harness: Any, wire: Any) -> None:
     for message in (
         {"command": "init"}, {"command": "init", "token": "wrong"}, {"command": "init", "token": 5},
         {"command": "reset"}, {"command": "update", "state": [1, 0]},
-        {"command": "update_metrics", "name": "n", "y": 1},
+        {"command": "update_metrics", "name": "n", "y": 1}, {"command": "bogus"}, {"command": 5}, {},
     ):  # fmt: skip
         stranger = wire(served)
         assert stranger.ask(**message)["response"] == "error"

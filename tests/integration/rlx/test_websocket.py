@@ -179,13 +179,22 @@ def test_fragmented_message_is_put_together(harness: Any, web: Any) -> None:
     assert json.loads(sock.recv(timeout=60)) == {"response": "ready", "sid": 1}
 
 
-def test_wrong_token_ends_the_socket(harness: Any, web: Any) -> None:
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"sid": "a", "command": "init", "token": "wrong"}, {"command": "bogus"}, {"command": "disconnect"},
+        {"sid": ["a"], "command": "init", "token": "secret"},
+    ],
+)  # fmt: skip
+def test_anything_but_an_init_with_the_token_ends_the_socket(harness: Any, web: Any, message: Any) -> None:
     served = harness(token="secret")
-    assert ask(web(served), sid="a", command="init", token="secret")["response"] == "ready"
-    stranger = web(served)
-    assert ask(stranger, sid="a", command="init", token="wrong")["response"] == "error"
+    known, stranger = web(served), web(served)
+    assert ask(known, sid="a", command="init", token="secret")["response"] == "ready"
+    assert ask(stranger, **message)["response"] == "error"
     with pytest.raises(ConnectionClosed):
         stranger.recv(timeout=60)
+    assert ask(known, sid="a", command="bogus")["response"] == "error"
+    assert ask(known, sid="a", command="reset")["response"] == "done"
 
 
 def test_each_session_of_a_socket_is_admitted_for_itself(harness: Any, web: Any, wire: Any) -> None:

@@ -129,6 +129,11 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
 
     # -- the transport -------------------------------------------------------------------------------------------------
 
+    def become_known(self) -> None:
+        """Note that `init` was answered with `ready`."""
+        self.is_known = True
+        self.hub.strangers.pop(self, None)
+
     def hear(self) -> None:
         """Note that a whole request came."""
         self.heard_s = time.monotonic()
@@ -155,9 +160,7 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
         self._is_closing = True
         self.hub.poller.remove(self)
         self.end_sessions()
-        if self in self.hub.connections:
-            self.hub.connections.remove(self)
-            self.hub.num_sessions -= 1
+        self.hub.discard(self)
 
     def pause_writing(self) -> None:
         self._is_write_blocked = True

@@ -129,7 +129,7 @@ class TcpConnection(BaseConnection):
         if session.is_refused:
             self.close()
         elif session.is_ready and not self.is_known:
-            self.is_known = True
+            self.become_known()
             self._reader.max_bytes = self._limits.max_bytes
         if session.has_ended:
             self._close_if_due()

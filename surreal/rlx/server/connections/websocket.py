@@ -190,6 +190,8 @@ class WebSocketConnection(BaseConnection):
             self.hub.errors += 1
             sid = request.get("sid")
             self._send(error_reply(error), sid if _is_sid(sid) else None, has_sid="sid" in request, is_binary=is_binary)
+            if self._owes_token:
+                self._protocol.send_close(CloseCode.POLICY_VIOLATION)
             return False
         if client is None:
             return False
@@ -200,13 +202,17 @@ class WebSocketConnection(BaseConnection):
         self._answer(client, is_binary, request)
         return client.session.is_waiting
 
+    @property
+    def _owes_token(self) -> bool:
+        return self.hub.settings.token is not None and not self.is_known
+
     def _client_of(self, request: Mapping[str, Any], *, is_binary: bool) -> _Client | None:
         """Find or open the session that a request is for; None: it was about the session itself."""
         sid = request.get("sid")
         if not _is_sid(sid):
             raise RlxRequestError(f"sid must be a str or an int, got {brief(sid)}")
         client, command = self._clients.get(sid), request.get("command")
-        if isinstance(command, str) and command == "disconnect":
+        if isinstance(command, str) and command == "disconnect" and not self._owes_token:
             if client is not None:
                 self._end(client)
             return None
@@ -234,7 +240,7 @@ class WebSocketConnection(BaseConnection):
         if session.is_refused:
             self._protocol.send_close(CloseCode.POLICY_VIOLATION)
         elif session.is_ready and not self.is_known:
-            self.is_known = True
+            self.become_known()
             self._protocol.max_message_size = self._limits.max_bytes
         if session.has_ended:
             session.has_ended = False

@@ -68,8 +68,8 @@ class Trivial:
 
 def make_agent(state: str) -> Agent:
     if "84" in state:
-        return QAgent(ConvQFunction(action_space=NUM_ACTIONS))
-    return QAgent(QFunction(hiddens=[64, 64], action_space=NUM_ACTIONS))
+        return QAgent(ConvQFunction(action_space=NUM_ACTIONS), None)
+    return QAgent(QFunction(hiddens=[64, 64], action_space=NUM_ACTIONS), None)
 
 
 @contextmanager

@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.exploring.epsilon_greedy import EpsilonGreedy, Exploration
 from surreal.agent.fitting import check_values
-from surreal.schedules import ConstantSchedule
+from surreal.schedules import ConstantSchedule, LinearSchedule
 from surreal.specs import ObsSpec
 from surreal.types import Obs
 from surreal.utils.pytorch import Module
+
+#: Without any exploration, an untrained network takes the same action again and again, and learns nothing.
+DEFAULT_EXPLORATION = LinearSchedule(1.0, 0.05, 10_000)
 
 
 class QAgent(Agent):
@@ -21,7 +24,7 @@ class QAgent(Agent):
         q_model: gives the Q values, see `surreal.model.QFunction`.
         exploration: probability of a random action: a number, a schedule, or any function of the step that gives a
             number or one for each environment. The step is the run's global env step if it is known, else the
-            agent's own. None never explores.
+            agent's own. None never explores. Default: linear, from 1 to 0.05 over 10,000 steps.
         rng: draws the exploration; None seeds one from the operating system.
         obs_spec: see `Agent`.
     """
@@ -29,7 +32,7 @@ class QAgent(Agent):
     def __init__(
         self,
         q_model: Module,
-        exploration: float | Exploration | None = None,
+        exploration: float | Exploration | None = DEFAULT_EXPLORATION,
         *,
         rng: np.random.Generator | None = None,
         obs_spec: ObsSpec | None = None,

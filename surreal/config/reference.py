@@ -178,7 +178,7 @@ def default_cell(value: object) -> str:
     """Write a default as YAML has it."""
     if value is None:
         return "unset"
-    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value, default=repr)}`"
 
 
 if __name__ == "__main__":

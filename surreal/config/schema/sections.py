@@ -32,7 +32,8 @@ class AgentConfig(ClassSection):
 
     exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None
     """Exploration rate (of `DeterministicAgent`: standard deviation of its noise): a number, or a schedule over the env
-    steps of the whole run. Unset: up to the agent."""
+    steps of the whole run. Unset: the agent's own; a `QAgent` goes from 1 to 0.05 over 10,000 env steps, a
+    `DeterministicAgent` has 0.1, and a `NoisyQAgent` none. 0 never explores."""
 
     round_steps: int | None = Field(None, ge=1)
     """Rows of a trajectory, the `trajectory_steps` of the replay: when the agent has sent one for each environment,

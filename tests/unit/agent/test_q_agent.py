@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import torch
 
 from surreal.agent import EpsilonGreedy, QAgent
 from surreal.agent.exploring.epsilon_greedy import Exploration
+from surreal.config import load_config
+from surreal.main.build.acting import build_agent, build_model
+from surreal.main.build.environments import build_spaces
 from surreal.model import QFunction
 from surreal.schedules import LinearSchedule, PerEnvSchedule
 from surreal.utils.pytorch import Module
@@ -70,6 +74,21 @@ def test_rows_that_may_not_explore_never_do() -> None:
 def test_without_exploration_it_is_greedy_in_training_too() -> None:
     assert (act(make(None), 100) == BEST).all()
     assert (act(make(0.0), 100) == BEST).all()
+
+
+def test_an_agent_without_a_setting_explores_less_and_less() -> None:
+    agent = QAgent(FixedQ(), rng=np.random.default_rng(0))
+    assert agent.metrics() == {"agent/epsilon": 1.0}
+    agent.global_step = 20_000
+    assert agent.metrics() == {"agent/epsilon": 0.05}
+
+
+def test_a_file_with_only_an_environment_explores(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text("env: {id: CartPole-v1}\n")
+    config = load_config(tmp_path / "small.yaml")
+    spaces = build_spaces(config)
+    agent = build_agent(config, build_model(config, spaces), spaces, index=0, rng=np.random.default_rng(0))
+    assert agent.metrics()["agent/epsilon"] == 1.0
 
 
 def test_the_same_seed_gives_the_same_actions() -> None:

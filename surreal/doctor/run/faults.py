@@ -8,19 +8,19 @@ OVER = Fault(
     "run-over",
     _HINT,
     "No process of the run is alive, and it was told to end: there is nothing to look at.",
-    "`surreal run --resume --run-dir DIR` goes on with it",
+    "`surreal run --resume --run NAME` continues it",
 )
 FAILED = Fault(
     "run-failed",
     _ERROR,
     "The run ended with an error.",
-    "logs/NAME.log in the run's folder has the traceback; then `surreal run --resume --run-dir DIR` continues the run",
+    "logs/NAME.log in the run's folder has the traceback; then `surreal run --resume --run NAME` continues the run",
 )
 KILLED = Fault(
     "run-killed",
     _ERROR,
     "The run's launcher ended without writing how: it was killed, or the machine went down.",
-    "see the system's log (dmesg) for memory that ran out; `surreal run --resume --run-dir DIR` continues the run",
+    "see the system's log (dmesg) for memory that ran out; `surreal run --resume --run NAME` continues the run",
 )
 UNTRAINED = Fault(
     "run-untrained",

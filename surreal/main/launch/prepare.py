@@ -10,6 +10,7 @@ from surreal.config import Config, load_config
 from surreal.config.schema.checkpoint import RUN_STORE
 from surreal.distributed.connection.client import RedisClient
 from surreal.errors import ConfigError
+from surreal.main.process.finding import named_folder, require_folder
 from surreal.main.process.run_folder import RUNS_FOLDER, RunFolder, new_run_id
 
 
@@ -45,13 +46,11 @@ def prepare(options: RunOptions) -> PreparedRun:
     Raises:
         ConfigError, CodecError: one clear sentence about what is wrong.
     """
-    source = options.source
+    source, run_dir = options.source, _resumed_folder(options) if options.resume else options.run_dir
     if source is None:
-        if not options.resume or options.run_dir is None:
-            raise ConfigError("name a preset or a file, or resume a run with --resume --run-dir DIR")
-        source = str(RunFolder(options.run_dir).config_path)
-    if options.resume and options.run is None and options.run_dir is None:
-        raise ConfigError("--resume needs the run to go on with: --run NAME or --run-dir DIR", key="--resume")
+        if not options.resume or run_dir is None:
+            raise ConfigError("name a preset or a file, or resume a run with --resume --run NAME")
+        source = str(RunFolder(run_dir).config_path)
     overrides = options.overrides
     config = load_config(source, overrides)
     if options.offline is not None:
@@ -70,17 +69,31 @@ def prepare(options: RunOptions) -> PreparedRun:
             source=where,
         )
     run = options.run
-    if run is None and options.resume and options.run_dir is not None:
-        run = RunFolder(options.run_dir).read_run() or options.run_dir.absolute().name
+    if options.resume and run_dir is not None and (run is None or options.run_dir is None):
+        run = RunFolder(run_dir).read_run() or run_dir.absolute().name
     run = run or new_run_id(config.name)
     try:
         RedisClient(run=run)
     except ValueError as error:
         raise ConfigError(str(error), key="--run") from error
-    folder = RunFolder(options.run_dir or RUNS_FOLDER / run)
+    folder = RunFolder(run_dir or RUNS_FOLDER / run)
     has_places_elsewhere = any(store != RUN_STORE for store in config.checkpoint.stores)
     if options.resume and not folder.config_path.exists() and not has_places_elsewhere:  # else the check looks there
         raise ConfigError(f"{folder.path} holds no run to resume", key="--resume")
     if not options.resume:
         folder.require_new()
     return PreparedRun(source, overrides, config, run, folder)
+
+
+def _resumed_folder(options: RunOptions) -> Path | None:
+    """Find the folder of the run to continue; None if it may be only in other places, which a preset or file names.
+
+    Raises:
+        ConfigError: no run is named, or there is none of this name.
+    """
+    if options.run_dir is not None:
+        return options.run_dir
+    if options.run is None:
+        raise ConfigError("--resume needs the run to continue: --run NAME or --run-dir DIR", key="--resume")
+    named = require_folder(options.run) if options.source is None else named_folder(options.run)
+    return None if named is None else named.path

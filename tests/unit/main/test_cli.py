@@ -101,7 +101,7 @@ def test_the_folder_of_a_run_is_no_url(command: list[str], capsys: pytest.Captur
         (["run", "cartpole-dqn", "--set", "learner.batch_size=many"], "learner.batch_size"),
         (["run", "cartpole-dqn", "--set", "env.id=CartPol-v1"], "did you mean CartPole-v1?"),
         (["run", "cartpole-dqn", "--run", "a/b"], "run id 'a/b' must be"),
-        (["run", "cartpole-dqn", "--resume"], "--resume needs the run to go on with"),
+        (["run", "cartpole-dqn", "--resume"], "--resume needs the run to continue"),
         (["run", "cartpole-dqn", "--resume", "--run", "none"], "holds no run to resume"),
         (["run"], "name a preset or a file"),
         (["run", "cartpole-dqn", "--check", "--verify"], "leave one of them out"),

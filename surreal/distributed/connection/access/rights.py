@@ -20,7 +20,7 @@ SCRIPTS: Mapping[str, Table] = {
     "append": {
         "stream": "xlen xadd",
         "meta": "hmget hget hset",
-        "block:*": "rename persist",
+        "block:*": "exists rename persist",
         "seq:*": "get expire set",
         "credit": "get",
         "staged:*": "exists rename unlink",
@@ -176,7 +176,7 @@ LEARNER = User(
     _together(
         _IMPROVE,
         {
-            "stream": "xread xrange",
+            "stream": "xread xrange xinfo|stream",
             "meta": "hget hgetall",
             "block:*": "get getrange",
             "policy:*:league": "set",

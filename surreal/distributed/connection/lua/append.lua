@@ -30,6 +30,9 @@ if last and tonumber(ARGV[3]) <= last then
   redis.call('EXPIRE', KEYS[4], ARGV[10])
   return answer('duplicate')
 end
+if redis.call('EXISTS', KEYS[3]) == 1 then
+  return answer('duplicate')  -- its sender slept, or a clock jumped, and the sequence number has expired
+end
 if meta[5] and meta[5] ~= ARGV[6] then
   if redis.call('XLEN', KEYS[1]) > 0 or ARGV[7] == '' then
     return answer(ARGV[7] == '' and 'contract' or 'mismatch', redis.call('HGET', KEYS[2], 'contract'))

@@ -58,6 +58,7 @@ class LocalStream(Stream):
         self._entries: dict[bytes, _Kept] = {}  # in order
         self._contents: dict[str, bytes] = {}  # of chunks that were not fetched yet
         self._number = 0
+        self._end = b"0-0"
         self._max_bytes: int | None = None
         self._steps = self._live_steps = self._live_bytes = self._samples = 0
 
@@ -70,7 +71,7 @@ class LocalStream(Stream):
             return self._appended("full")
         self._contract = options.contract
         self._number += 1
-        entry_id = b"%d-%d" % (time.time_ns() // 1_000_000, self._number)
+        entry_id = self._end = b"%d-%d" % (time.time_ns() // 1_000_000, self._number)
         chunk_id = f"{options.sender}-{options.sequence}"
         self._entries[entry_id] = _Kept(self._number, Entry(entry_id, chunk_id, bytes(chunk.head)))
         self._contents[chunk_id] = b"".join(chunk.pieces)
@@ -102,6 +103,10 @@ class LocalStream(Stream):
     def epoch(self) -> str:
         """The shard's epoch, which never changes."""
         return self._epoch
+
+    def end(self) -> tuple[str, bytes]:
+        """The shard's epoch, and the largest entry id."""
+        return self._epoch, self._end
 
     def contract(self) -> bytes | None:
         """The contract of what was appended, as JSON bytes."""

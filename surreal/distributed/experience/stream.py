@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import redis
+from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 
 from surreal.distributed.connection.access.spoiled import number_of, text_of
 from surreal.distributed.connection.channel import STAGE_TTL_S, ScriptChannel
@@ -128,7 +128,7 @@ class Stream:
         try:
             self.client.execute("SETEX", keys[-1], STAGE_TTL_S, b"".join(chunk.pieces))
             return _appended(self.client.run_script("append", keys, args))
-        except redis.exceptions.OutOfMemoryError:
+        except OutOfMemoryError:
             return _FULL
 
     def begin_append(self, channel: ScriptChannel, chunk: EncodedChunk, options: AppendOptions) -> None:
@@ -140,7 +140,7 @@ class Stream:
         """The answer of the call begun last."""
         try:
             return _appended(channel.finish())
-        except redis.exceptions.OutOfMemoryError:
+        except OutOfMemoryError:
             return _FULL
 
     def refusal(self, chunk: EncodedChunk, options: AppendOptions) -> Appended | None:
@@ -149,7 +149,7 @@ class Stream:
         args = [chunk.own_steps, chunk.stored_bytes, options.default_bound_bytes, b"1" if options.is_limited else b""]
         try:
             status = self.client.run_script("room", [keys.meta, keys.credit], args).decode()
-        except redis.exceptions.OutOfMemoryError:
+        except OutOfMemoryError:
             return _FULL
         return None if status == "ok" else Appended(status, "", 0, b"")
 
@@ -225,6 +225,29 @@ class Stream:
         """The shard's epoch, "" if it has none (yet, or any more)."""
         value: Any = self.client.redis.hget(self.keys.meta, "epoch")
         return text_of(value)
+
+    def end(self) -> tuple[str, bytes]:
+        """The shard's epoch, "" if it has none (yet, or any more), and the largest entry id that it ever gave."""
+        pipeline = self.client.redis.pipeline(transaction=False)
+        pipeline.hget(self.keys.meta, "epoch")
+        pipeline.xinfo_stream(self.keys.stream)
+        epoch, info = pipeline.execute(raise_on_error=False)
+        if isinstance(epoch, RedisError):
+            raise epoch
+        if isinstance(info, ResponseError) and "no such key" in str(info):
+            return text_of(epoch), b"0-0"
+        if isinstance(info, RedisError):
+            raise info
+        return text_of(epoch), bytes(info["last-generated-id"])
+
+    def which_exist(self, entries: Sequence[Entry]) -> list[bool]:
+        """Whether these entries are in the stream."""
+        pipeline = self.client.redis.pipeline(transaction=False)
+        for entry in entries:
+            pipeline.xrange(self.keys.stream, entry.entry_id, entry.entry_id)
+        found = pipeline.execute()
+        chunk_ids = [there[0][1].get(b"id", b"") if there else None for there in found]
+        return [chunk_id == entry.chunk_id.encode() for chunk_id, entry in zip(chunk_ids, entries, strict=True)]
 
     def contract(self) -> bytes | None:
         """The stored contract, as JSON bytes."""

@@ -243,6 +243,33 @@ def run_epoch(run: Any) -> str:
     return str(run.client.redis.hget(run.client.shard_keys().meta, "epoch").decode())
 
 
+def test_a_replica_that_lost_the_last_chunks_is_read_on(fault_run: Callable[..., Any]) -> None:
+    """The primary's clock was ahead: what the promoted replica stores gets ids below the replay's cursor."""
+    run, _ = fault_run()
+    keys, bare = run.client.shard_keys(), run.client.redis
+    sender, replay = run.sender(chunk_steps=10), run.replay()
+    walker = Walker(NaiveReplay(1, 0.5))
+    walker.walk(sender, 100)
+    sender.flush()
+    kept_id = bare.xinfo_stream(keys.stream)["last-generated-id"]
+    ahead_ms = int(1000 * (time.time() + 3600))
+    bare.execute_command("XSETID", keys.stream, f"{ahead_ms}-0")
+    walker.walk(sender, 700)
+    sender.flush()
+    pump(replay, steps=800)
+    before = contents(replay)
+    for entry_id, fields in bare.xrange(keys.stream, f"{ahead_ms}-0"):
+        bare.xdel(keys.stream, entry_id)
+        bare.unlink(keys.block(fields[b"id"].decode()))
+    bare.execute_command("XSETID", keys.stream, kept_id)
+    walker.walk(sender, 50)
+    sender.flush()
+    pump(replay, steps=850)
+    sender.close()
+    assert_same(contents(replay), walker.naive.transitions())
+    assert len(contents(replay)) == len(replay) > len(before)
+
+
 def test_an_idle_agent_survives_a_restart_while_its_chunk_is_under_way(fault_run: Callable[..., Any]) -> None:
     run, server = fault_run(appendonly=True)
     sender, replay = run.sender(chunk_steps=10), run.replay()

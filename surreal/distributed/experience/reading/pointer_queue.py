@@ -2,8 +2,11 @@
 
 The enqueue thread follows the stream with a cursor of its own (XREAD), fetches the chunks' observation blocks (unless
 the replay leaves observations in Redis), decodes and checks them, and puts them into a bounded queue. The replay's
-thread takes them out. When Redis was emptied (the shard's epoch changed) the cursor starts again from zero: one ahead
-of the clock would read nothing for ever.
+thread takes them out.
+
+A cursor ahead of the stream would read nothing forever. When Redis was emptied (the shard's epoch changed) the cursor
+starts again from zero. When Redis lost its last entries alone (a replica was promoted that had not got them), it goes
+back to the last entry that is still there, so that nothing is read twice.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import logging
 import math
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
@@ -26,6 +30,8 @@ T = TypeVar("T")
 
 _START = b"0-0"
 _BLOCK_MS = 200
+#: Entries that are remembered, more than a replica is ever behind; and how many of them are looked for at a time.
+_REMEMBERED, _LOOKED_FOR = 4096, 64
 
 
 class PointerQueue:
@@ -67,6 +73,7 @@ class PointerQueue:
         self._fetches_blocks = True  # as the last contract says
         self._on_ready = on_ready
         self._cursor = _START
+        self._read_last: deque[Entry] = deque(maxlen=_REMEMBERED)  # without their heads
         self._has_warned = False
 
     def enqueue_step(self, *, waits: bool = True) -> int:
@@ -112,8 +119,23 @@ class PointerQueue:
         block_ms = _BLOCK_MS if waits and self.has_caught_up.is_set() else None
         entries = self.stream.read(self._cursor, self._read_count, block_ms)
         if not entries:
-            self._enter_epoch(self.stream.epoch())
+            epoch, end = self.stream.end()
+            if not self._enter_epoch(epoch) and parse_entry_id(end) < parse_entry_id(self._cursor):
+                self._go_back()
         return entries
+
+    def _go_back(self) -> None:
+        """Follow the stream from the last entry that it still has of those that were read."""
+        newest_first, lost = list(reversed(self._read_last)), 0
+        while lost < len(newest_first):
+            are_there = self.stream.which_exist(newest_first[lost : lost + _LOOKED_FOR])
+            lost += are_there.index(True) if any(are_there) else len(are_there)
+            if any(are_there):
+                break
+        self._read_last.clear()
+        self._read_last += reversed(newest_first[lost:])
+        self._cursor = newest_first[lost].entry_id if lost < len(newest_first) else _START
+        logger.warning("Redis lost the last %d chunks that were read: the stream is followed from before them", lost)
 
     def _with_contents(self, entries: list[Entry]) -> tuple[list[Entry], list[bytes | None]]:
         if not entries:
@@ -124,6 +146,7 @@ class PointerQueue:
         if self._enter_epoch(epoch):
             return [], []
         self._cursor = entries[-1].entry_id
+        self._read_last += [entry._replace(head=b"") for entry in entries]
         return entries, contents
 
     def _learn_contract(self, entries: list[Entry]) -> None:
@@ -140,6 +163,7 @@ class PointerQueue:
             return False
         logger.warning("Redis was emptied (epoch %s is now %s): the stream is followed from its start", before, epoch)
         self._cursor, self.contract = _START, None
+        self._read_last.clear()
         return True
 
     def _decode(self, entry: Entry, content: bytes | None) -> Chunk | None:

@@ -100,7 +100,7 @@ class TrajectoryBatch(NamedTuple):
     terminated: Any  #: [T, B] bool: the step ended its episode in a terminal state
     truncated: Any  #: [T, B] bool: the episode was cut after the step; its discount stays gamma
     version: Any  #: [T, B] int64: parameter version that acted, -1 if unknown
-    extras: Mapping[str, Any]  #: [T, B, ...] columns the agent added
+    extras: Mapping[str, Any]  #: [T, B, ...] columns the agent added; `weight` [B] of a prioritized replay
     initial_state: Mapping[str, Any]  #: [B, ...] recurrent state before row 0: the columns `state`, `state.*`
     sample_info: SampleInfo  #: [B]; `version` is the oldest one of each trajectory
     burn_in: int = 0  #: rows at the start that only bring the recurrent state up to date

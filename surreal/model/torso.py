@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from surreal import tree
 from surreal.model.layers.activations import ActivationName
 from surreal.model.layers.conv import ConvStage, ConvTorso, count_conv_features
-from surreal.model.layers.images import image_layout, to_channels_first
+from surreal.model.layers.images import ImageLayout, image_layout, to_channels_first
 from surreal.model.layers.mlp import MLP
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Obs
@@ -26,7 +26,8 @@ class Torso(nn.Module):
     Args:
         obs_spec: kind of one observation. Leaves are concatenated with dict keys sorted and tuple items in place.
         convolutions: see `surreal.model.layers.conv`; images go through them, each leaf through its own. A leaf of 2, 3
-            or 4 axes is an image, see `surreal.model.layers.images`. None flattens images, too.
+            or 4 axes is an image, see `surreal.model.layers.images`. Next to an image, a leaf that is too small for
+            them (a stack of one-hot actions) is flattened. None flattens images, too.
         image_axes: channels_first, channels_last, or auto, which tells from the shape.
         hiddens: units of the dense layers, each >= 1; none leaves the features as they are.
         activation: after each dense layer.
@@ -48,7 +49,7 @@ class Torso(nn.Module):
     ) -> None:
         super().__init__()
         self._spec = obs_spec
-        self._is_image = [convolutions is not None and len(leaf.shape) in (2, 3, 4) for leaf in obs_spec.leaves]
+        self._is_image = _find_images(obs_spec.leaves, convolutions, image_axes)
         if convolutions is not None and not any(self._is_image):
             described = obs_spec.to_json()["leaves"]
             raise ValueError(f"observations are not images [channels, height, width]: {described}")
@@ -92,6 +93,26 @@ class Torso(nn.Module):
             else:
                 parts.append(read_leaf(tensor, leaf.shape))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+
+def _find_images(leaves: Sequence[ArraySpec], convolutions: Sequence[ConvStage] | None, image_axes: str) -> list[bool]:
+    """Tell which leaves go through convolutions: those that fit, or all with the axes of images if none does."""
+    if convolutions is None:
+        return [False] * len(leaves)
+    have_axes = [len(leaf.shape) in (2, 3, 4) for leaf in leaves]
+    fit = [
+        has_axes and _fits(image_layout(leaf.shape, image_axes), convolutions)
+        for leaf, has_axes in zip(leaves, have_axes, strict=True)
+    ]
+    return fit if any(fit) else have_axes
+
+
+def _fits(image: ImageLayout, convolutions: Sequence[ConvStage]) -> bool:
+    try:
+        count_conv_features(convolutions, image.height, image.width)
+    except ValueError:
+        return False
+    return True
 
 
 def check_hiddens(hiddens: Sequence[int]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from surreal.replay.base import Replay
 from surreal.replay.fifo import FIFOReplay
 from surreal.replay.mixed import MixedReplay, MixedTrajectoryReplay
 from surreal.replay.prioritized import PrioritizedReplay
-from surreal.replay.sequences import SequenceReplay
+from surreal.replay.sequences import PrioritizedSequenceReplay, SequenceReplay
 from surreal.replay.trajectory_replay import TrajectoryReplay
 from surreal.replay.uniform import UniformReplay
 
@@ -22,6 +22,7 @@ __all__ = [
     "MixedReplay",
     "MixedTrajectoryReplay",
     "PrioritizedReplay",
+    "PrioritizedSequenceReplay",
     "Replay",
     "SequenceReplay",
     "TrajectoryReplay",

@@ -1,4 +1,6 @@
-"""PrioritizedReplay: proportional prioritisation (Schaul et al. 2016, arXiv:1511.05952).
+"""Prioritized: proportional prioritisation (Schaul et al. 2016, arXiv:1511.05952), for any replay of a window.
+
+`PrioritizedReplay` draws transitions by it, `PrioritizedSequenceReplay` sequences.
 
 Transition i is sampled with P(i) = p_i^alpha / sum_k p_k^alpha (eq. 1), stratified as in section 3.3; its priority is
 p_i = |TD error| + epsilon. Importance weights w_i = (N P(i))^-beta / max_j w_j correct the bias of that (section 3.4).
@@ -25,8 +27,8 @@ from surreal.distributed.experience.format.data_contract import PRIORITY_COLUMN
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ContractError
 from surreal.replay.base import Replay
+from surreal.replay.engine.batches import B
 from surreal.replay.store.priority_file import SavedPriorities, read_priorities, write_priorities
-from surreal.replay.store.storage import Gathered
 from surreal.replay.store.sum_tree import SumTree
 from surreal.types import Batch, SampleInfo
 from surreal.values import LARGEST
@@ -35,8 +37,11 @@ from surreal.values import LARGEST
 _MAX_PENDING = 256
 
 
-class PrioritizedReplay(Replay[Batch]):
-    """Draws what surprised the learner more often. New transitions get the agent's priority or the largest so far.
+class Prioritized(Replay[B]):
+    """Draws what surprised the learner more often; a base to be put before that of a replay.
+
+    Each transition has a priority: at first the agent's, or the largest so far. Where batches hold sequences, it is
+    that of the sequence that begins with the transition.
 
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
@@ -106,7 +111,9 @@ class PrioritizedReplay(Replay[Batch]):
     # -- from the learner's thread -----------------------------------------------------------------------------------
 
     def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
-        """Queue the |TD error| [B] of a batch; never waits. What is not finite, negative or too large is passed over.
+        """Queue the |TD error| [B] of a batch, or what a learner takes for it; never waits.
+
+        What is not finite, negative or too large is passed over.
 
         Raises:
             ValueError: the shape is not the batch's.
@@ -175,14 +182,18 @@ class PrioritizedReplay(Replay[Batch]):
 
     def _sample(self, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         self._apply_updates()
+        return self._draw(batch_size)
+
+    def _draw(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Draw transitions by the tree as it is, by rising sequence number."""
         if self._tree is None:
             raise ValueError("nothing was inserted yet")
-        leaves, values = self._tree.sample(batch_size, self.rng)
+        leaves, values = self._tree.sample(number, self.rng)
         oldest = self.alive.start
         numbers = oldest + (leaves - oldest) % self._tree.capacity
         return numbers, values / self._tree.total
 
-    def aggregate_batch(self, gathered: Gathered) -> Batch:
+    def aggregate_batch(self, gathered: Any) -> B:
         info = gathered.sample_info
         weight = (info.probability / info.probability.min()) ** -self.importance_exponent
         gathered.extras["weight"] = weight.astype(np.float32)
@@ -202,6 +213,12 @@ class PrioritizedReplay(Replay[Batch]):
             "replay/dropped_priorities_total": self._dropped,
             "replay/restored_priorities_total": self._restored,
         }
+
+    def _probabilities(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Probability of each of these transitions [n]."""
+        if self._tree is None:
+            raise ValueError("nothing was inserted yet")
+        return self._tree.leaves[numbers % self._tree.capacity] / self._tree.total
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -269,6 +286,10 @@ class PrioritizedReplay(Replay[Batch]):
             leaves = self._tree.leaves[_slots(before, self._tree.capacity)]
             self._tree = SumTree(size)
             self._set(before, leaves)
+
+
+class PrioritizedReplay(Prioritized[Batch]):
+    """Draws the transitions that surprised the learner more often. Arguments as in `Prioritized`."""
 
 
 def _slots(numbers: range, size: int) -> NDArray[np.int64]:

@@ -1,8 +1,9 @@
-"""SequenceReplay: sequences of fixed length for recurrent networks, as in R2D2 (Kapturowski et al. 2019).
+"""SequenceReplay, PrioritizedSequenceReplay: sequences of fixed length for recurrent networks, as in R2D2.
 
 A sequence is a trajectory (`trajectories.unrolling`) that may begin at any step: the recurrent state that the
 agent recorded there comes with it, and its first rows may only serve to bring that state up to date (burn-in). It goes
-on over the end of an episode, marked by `is_first` and the row of the final observation.
+on over the end of an episode, marked by `is_first` and the row of the final observation. See Kapturowski et al. 2019,
+openreview.net/forum?id=r1lyTjAqYX.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.engine.conflicts import ReplayPlan
 from surreal.replay.engine.sampling import sample_uniform
+from surreal.replay.prioritized import Prioritized
 from surreal.replay.store.ring import Ring
 from surreal.replay.trajectories.lanes import Run
 from surreal.replay.trajectory_replay import TrajectoryReplay
+from surreal.types import TrajectoryBatch
 
 #: Tries per sequence before all starts are listed.
 _MAX_TRIES = 8
@@ -116,6 +119,39 @@ class SequenceReplay(TrajectoryReplay):
         return super().metrics() | {"replay/sequence_starts_count": self.starts.count if self.starts is not None else 0}
 
 
+class PrioritizedSequenceReplay(Prioritized[TrajectoryBatch], SequenceReplay):
+    """Draws the sequences that surprised the learner more often; new ones have the largest priority so far.
+
+    `R2D2Learner` gives eta * max + (1 - eta) * mean of |TD error| over a sequence as its priority, and multiplies the
+    loss by `batch.extras["weight"]` [B]. The paper's `priority_exponent` is 0.9, its `importance_exponent` 0.6, always.
+
+    Args:
+        client: the replay server; or the `ReplayShards`, if there are several.
+        options: as in `Prioritized` and `SequenceReplay`.
+    """
+
+    def _draw(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Draw starts. The tree has a leaf for each step, but the newest steps of a lane begin no sequence yet."""
+        if self.starts is None or not self.starts.count:
+            raise ValueError("no sequence can begin anywhere")
+        found, probability = super()._draw(number)
+        missing = np.flatnonzero(~self.starts.are_starts(found))
+        for _ in range(_MAX_TRIES):
+            if not len(missing):
+                return found, probability
+            others, theirs = super()._draw(number)
+            usable = self.rng.permutation(np.flatnonzero(self.starts.are_starts(others)))[: len(missing)]
+            found[missing[: len(usable)]] = others[usable]
+            probability[missing[: len(usable)]] = theirs[usable]
+            missing = missing[len(usable) :]
+        alive = np.arange(self.alive.start, self.alive.stop)
+        starts = alive[self.starts.are_starts(alive)]
+        chances = self._probabilities(starts)
+        chosen = self.rng.choice(len(starts), len(missing), p=chances / chances.sum())
+        found[missing], probability[missing] = starts[chosen], chances[chosen]
+        return found, probability
+
+
 class StartIndex:
     """Which steps begin a whole sequence.
 
@@ -168,6 +204,11 @@ class StartIndex:
         self._ring.free_until(oldest)
         for last in [last for last in self._waiting if last < oldest]:
             del self._waiting[last]
+
+    def are_starts(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which of these steps [n], all alive, begin a whole sequence."""
+        found: NDArray[np.bool_] = self._ring.take("is_start", numbers)
+        return found
 
     def sample(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """That many of the starts, uniformly, with replacement.

@@ -6,7 +6,9 @@ import pytest
 
 from benchmarks.references import REFERENCES
 from benchmarks.results import is_confirmed, page
-from surreal.config import load_config
+from surreal.config import load_config, preset_names
+from surreal.config.checking.classes import import_class
+from surreal.replay import Replay
 
 
 @pytest.mark.parametrize("preset", [name for name in REFERENCES if not name.startswith("atari")])
@@ -31,3 +33,18 @@ def test_table_names_what_was_not_run_and_what_is_not_confirmed() -> None:
     assert rows["cartpole-ppo"].endswith("| 1 of 1 |")
     assert rows["cartpole-a2c"].endswith("| not confirmed |")
     assert "| not run |" in rows["cartpole-trpo"]
+
+
+OFF_POLICY = [name for name in preset_names() if load_config(name).replay.samples_per_insert is not None]
+
+
+@pytest.mark.parametrize("preset", OFF_POLICY)
+def test_target_networks_of_presets_are_copied_often_enough_in_their_budget(preset: str) -> None:
+    config = load_config(preset)
+    period = config.learner.args.get("target_update_period")
+    if period is None:
+        return  # a soft target
+    replay = import_class(config.replay.class_path, Replay)
+    batch = config.learner.batch_size * replay.count_steps_per_sample(**config.replay.args)
+    updates = config.run.max_env_steps * config.replay.samples_per_insert / batch
+    assert updates / period >= 100

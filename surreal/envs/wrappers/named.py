@@ -26,6 +26,7 @@ from gymnasium import wrappers as gym_wrappers
 from surreal.envs.atari.preprocessing import AtariPreprocessing, LifeLoss
 from surreal.envs.wrappers.entries import ObsEntries
 from surreal.envs.wrappers.images import ChannelsFirst, GrayImage
+from surreal.envs.wrappers.last_step import LastStep
 from surreal.envs.wrappers.minigrid import MiniGridOneHot
 from surreal.errors import EnvError
 
@@ -187,6 +188,7 @@ _WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "clip_action": gym_wrappers.ClipAction,
     "flatten": gym_wrappers.FlattenObservation,
     "gray_image": GrayImage,
+    "last_step": LastStep,
     "life_loss": LifeLoss,
     "minigrid": MiniGridOneHot,
     "obs_clip": ObsClip,

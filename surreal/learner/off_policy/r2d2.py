@@ -2,7 +2,7 @@
 
 The network starts from the recurrent state that the agent recorded, brings it up to date over the first `burn_in` rows,
 and learns from the rest: double Q-learning with n-step targets of rescaled values (Pohlen et al. 2018,
-arXiv:1805.11593).
+arXiv:1805.11593). From a prioritized replay, sequences come with importance weights, and their priorities go back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
 
 
 class R2D2Learner(GradientLearner):
-    """Learns a recurrent Q-function from sequences, such as those of `surreal.replay.SequenceReplay`.
+    """Learns a recurrent Q-function from the sequences of `PrioritizedSequenceReplay`, or of `SequenceReplay`.
 
     Args:
         model: recurrent; maps observations [T, B, ...] and a state to `[T, B, n_actions]` values and a state.
@@ -90,8 +90,9 @@ class R2D2Learner(GradientLearner):
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         q, target, mask = self.estimate(batch)
-        losses = functional.huber_loss(q, target, reduction="none", delta=self.huber_delta)
-        loss = (losses * mask).sum() / mask.sum().clamp(min=1.0)
+        losses = functional.huber_loss(q, target, reduction="none", delta=self.huber_delta) * mask
+        weight = batch.extras.get("weight")
+        loss = (losses if weight is None else losses * weight).sum() / mask.sum().clamp(min=1.0)
         self.step(loss)
         self.target.after_update(self.updates + 1)
         error = (target - q.detach()).abs() * mask

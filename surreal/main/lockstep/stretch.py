@@ -26,7 +26,8 @@ from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess
 from surreal.main.session.checkpointing import Checkpointing
 from surreal.main.session.publishing import Publishing
-from surreal.replay import PrioritizedReplay, Replay
+from surreal.replay import Replay
+from surreal.replay.prioritized import Prioritized
 
 #: Evaluations of a stretch: one at its beginning, the others while it lasts.
 _ROUNDS = 5
@@ -184,7 +185,7 @@ class Stretch:
         updates = self.learner.updates
         if self.replay.stream_mode == "window":
             save_shard(self._stream, self._replay_file(updates, "shard"))
-        if isinstance(self.replay, PrioritizedReplay):
+        if isinstance(self.replay, Prioritized):
             self.replay.save_priorities(self._replay_file(updates, "priorities"))
         self._checkpoints.save()
         self._is_saved = True
@@ -198,7 +199,7 @@ class Stretch:
         updates = self.learner.updates
         if self.replay.stream_mode == "window":
             load_shard(self._stream, self._replay_file(updates, "shard"))
-        if isinstance(self.replay, PrioritizedReplay):
+        if isinstance(self.replay, Prioritized):
             self.replay.load_priorities(self._replay_file(updates, "priorities"))
 
     def _replay_file(self, updates: int, what: str) -> Path:

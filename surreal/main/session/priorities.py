@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from surreal.errors import CheckpointError
-from surreal.replay import PrioritizedReplay
+from surreal.replay.prioritized import Prioritized
 
 logger = logging.getLogger("surreal.main.learner")
 
@@ -27,7 +27,7 @@ class PrioritiesSaver:
     """
 
     def __init__(self, replay: object, run_dir: Path, *, rank: int = 0) -> None:
-        self._replay = replay if isinstance(replay, PrioritizedReplay) else None
+        self._replay = replay if isinstance(replay, Prioritized) else None
         self._path = run_dir / f"{_NAME}{f'-rank-{rank}' if rank else ''}.safetensors"
         self._due_s = time.monotonic() + _INTERVAL_S
 

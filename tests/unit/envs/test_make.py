@@ -175,6 +175,24 @@ def test_observations_are_scaled_and_their_bounds_with_them() -> None:
         make_env("FrozenLake-v1", wrappers=[WrapperSpec("obs_scale", {"scale": 2})])
 
 
+@pytest.mark.parametrize("stack", [1, 3])
+def test_last_action_and_reward_are_part_of_the_observation(stack: int) -> None:
+    env = make_env("CartPole-v1", wrappers=[WrapperSpec("last_step", {"reward_limit": 0.5})], frame_stack=stack)
+    rng, action, reward = np.random.default_rng(0), None, 0.0
+    obs, _ = env.reset(seed=0)
+    for _ in range(60):
+        newest = obs if stack == 1 else {name: leaf[-1] for name, leaf in obs.items()}
+        assert env.observation_space.contains(obs)
+        assert newest["last_action"].tolist() == [float(action == 0), float(action == 1)]
+        assert newest["last_reward"].tolist() == [min(reward, 0.5)]
+        action = int(rng.integers(2))
+        obs, reward, is_over, *_ = env.step(action)  # type: ignore[assignment]
+        if is_over:
+            (obs, _), action, reward = env.reset(), None, 0.0
+    with pytest.raises(EnvError, match="already"):
+        make_env("CartPole-v1", wrappers=[WrapperSpec("last_step")] * 2)
+
+
 def test_vector_environments_are_those_of_the_package() -> None:
     envs = make_vector_env(
         "CartPole-v1", 3, kwargs={"max_episode_steps": 7}, wrappers=[WrapperSpec("reward_clip")], training=False

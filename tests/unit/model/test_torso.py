@@ -57,3 +57,13 @@ def test_observations_of_another_shape_are_named() -> None:
 def test_convolutions_without_an_image_are_refused() -> None:
     with pytest.raises(ValueError, match="not images"):
         Torso(ObsSpec.from_obs({"a": np.zeros(3), "b": 1.0}), convolutions=SMALL)
+
+
+def test_leaves_too_small_for_the_convolutions_are_flattened_next_to_images() -> None:
+    spec = ObsSpec.from_obs({"obs": np.zeros((4, 84, 84), np.uint8), "last_action": np.zeros((4, 6), np.float32)})
+    torso = Torso(spec, convolutions=read_convolutions("nature"))
+    assert torso.num_features == 7 * 7 * 64 + 24
+    obs = {"obs": torch.zeros(2, 4, 84, 84, dtype=torch.uint8), "last_action": torch.ones(2, 4, 6)}
+    assert torso(obs).shape == (2, torso.num_features)
+    with pytest.raises(ValueError, match="too small"):
+        Torso(ObsSpec.from_obs(np.zeros((4, 6), np.float32)), convolutions=read_convolutions("nature"))

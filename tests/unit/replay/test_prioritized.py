@@ -17,9 +17,10 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk, Contract, decode, encode
 from surreal.errors import CheckpointError, ContractError
 from surreal.replay import PrioritizedReplay
+from surreal.replay.prioritized import Prioritized
 from surreal.replay.store.priority_file import SavedPriorities, write_priorities
 from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import Batch, SampleInfo
+from surreal.types import SampleInfo
 from tests.examples import examples
 
 ALPHA, EPSILON = 0.5, 1e-3
@@ -44,8 +45,8 @@ def make_chunk(steps: int, *, number: int = 0, contract: Contract = PLAIN, **ext
     return chunk
 
 
-class Fed(PrioritizedReplay):
-    """A replay that gets its chunks from a test."""
+class Feeding(Prioritized[Any]):
+    """Base of a replay that gets its chunks from a test."""
 
     def __init__(self, **options: Any) -> None:
         defaults = {"capacity": 100_000, "start_size": 1, "batch_size": 8, "seed": 1}
@@ -64,7 +65,7 @@ class Fed(PrioritizedReplay):
             self.number += 1
             self._engine.intake.take_in()
 
-    def draw(self) -> Batch:
+    def draw(self) -> Any:
         return self._engine.next_batch()
 
     def tell(self, numbers: Any, errors: Any) -> None:
@@ -81,6 +82,10 @@ class Fed(PrioritizedReplay):
         assert np.count_nonzero(leaves) == len(found)
         np.testing.assert_allclose(self._tree.total, sum(found.values()))
         return found
+
+
+class Fed(Feeding, PrioritizedReplay):
+    """A replay of transitions that gets its chunks from a test."""
 
 
 def leaf(error: float) -> float:

@@ -149,3 +149,19 @@ def test_sequences_get_priorities_of_their_largest_and_their_mean_error(batch: T
 def test_a_model_without_memory_is_refused() -> None:
     with pytest.raises(ValueError, match="use_lstm"):
         R2D2Learner(QFunction(action_space=2))
+
+
+def test_importance_weights_scale_the_loss_of_each_sequence(batch: TrajectoryBatch) -> None:
+    weight = torch.tensor([1.0, 0.25, 0.5])
+    learner, reference = made(metrics_interval=1), made()
+    for each in (learner, reference):
+        each.build()
+    q, target, mask = reference.estimate(batch)
+    expected = 0.0
+    for t, b in np.ndindex(*mask.shape):
+        error = abs((target - q)[t, b].item())
+        huber = 0.5 * error**2 if error <= 1.0 else error - 0.5
+        expected += weight[b].item() * huber * mask[t, b].item()
+    learner.is_ready = True
+    found = learner.learn(0, batch._replace(extras={**batch.extras, "weight": weight}))
+    assert torch.as_tensor(found["loss"]).item() == pytest.approx(expected / mask.sum().item(), rel=1e-5)

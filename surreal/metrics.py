@@ -104,25 +104,38 @@ class EpisodeStatistics:
     Args:
         role: first part of the metrics' names.
         window: episodes in the running mean; raising it smooths the curve and delays it.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, role: str, *, window: int = 100) -> None:
+    def __init__(self, role: str, *, window: int = 100, clock: Callable[[], float] = time.monotonic) -> None:
         if window < 1:
             raise ValueError(f"window is {window}; it must be >= 1")
         self._role = role
+        self._clock = clock
         self._recent: deque[float] = deque(maxlen=window)
-        self._totals = (0, 0.0, 0.0)
-        self._seen = (0, 0.0, 0.0)
+        self._totals = (0, 0.0, 0.0, 0.0)
+        self._seen = (0, 0.0, 0.0, 0.0)
+        self._began = clock()
+        self._ended: dict[int, float] = {}  # when the last episode of each environment ended
 
-    def add(self, episode_return: float, length: int) -> None:
-        """Count one finished episode: undiscounted sum of raw rewards, and env steps."""
-        count, returns, lengths = self._totals
+    def add(self, episode_return: float, length: int, env_id: int = 0) -> None:
+        """Count a finished episode.
+
+        Args:
+            episode_return: undiscounted sum of raw rewards.
+            length: env steps.
+            env_id: of its environment. The episode is taken to have begun when the environment's last one ended.
+        """
+        count, returns, lengths, times = self._totals
+        now = self._clock()
+        time_s = now - self._ended.get(env_id, self._began)
+        self._ended[env_id] = now
         self._recent.append(episode_return)
-        self._totals = (count + 1, returns + episode_return, lengths + length)
+        self._totals = (count + 1, returns + episode_return, lengths + length, times + time_s)
 
     def metrics(self) -> dict[str, float]:
         """Return the total count and running mean, and the means since the last call when an episode ended since."""
-        count, returns, lengths = self._totals
+        totals = count, returns, lengths, times = self._totals
         if count == 0:
             return {}
         recent = self._recent.copy()  # one C call, so the writer cannot interrupt it
@@ -135,7 +148,10 @@ class EpisodeStatistics:
         if new > 0:
             result[f"{role}/episode_return"] = (returns - self._seen[1]) / new
             result[f"{role}/episode_length"] = (lengths - self._seen[2]) / new
-            self._seen = (count, returns, lengths)
+            if (time_s := times - self._seen[3]) > 0.0:
+                result[f"{role}/episode_time_s"] = time_s / new
+                result[f"{role}/reward_per_s"] = (returns - self._seen[1]) / time_s
+            self._seen = totals
         return result
 
 

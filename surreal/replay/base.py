@@ -151,23 +151,43 @@ class Replay(ABC, Generic[B]):
 
     # -- hooks: on the replay's thread ---------------------------------------------------------------------------
 
+    @property
+    def makes_own_batches(self) -> bool:
+        """Whether a subclass has an `aggregate_batch` of its own, which takes whatever its `_sample` gives."""
+        return type(self).aggregate_batch is not Replay.aggregate_batch
+
     def _insert(self, table: Chunk) -> range:
-        """Take in one decoded chunk; returns the sequence numbers of its new transitions."""
+        """Take in one decoded chunk.
+
+        A replay with a structure of its own copies what it needs, for the arrays are views on what came.
+
+        Args:
+            table: `columns["action"]` and `columns["reward"]`, `terminated` and `truncated` [n_steps, ...]; `own`, the
+                positions of this chunk's steps (the others are lookahead); `obs_row`, each step's row of the
+                observations in `leaves`, whose next observation is one row further. `leaves` is empty where
+                observations are remote.
+
+        Returns:
+            The sequence numbers of its new transitions in the built-in store. A hook that returns nothing put there
+            what the store has gained meanwhile, if anything.
+        """
         if self.store is None:
             raise ValueError("a chunk came before the stream's contract was known")
         return self.store.insert(table)
 
     @abstractmethod
-    def _sample(self, batch_size: int) -> Sampled:
+    def _sample(self, batch_size: int) -> Any:
         """Sample transitions that are alive.
 
         Returns:
-            Their sequence numbers [B], all in `self.alive`; or these and the probability of each [B].
+            Their sequence numbers [B], all in `self.alive`; or a tuple of these and the probability of each [B]. A
+            class with an `aggregate_batch` of its own may return anything else, such as a list of its own rows.
         """
 
     def _sample_again(self, numbers: NDArray[np.int64]) -> Sampled:
         """Sample a batch that gives others to the places of some `numbers` [B]; what is handed out once stays."""
-        return self._sample(len(numbers))
+        sampled: Sampled = self._sample(len(numbers))
+        return sampled
 
     def _give_back(self, numbers: NDArray[np.int64]) -> None:
         """Take back what `_sample` gave and hands out only once: observations of this batch are gone."""
@@ -185,7 +205,12 @@ class Replay(ABC, Generic[B]):
         return len(self) >= self.start_size and self.pointer_queue.has_caught_up.is_set()
 
     def aggregate_batch(self, gathered: Any) -> B:
-        """Make tensors of what was gathered, `Gathered` or `GatheredTrajectories`; the arrays belong to the batch."""
+        """Make a batch of tensors.
+
+        Args:
+            gathered: `Gathered` or `GatheredTrajectories`, whose arrays belong to the batch; or what `_sample`
+                returned, if that were rows of its own.
+        """
         if (batches := self._engine.intake.batches) is None:
             raise ValueError("the stream's contract is not known yet")
         return batches.to_batch(gathered)

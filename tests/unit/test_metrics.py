@@ -65,14 +65,19 @@ def test_durations_are_means_since_the_last_reading() -> None:
 
 
 def test_episodes_are_summed_up_between_readings() -> None:
-    episodes = EpisodeStatistics("agent", window=2)
+    clock = FakeClock()
+    episodes = EpisodeStatistics("agent", window=2, clock=clock)
     assert episodes.metrics() == {}
-    for episode_return, length in [(1.0, 10), (2.0, 20), (6.0, 30)]:
-        episodes.add(episode_return, length)
+    # Two environments: the first one's episodes take 2 s and 4 s, the other's takes 3 s.
+    for now, episode_return, length, env_id in [(102.0, 1.0, 10, 0), (103.0, 2.0, 20, 1), (106.0, 6.0, 30, 0)]:
+        clock.now = now
+        episodes.add(episode_return, length, env_id)
     assert episodes.metrics() == {
         "agent/episodes_total": 3.0,
         "agent/episode_return": 3.0,
         "agent/episode_length": 20.0,
+        "agent/episode_time_s": 3.0,
+        "agent/reward_per_s": 1.0,
         "agent/episode_return_recent": 4.0,
     }
     assert episodes.metrics() == {"agent/episodes_total": 3.0, "agent/episode_return_recent": 4.0}

@@ -168,9 +168,9 @@ class Telemetry:
         """
         self._add_histogram(name, summarize(values, bins=bins), x)
 
-    def episode(self, episode_return: float, length: int) -> None:
-        """Count a finished episode (undiscounted raw return, env steps); call it from one thread."""
-        self._episodes.add(float(episode_return), int(length))
+    def episode(self, episode_return: float, length: int, env_id: int = 0) -> None:
+        """Count a finished episode (undiscounted raw return, env steps) of an environment; call it from one thread."""
+        self._episodes.add(float(episode_return), int(length), env_id)
 
     def metrics(self) -> dict[str, float]:
         """Return telemetry's own health: lines dropped, and round trips that failed, in total."""

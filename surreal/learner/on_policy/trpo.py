@@ -123,7 +123,8 @@ class TRPOLearner(GradientLearner):
         if linesearch_type not in ("Origin", "Adaptive"):
             raise ValueError(f"linesearch_type is {linesearch_type!r}; it must be Origin or Adaptive")
         if subtype not in ("trpo-d1", "trpo-d2"):
-            raise ValueError(f"subtype is {subtype!r}; it must be trpo-d1 or trpo-d2")
+            other = "; for PPO, set learner.class to surreal.learner.PPOLearner" if subtype == "ppo" else ""
+            raise ValueError(f"subtype is {subtype!r}; it must be trpo-d1 or trpo-d2{other}")
         if subtype == "trpo-d2" and options.get("compile"):
             raise ValueError("compile is true, but it leaves no second derivatives; set subtype to trpo-d1")
         if timesteps_per_batch is not None and episodes_per_batch is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from surreal.agent import AgentLoop, Rounds
+from surreal.agent.loop import EpisodeCallback
 from surreal.config import Config
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.envs import EnvPool
@@ -25,7 +26,7 @@ class Actor:
         config: of a stretch in lockstep.
         stack: closes what is opened here.
         index: of the agent.
-        on_episode: called with return and length of each episode.
+        on_episode: called with return, length and environment of each episode.
         shards: where experience goes; None: to the run's replay.
         pool: of sessions, which come and go; None: the configuration's environments.
 
@@ -39,7 +40,7 @@ class Actor:
         config: Config,
         stack: ExitStack,
         index: int,
-        on_episode: Callable[[float, int], object],
+        on_episode: EpisodeCallback,
         *,
         shards: ReplayShards | None = None,
         pool: EnvPool | None = None,
@@ -68,7 +69,7 @@ class Actor:
             self.pool,
             agent,
             self.sender,
-            on_episode=lambda score, length, _: on_episode(score, length),
+            on_episode=lambda score, length, env_id: on_episode(score, length, index << 20 | env_id),
             rounds=self._rounds,
         )
 

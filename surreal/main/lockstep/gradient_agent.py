@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from surreal.agent.loop import EpisodeCallback
 from surreal.config import Config
 from surreal.distributed.experience.local import LocalShards
 from surreal.distributed.gradients.sender import GradientSender
@@ -55,7 +56,7 @@ class GradientAgent:
         config: see `gradients_config`.
         stack: closes what is opened here.
         index: of the agent among all of the run.
-        on_episode: called with return and length of each episode, on the agent's thread.
+        on_episode: called with return, length and environment of each episode, on the agent's thread.
         pool: of sessions; None: the configuration's environments.
 
     Raises:
@@ -69,7 +70,7 @@ class GradientAgent:
         config: Config,
         stack: ExitStack,
         index: int,
-        on_episode: Callable[[float, int], object],
+        on_episode: EpisodeCallback,
         pool: EnvPool | None = None,
     ) -> None:
         self._process = process
@@ -247,9 +248,9 @@ class GradientSession:
         """Say which run this is, and which parameters act; from any thread."""
         return {"run": self._process.client.run, "version": self._agents[0].version, "exploration": None}
 
-    def _add_episode(self, episode_return: float, length: int) -> None:
+    def _add_episode(self, episode_return: float, length: int, env_id: int) -> None:
         with self._episode_lock:
-            self._process.telemetry.episode(episode_return, length)
+            self._process.telemetry.episode(episode_return, length, env_id)
             self._process.callbacks.on_episode(episode_return, length)
 
     def _metrics(self) -> dict[str, float]:

@@ -119,8 +119,8 @@ class LockstepSession:
     def _request_stop(self, reason: str) -> None:
         self.process.request_stop(reason)
 
-    def _add_episode(self, episode_return: float, length: int) -> None:
-        self._episodes.add(episode_return, length)
+    def _add_episode(self, episode_return: float, length: int, env_id: int) -> None:
+        self._episodes.add(episode_return, length, env_id)
         self.process.callbacks.on_episode(episode_return, length)
 
     def _metrics(self) -> dict[str, float]:

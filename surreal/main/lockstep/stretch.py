@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from surreal.agent.loop import EpisodeCallback
 from surreal.checkpoint import RunCheckpoints
 from surreal.distributed.experience.snapshot import clear, load_shard, save_shard
 from surreal.distributed.experience.stream import Stream
@@ -40,7 +41,7 @@ class Stretch:
         process: the frame.
         store: of the run's checkpoints.
         stack: closes what is opened here.
-        on_episode: called with return and length of each episode of the agents.
+        on_episode: called with return, length and environment of each episode of the agents.
         is_resumed: whether checkpoints in the run's folder are its own.
 
     Raises:
@@ -52,7 +53,7 @@ class Stretch:
         process: RoleProcess,
         store: RunCheckpoints,
         stack: ExitStack,
-        on_episode: Callable[[float, int], object],
+        on_episode: EpisodeCallback,
         *,
         is_resumed: bool,
     ) -> None:

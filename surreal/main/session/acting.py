@@ -143,8 +143,8 @@ class ActingSession:
         else:
             sender.close()
 
-    def _on_episode(self, episode_return: float, length: int, _: int) -> None:
-        self._process.telemetry.episode(episode_return, length)
+    def _on_episode(self, episode_return: float, length: int, env_id: int) -> None:
+        self._process.telemetry.episode(episode_return, length, env_id)
         self._process.callbacks.on_episode(episode_return, length)
 
     def _metrics(self) -> dict[str, float]:

@@ -20,7 +20,7 @@ from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.engine.fetcher import ExpFetcherQueue
 from surreal.replay.engine.hooks import Hooks
 from surreal.replay.engine.intake import Intake
-from surreal.replay.engine.sampling import BatchSampler, Sampled, check_sampled
+from surreal.replay.engine.sampling import BatchSampler, OwnRows, Sampled, check_sampled
 from surreal.replay.store.place import ObservationPlace
 from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.keeper import StreamKeeper
@@ -226,6 +226,9 @@ class ReplayEngine(Generic[B]):
         gathered = sampler.collect()
         if gathered is None:
             return None
+        if isinstance(gathered, OwnRows):
+            self.owner.count_samples(gathered.size * self._hooks.steps_per_sample)
+            return self._hooks.aggregate_batch(gathered.rows)
         self.owner.count_samples(self._hooks._count_samples(gathered))
         return self._hooks.aggregate_batch(gathered)
 
@@ -268,8 +271,12 @@ class ReplayEngine(Generic[B]):
             )
         return self._sampler
 
-    def _sample(self) -> Sampled:
-        return self._check_sampled(self._hooks._sample(self._hooks.batch_size), self._hooks._sample)
+    def _sample(self) -> Sampled | OwnRows:
+        hooks = self._hooks
+        sampled = hooks._sample(hooks.batch_size)
+        if hooks.makes_own_batches and not isinstance(sampled, np.ndarray | tuple):
+            return OwnRows(sampled, hooks.batch_size)
+        return self._check_sampled(sampled, hooks._sample)
 
     def _sample_again(self, numbers: NDArray[np.int64]) -> Sampled:
         return self._check_sampled(self._hooks._sample_again(numbers), self._hooks._sample_again)

@@ -77,7 +77,10 @@ class Intake(Generic[B]):
             if chunk is None:
                 break
             self._open(chunk)
+            begin = self._head
             numbers = self._hooks._insert(chunk)
+            if numbers is None:  # what it put into the built-in store, if anything
+                numbers = range(begin, self._head)
             if self.batches is not None:
                 stored = StoredChunk(
                     shard=chunk.shard,
@@ -97,6 +100,11 @@ class Intake(Generic[B]):
         if taken or (self.chunks and self.ages.is_old(self.chunks[0])):
             self.let_go()
         return taken > 0
+
+    @property
+    def _head(self) -> int:
+        """Sequence number of the next transition."""
+        return self.batches.store.transitions.head if self.batches is not None else 0
 
     def let_go(self) -> None:
         """Let go as many of the oldest chunks as the replay says."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,14 @@ from surreal.values import are_within
 
 #: Sequence numbers [B] of transitions, or of the first steps of trajectories; or these and the probability of each [B].
 Sampled = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]
+
+
+class OwnRows(NamedTuple):
+    """What a `_sample` took from a structure of its own, for the replay's own `aggregate_batch`."""
+
+    rows: Any
+    size: int
+
 
 _LEAST_PROBABILITY = float(np.nextafter(0.0, 1.0))
 #: How often a batch is sampled again before the replay's thread looks after other things.
@@ -70,7 +78,7 @@ class BatchSampler:
 
     Args:
         maker: what they are made by.
-        sample: samples a batch of the live.
+        sample: samples a batch of the live, or takes the replay's own rows.
         sample_again: samples others in the places of some of a batch; given its sequence numbers [B].
         give_back: called with the sequence numbers [B] of a batch that cannot be made, because observations are gone.
         after_loss: called then: lets go what has lost its observations; returns whether to sample again.
@@ -80,7 +88,7 @@ class BatchSampler:
         self,
         maker: BatchMaker[Any, Any],
         *,
-        sample: Callable[[], Sampled],
+        sample: Callable[[], Sampled | OwnRows],
         sample_again: Callable[[NDArray[np.int64]], Sampled],
         give_back: Callable[[NDArray[np.int64]], object],
         after_loss: Callable[[], bool],
@@ -90,13 +98,13 @@ class BatchSampler:
         self._sample = sample
         self._sample_again = sample_again
         self._give_back = give_back
-        self._asked: deque[NDArray[np.int64]] = deque()  # sequence numbers of each batch that was asked for
+        self._asked: deque[NDArray[np.int64] | OwnRows] = deque()  # sequence numbers of each batch asked for
         self._after_loss = after_loss
 
     @property
     def num_asked(self) -> int:
         """Batches that were asked for and not collected."""
-        return self._maker.num_asked
+        return len(self._asked)
 
     @property
     def asks_ahead(self) -> int:
@@ -106,6 +114,9 @@ class BatchSampler:
     def ask(self) -> None:
         """Sample a batch and ask for it."""
         sampled = self._sample_present()
+        if isinstance(sampled, OwnRows):
+            self._asked.append(sampled)
+            return
         if isinstance(sampled, tuple):
             numbers, probability = sampled
         else:
@@ -117,9 +128,12 @@ class BatchSampler:
     def collect(self) -> Any | None:
         """What the oldest batch asked for holds; None if what remains is too little, or batch after batch was gone."""
         for _ in range(_MAX_TRIES):
-            if not self._maker.num_asked:
+            if not self._asked:
                 return None
-            gathered, numbers = self._maker.collect(), self._asked.popleft()
+            numbers = self._asked.popleft()
+            if isinstance(numbers, OwnRows):
+                return numbers
+            gathered = self._maker.collect()
             if gathered is not None:
                 return gathered
             self._give_back(numbers)
@@ -127,9 +141,11 @@ class BatchSampler:
                 self.ask()
         return None
 
-    def _sample_present(self) -> Sampled:
+    def _sample_present(self) -> Sampled | OwnRows:
         """Sample; where observations are known to be gone, others that were sampled take their place."""
         sampled = self._sample()
+        if isinstance(sampled, OwnRows):
+            return sampled
         numbers = sampled[0] if isinstance(sampled, tuple) else sampled
         are_gone = self._store.are_gone(numbers)
         if are_gone is None or not are_gone.any():

@@ -132,6 +132,7 @@ class Policy:
     Args:
         path: of the file.
         seed: of policies that draw; None draws anew each time.
+        trust: see `load`.
 
     Attributes:
         saved: what the file holds.
@@ -144,11 +145,12 @@ class Policy:
 
     Raises:
         CheckpointError: the file is missing, damaged, or holds no policy.
+        ConfigError: the file names code outside of Surreal, and is not trusted.
         EnvError: the environment, whose spaces it needs, cannot be made.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, seed: int | None = None) -> None:
-        self.saved = load_policy(path)
+    def __init__(self, path: str | os.PathLike[str], *, seed: int | None = None, trust: bool = False) -> None:
+        self.saved = load_policy(path, trust=trust)
         self.config, self.version = self.saved.config, self.saved.version
         add_python_path(self.config.python_path)
         self.observation_space, self.action_space = _spaces_of(self.config)
@@ -193,18 +195,23 @@ class Policy:
         return actions[0] if is_single else actions
 
 
-def load(source: str | os.PathLike[str] | Result, *, seed: int | None = None) -> Policy:
+def load(source: str | os.PathLike[str] | Result, *, seed: int | None = None, trust: bool = False) -> Policy:
     """Load a policy.
 
     Args:
         source: a file (`best.safetensors`, a learner's checkpoint, or what `surreal export` wrote), a run's folder, of
             which the best policy is taken, else the newest checkpoint, or what `train` gave.
         seed: see `Policy`.
+        trust: whether classes and folders that the file names may be imported, which runs their code. What `train` gave
+            is trusted.
 
     Raises:
         CheckpointError: there is none, or it is damaged.
+        ConfigError: the file names code outside of Surreal, and is not trusted.
     """
-    return Policy(source.folder if isinstance(source, Result) else source, seed=seed)
+    if isinstance(source, Result):
+        return Policy(source.folder, seed=seed, trust=True)
+    return Policy(source, seed=seed, trust=trust)
 
 
 def _spaces_of(config: Config) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
@@ -23,6 +24,9 @@ _CHECKPOINT = "A policy, a learner's checkpoint, an exported policy, or a run's 
 Record = Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")]
 Show = Annotated[bool, typer.Option("--show", help="Open a window.")]
 Terminal = Annotated[bool, typer.Option("--terminal", help="Draw on this terminal.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Import the classes and folders that it names: this runs their code.")
+]
 Seed = Annotated[int | None, typer.Option(min=0, help="Repeatable episodes; default: new ones each time.")]
 
 
@@ -44,6 +48,7 @@ def play(
     show: Show = False,
     terminal: Terminal = False,
     seed: Seed = None,
+    trust: Trust = False,
 ) -> None:
     """Play a saved policy, without a run."""
     _require_one(record, show, terminal)
@@ -52,7 +57,7 @@ def play(
     from surreal.main.build.saved_policy import load_policy
     from surreal.main.commands.play import fresh_rng, play_policy
 
-    policy = load_policy(checkpoint)
+    policy = load_policy(checkpoint, trust=trust)
     with ExitStack() as stack:
         view, say = _open_view(stack, record, show, terminal)
 
@@ -78,11 +83,13 @@ def watch(
     show: Show = False,
     terminal: Terminal = False,
     seed: Seed = None,
+    trust: Trust = False,
 ) -> None:
     """Watch the newest parameters of a running run at play; by default in a window, else on the terminal."""
     _require_one(record, show, terminal)
 
     from surreal.main.build.check import has_display
+    from surreal.main.build.trust import trusted_config
     from surreal.main.commands.play import fresh_rng
     from surreal.main.commands.status import find_run
     from surreal.main.commands.watch import Watcher
@@ -92,7 +99,9 @@ def watch(
         show = has_display()
         terminal = not show and sys.stdout.isatty()
     with find_run(run_name, address=redis, run_dir=run_dir) as client, ExitStack() as stack:
-        config = registry.stored_config(client, tuple(overrides or ()))
+        found = trusted_config(registry.stored_config(client), f"run {client.run}", trust=trust)
+        folders = json.dumps(found.python_path)
+        config = registry.stored_config(client, (f"python_path={folders}", *(overrides or ())))
         view, say = _open_view(stack, record, show, terminal)
         say(f"watching run {client.run}")
         watcher = Watcher(client, config, view, rng=fresh_rng(seed))
@@ -180,11 +189,12 @@ def export(
     file_format: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help="torchscript or onnx; default: as -o ends.")
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Write a policy as TorchScript or ONNX: it acts without Surreal."""
     from surreal.export import export_policy
 
-    written = export_policy(checkpoint, output, file_format=file_format)
+    written = export_policy(checkpoint, output, file_format=file_format, trust=trust)
     about = written.metadata
     policy = about["policy"]
     typer.echo(

@@ -40,7 +40,11 @@ class Exported:
 
 
 def export_policy(
-    source: str | os.PathLike[str], path: Path | None = None, *, file_format: str | None = None
+    source: str | os.PathLike[str],
+    path: Path | None = None,
+    *,
+    file_format: str | None = None,
+    trust: bool = False,
 ) -> Exported:
     """Export a policy with its filters and its way to the environment's actions.
 
@@ -48,17 +52,18 @@ def export_policy(
         source: `best.safetensors`, a learner's checkpoint, or a run's folder, as `surreal.load` takes them.
         path: of the file to write; None: beside the policy, under its name.
         file_format: "torchscript" or "onnx"; None: as the path ends, else torchscript.
+        trust: see `surreal.load`.
 
     Raises:
         CheckpointError: there is no such policy, or it is damaged.
-        ConfigError: format and path do not fit.
+        ConfigError: format and path do not fit, or the policy names code outside of Surreal and is not trusted.
         ExportError: the policy cannot be exported, or the file would not act as it does.
         OSError: the file cannot be written.
     """
     chosen = _choose_format(path, file_format)
     if chosen == "onnx":
         require_onnx()
-    policy = load(source)
+    policy = load(source, trust=trust)
     if policy.saved.exported is not None:
         raise ExportError(f"{source} is an exported policy already; export the checkpoint that it came of")
     target = path or _beside(policy.saved.path, chosen)

@@ -92,7 +92,9 @@ def _listen(
     return server
 
 
-def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *, reuses_port: bool = False) -> None:
+def serve_policy(
+    path: Path, overrides: Sequence[str], stop: threading.Event, *, reuses_port: bool = False, trust: bool = False
+) -> None:
     """Serve a saved policy until `stop` is set.
 
     Args:
@@ -100,11 +102,12 @@ def serve_policy(path: Path, overrides: Sequence[str], stop: threading.Event, *,
         overrides: settings that win over the file's, `key.path=value` each.
         stop: set it to end.
         reuses_port: share the port with other servers of the same file.
+        trust: see `surreal.load`.
 
     Raises:
         SurrealError: the file, a setting, or the address does not work out.
     """
-    policy = load_policy(path)
+    policy = load_policy(path, trust=trust)
     config = _with_overrides(policy.config, overrides)
     add_python_path(config.python_path)
     options = ServerOptions(is_exploiting=True, reuses_port=reuses_port, owner=f"policy {path.resolve()}")
@@ -148,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--timeout", type=float, metavar="S", help="close connections of this age at the end of an episode, s")
     add("--exploit", action="store_true", help="act as well as the agent can; nothing is learned")
     add("--checkpoint", type=Path, metavar="PATH", help="serve this policy, without a run; with --exploit")
+    add("--trust", action="store_true", help="import the classes and folders that the policy names: runs their code")
     add("--demo", action="store_true", help="serve the example page as well")
     add("--reuse-port", action="store_true", help="share the port with other servers of the same run on this machine")
     return parser
@@ -184,7 +188,7 @@ def _serve_checkpoint(own: argparse.Namespace, rest: Sequence[str], overrides: S
     keep_freed_memory()
     setup_logging(arguments.log_level, "rlx-server")
     try:
-        serve_policy(own.checkpoint, [*arguments.set, *overrides], stop, reuses_port=own.reuse_port)
+        serve_policy(own.checkpoint, [*arguments.set, *overrides], stop, reuses_port=own.reuse_port, trust=own.trust)
     except Exception as error:
         if arguments.debug:
             raise

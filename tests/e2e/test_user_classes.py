@@ -85,7 +85,7 @@ def test_users_own_classes_train(workplace: Workplace) -> None:
     result = json.loads((run_dir / "result.json").read_text())
     assert result["updates"] > 100
     assert "learner/my_loss" in (run_dir / "metrics.jsonl").read_text()
-    code, output = workplace.run("play", str(run_dir / "eval" / "best.safetensors"), "--episodes", "1")
+    code, output = workplace.run("play", str(run_dir / "eval" / "best.safetensors"), "--episodes", "1", "--trust")
     assert code == 0, output
     workplace.assert_nothing_is_left()
 

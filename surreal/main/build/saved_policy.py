@@ -19,6 +19,7 @@ from surreal.checkpoint import Checkpoint, open_checkpoint
 from surreal.config import Config
 from surreal.config.checking.problems import explain
 from surreal.errors import CheckpointError
+from surreal.main.build.trust import trusted_config
 from surreal.main.process.finding import named_folder, require_folder
 from surreal.main.process.run_folder import newest_checkpoint
 
@@ -40,16 +41,17 @@ class Policy:
     exported: ExportedFile | None = None  #: then there are no tensors
 
 
-def load_policy(source: str | os.PathLike[str]) -> Policy:
+def load_policy(source: str | os.PathLike[str], *, trust: bool = False) -> Policy:
     """Read a policy.
 
     Args:
         source: path or URL of a policy or a learner's checkpoint, path of an exported policy, or a run's folder, name
             or id, of which the best policy is taken, else the newest checkpoint.
+        trust: whether classes and folders that the file names may be imported, which runs their code.
 
     Raises:
         CheckpointError: it is missing, damaged, or none of them.
-        ConfigError: there is no run of that name.
+        ConfigError: there is no run of that name, or the file names code outside of Surreal and is not trusted.
     """
     path = policy_file(source)
     if not os.path.exists(path) and not Path(path).suffix:
@@ -57,11 +59,12 @@ def load_policy(source: str | os.PathLike[str]) -> Policy:
     if Path(path).suffix in FORMATS:
         file = ExportedFile(path)
         version = int(file.metadata["policy"]["version"])
-        return Policy(_read_config(path, file.metadata), {}, {}, version, path, file)
+        return Policy(_read_config(path, file.metadata, trust=trust), {}, {}, version, path, file)
     checkpoint = open_checkpoint(path)
     tensors = policy_tensors(checkpoint)
     version = int(checkpoint.metadata.get("version", 0))
-    return Policy(_read_config(path, checkpoint.metadata), tensors, policy_header(checkpoint), version, path)
+    config = _read_config(path, checkpoint.metadata, trust=trust)
+    return Policy(config, tensors, policy_header(checkpoint), version, path)
 
 
 def policy_file(source: str | os.PathLike[str]) -> str:
@@ -86,15 +89,16 @@ def policy_file(source: str | os.PathLike[str]) -> str:
     raise CheckpointError(f"{folder} has neither {BEST_POLICY} nor a checkpoint")
 
 
-def _read_config(path: str, metadata: Mapping[str, Any]) -> Config:
+def _read_config(path: str, metadata: Mapping[str, Any], *, trust: bool) -> Config:
     plain = metadata.get("config")
     if not isinstance(plain, dict):
         raise CheckpointError(f"{path} has no configuration, so nobody knows what to play it with")
     try:
-        return Config.model_validate(plain)
+        config = Config.model_validate(plain)
     except ValidationError as error:
         problem = explain(Config, error, {}, "")
         raise CheckpointError(f"{path} has a configuration that this Surreal cannot read: {problem}") from error
+    return trusted_config(config, path, trust=trust)
 
 
 def policy_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
     if outcome.ending.exit_code is not ExitCode.OK:
         return False, f"not solved {env_id}: {outcome.ending.reason}"
     try:
-        policy = load_policy(outcome.folder / "eval" / "best.safetensors")
+        policy = load_policy(outcome.folder / "eval" / "best.safetensors", trust=True)
         scores = play_policy(policy, episodes, rng=role_rng(config.seed, RandomStream.VERIFY), num_envs=_NUM_ENVS)
     except SurrealError as error:
         return False, f"not solved {env_id}: {error}"

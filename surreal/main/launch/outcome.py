@@ -43,7 +43,12 @@ class RunOutcome:
         words = [f"ended: {self.ending.reason}", f"results in {self.folder}: {', '.join(self.files())}"]
         policy = self.folder / "eval" / "best.safetensors"
         if self.best is not None and policy.exists():
-            words.append(f"best return {self.best['mean_return']:.1f}; to see it: surreal play {_short(policy)}")
+            from surreal.main.build.trust import imports_of  # gymnasium comes with it
+
+            option = " --trust" if any(imports_of(self.config)) else ""
+            words.append(
+                f"best return {self.best['mean_return']:.1f}; to see it: surreal play {_short(policy)}{option}"
+            )
         return words
 
 

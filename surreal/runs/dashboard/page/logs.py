@@ -34,9 +34,14 @@ def log_lines(records: Sequence[LogRecord]) -> Shown:
 
 
 def find_videos(folder: Path) -> list[Path]:
-    """The newest videos of a run's evaluation, the newest first."""
+    """List the newest videos of a run's evaluation, the newest first; a link that leads out of the folder is none."""
     try:
-        found = [path for path in (folder / "eval" / "videos").iterdir() if path.suffix in (".mp4", ".gif", ".webm")]
+        root = folder.resolve()
+        found = [
+            path
+            for path in (folder / "eval" / "videos").iterdir()
+            if path.suffix in (".mp4", ".gif", ".webm") and path.is_file() and path.resolve().is_relative_to(root)
+        ]
         return sorted(found, key=lambda path: (path.stat().st_mtime, path.name), reverse=True)[:MAX_VIDEOS]
     except OSError:
         return []

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from pathlib import Path
 
 import pygame
 import pytest
 
+import surreal
 from surreal.checkpoint import save_checkpoint
 from surreal.cli import main
 from surreal.config import Config, load_config
+from surreal.config.loading.overrides import apply_overrides, parse_override
 from surreal.envs.terminal import Colors, Screen
+from surreal.errors import ConfigError
 from surreal.main.build.acting import build_model, restore_model
 from surreal.main.build.environments import build_spaces
 from surreal.main.build.saved_policy import load_policy
@@ -192,3 +196,49 @@ def test_model_begins_with_the_checkpoint_to_restore(config: Config, tmp_path: P
     path.unlink()
     restore_model(other, model)
     assert all(tensor.equal(wanted[name]) for name, tensor in model.tensors().items())
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "env.id=stranger:Env", "eval.env_id=stranger:Env-v0", "env.id=game:stranger.Game",
+        "env.id=pettingzoo.stranger", "env.id=GymV21Environment-v0",
+        "model.class=stranger.Model", "agent.class=stranger.Agent",
+        "agent.class=surreal.api.train", "env.wrappers=[{class: stranger.Wrapper}]",
+        "env.wrappers=[{name: 'stranger.W'}]", "self_play.reference=stranger.player",
+    ],
+)  # fmt: skip
+def test_nothing_that_a_file_names_is_imported_without_trust(
+    setting: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = tmp_path / "was imported"
+    (tmp_path / "stranger.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    plain = plain_config(config)
+    apply_overrides(plain, {}, [parse_override(text) for text in (setting, f"python_path=[{tmp_path}]")])
+    file = write(tmp_path / "gift.safetensors", config, plain=plain)
+    for words in (["play"], ["export"], ["rlx-server", "--exploit", "--checkpoint"]):
+        assert main([*words, str(file)]) != 0
+        assert "if you trust it, add --trust (in Python: trust=True)" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="would import"):
+        surreal.load(file)
+    assert not mark.exists()
+    assert str(tmp_path) not in sys.path
+
+
+def test_what_a_trusted_file_names_is_imported(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "friend.py").write_text("from gymnasium.envs.classic_control import CartPoleEnv as Env\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    plain = plain_config(config)
+    plain["env"]["id"], plain["python_path"] = "friend:Env", [str(tmp_path)]
+    file = write(tmp_path / "best.safetensors", config, plain=plain)
+    assert main(["play", str(file), "--episodes", "1", "--trust"]) == 0
+    assert surreal.load(file, trust=True).config.env.id == "friend:Env"
+
+
+def test_folders_of_a_file_that_is_not_trusted_are_ignored(config: Config, tmp_path: Path) -> None:
+    plain = plain_config(config)
+    plain["python_path"] = ["/nowhere"]
+    file = write(tmp_path / "best.safetensors", config, plain=plain)
+    assert main(["play", str(file), "--episodes", "1"]) == 0
+    assert "/nowhere" not in sys.path

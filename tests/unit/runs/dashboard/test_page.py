@@ -188,11 +188,19 @@ def test_videos_are_those_of_the_evaluation(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for name in ("a.mp4", "b.mp4", "c.txt"):
         (folder / name).write_bytes(b"x" * 2048)
+    (tmp_path.parent / "elsewhere.mp4").write_bytes(b"secret")
+    (folder / "link.mp4").symlink_to(tmp_path.parent / "elsewhere.mp4")
+    (folder / "broken.mp4").symlink_to("/nowhere")
+    (folder / "folder.mp4").mkdir()
     found = logs.find_videos(tmp_path)
     assert {path.name for path in found} == {"a.mp4", "b.mp4"}
     shown = logs.videos("key", found)
     assert {figure.children[0].src for figure in shown.children} == {"/videos/key/a.mp4", "/videos/key/b.mp4"}
     assert "record_video_every" in words(logs.videos("key", []))
+    other = tmp_path / "other"
+    (other / "eval").mkdir(parents=True)
+    (other / "eval" / "videos").symlink_to(folder)
+    assert logs.find_videos(other) == []
 
 
 def test_runs_are_filtered_by_all_words() -> None:

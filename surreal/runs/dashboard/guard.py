@@ -13,7 +13,7 @@ import ipaddress
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from flask import Flask, Request, Response, abort, redirect, request
 
@@ -99,7 +99,7 @@ class Guard:
 
     def check(self, asked: Request) -> Response | None:
         """Refuse what may not be; None for what may."""
-        if self._is_local and urlsplit(f"//{asked.host}").hostname not in self._names:
+        if self._is_local and _split(f"//{asked.host}").hostname not in self._names:
             abort(403, "this dashboard is for this machine alone")
         if asked.method not in ("GET", "HEAD") and not self._is_from_here(asked):
             abort(403, "another site may not ask for this")
@@ -123,4 +123,12 @@ class Guard:
     @staticmethod
     def _is_from_here(asked: Request) -> bool:
         origin = asked.headers.get("Origin")
-        return origin is not None and urlsplit(origin).netloc == asked.host
+        return origin is not None and _split(origin).netloc == asked.host
+
+
+def _split(url: str) -> SplitResult:
+    """Split a URL that anyone may have written; one that is none has no host."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")

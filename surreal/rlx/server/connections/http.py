@@ -45,7 +45,7 @@ def answer_get(
         status: tells what the server does.
         pages_dir: folder of those under `/app/`; None: they are looked for in `static_dir`.
     """
-    path = unquote(urlsplit(path).path)
+    path = unquote(path.partition("?")[0])
     if path == "/health":
         return Answer(HTTPStatus.OK, "text/plain; charset=utf-8", b"ok\n")
     if path == "/status.json":
@@ -55,6 +55,13 @@ def answer_get(
         folder, inside = pages_dir, path.removeprefix(_PAGES)
     if folder is None or "\0" in path:
         return None
+    try:
+        return _answer_file(folder, inside, path)
+    except (OSError, ValueError):  # a name that no file can have
+        return None
+
+
+def _answer_file(folder: Path, inside: str, path: str) -> Answer | None:
     root = folder.resolve()
     file = (root / inside.lstrip("/")).resolve()
     is_folder = file.is_dir()

@@ -102,3 +102,15 @@ def test_pages_of_elsewhere_may_not_connect(
     origin: str | None, host: str, allowed: tuple[str, ...], expected: bool
 ) -> None:
     assert may_connect(origin, host, allowed) is expected
+
+
+@pytest.mark.parametrize(
+    "path", ["//[", "//[::1", "http://[", "/" + "a" * 5000, "/" + "a/" * 3000, "/%ff%fe", "//[?a]"]
+)
+def test_path_that_is_none_is_not_found(folder: Path, path: str) -> None:
+    assert answer_get(path, folder) is None
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://[x]", "//[", "http://\u2100"])
+def test_origin_that_is_none_may_not_connect(origin: str) -> None:
+    assert not may_connect(origin, origin.partition("//")[2], ())

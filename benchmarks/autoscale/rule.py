@@ -20,7 +20,7 @@ from surreal.engines.scaling.figures import FIGURES
 
 OVERLAY = Path(__file__).parents[2] / "k8s" / "overlays" / "autoscale"
 
-_QUERY = re.compile(r"max\((surreal_[a-z_]+)\{run=\"[\w.-]+\"\}\)")
+_QUERY = re.compile(r"max\((surreal_[a-z_]+)\{namespace=\"[\w.-]+\",run=\"[\w.-]+\"\}\)")
 _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

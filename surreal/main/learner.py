@@ -162,8 +162,12 @@ class LearnerSession:
 
     def settle(self, *, has_checkpoint: bool) -> None:
         """Decide which parameters to go on from."""
-        if not has_checkpoint:
-            self.publishing.take_over()
+        if not has_checkpoint and self.publishing.take_over():
+            logger.warning(
+                "no checkpoint to resume from: continuing from the parameters of version %d, without the state of the "
+                "optimizers; checkpoint.checkpoint_time_interval sets how often one is written",
+                self.learner.model.version,
+            )
 
     def run(self) -> None:
         """Learn until the run ends, or this learner's updates are done.

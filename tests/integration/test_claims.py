@@ -38,6 +38,7 @@ def test_a_second_process_stands_by_until_the_first_gives_the_name_back(
     thread.start()
     while "standing by: agent-0" not in caplog.text:
         assert thread.is_alive()
+    assert "this one takes over when that one ends" in caplog.text  # and no advice that would not help a learner
     second_name = Claim(client, "agent-1")
     assert second_name.try_take() == ""
     first.release()

@@ -60,6 +60,9 @@ def render(
     redis_ca: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PEM file with the authority of --redis, if it is private.")
     ] = None,
+    s3_endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="S3 service for checkpoints, if it is not Amazon's.")
+    ] = None,
     prometheus: Annotated[
         str | None, typer.Option(metavar="URL", help="Prometheus that the overlay autoscale asks.")
     ] = None,
@@ -91,6 +94,7 @@ def render(
         redis=redis,
         redis_user=redis_user,
         redis_ca=redis_ca,
+        s3_endpoint=s3_endpoint,
         prometheus=prometheus,
         has_tls=tls,
         has_jobs=jobs,

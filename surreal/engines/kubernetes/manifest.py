@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from surreal.engines.kubernetes.source import Manifest
 from surreal.errors import ConfigError
@@ -145,6 +146,25 @@ def scale(manifest: Manifest, namespace: str, run: str, *, most: int | None, pro
     if most is not None:
         spec["maxReplicaCount"] = most
         spec["minReplicaCount"] = min(spec.get("minReplicaCount", 0), most)
+
+
+def use_s3(manifests: Sequence[Manifest], endpoint: str) -> dict[str, str]:
+    """Let processes reach an S3 service at its port; returns what they need in their environment.
+
+    Raises:
+        ConfigError: it is not a URL, or a secret is in it.
+    """
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ConfigError(
+            f"--s3-endpoint is {parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()!r}; it must be "
+            "http://HOST:PORT or https://HOST:PORT, without a user or password",
+            key="--s3-endpoint",
+        )
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if (policy := find(manifests, "NetworkPolicy", "from-learner-to-s3")) is not None:
+        policy["spec"]["egress"] = [{"ports": [{"protocol": "TCP", "port": port}]}]
+    return {"AWS_ENDPOINT_URL": endpoint}
 
 
 def set_redis_memory(manifest: Manifest, maxmemory_bytes: int) -> None:

@@ -26,6 +26,7 @@ from surreal.engines.kubernetes.manifest import (
     set_argument,
     set_image,
     set_redis_memory,
+    use_s3,
 )
 from surreal.engines.kubernetes.redis import own_address, own_shards, trust_file, use_other, use_tls
 from surreal.engines.kubernetes.source import Manifest, read_base, read_overlay
@@ -62,6 +63,7 @@ class Request:
         redis: address of a server that is there; None: the run has its own.
         redis_user: as whom all processes come there; None: each as its own user.
         redis_ca: PEM file with the authority of its certificate; None: one that the image trusts.
+        s3_endpoint: URL of an S3 service other than Amazon's; None: Amazon's.
         prometheus: URL of the Prometheus that scaling asks; None: as the overlay says.
         has_tls: whether the run's own Redis encrypts connections.
         has_jobs: whether processes end with the run, as Jobs; otherwise they stay, as Deployments.
@@ -78,6 +80,7 @@ class Request:
     redis: str | None = None
     redis_user: str | None = None
     redis_ca: Path | None = None
+    s3_endpoint: str | None = None
     prometheus: str | None = None
     has_tls: bool = False
     has_jobs: bool = False
@@ -96,20 +99,12 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     asked = [] if request.agents is None else [f"agent.count={request.agents}"]
     config = load_config(request.source, [*request.overrides, *asked])
     manifests = read_base() if request.overlay is None else read_overlay(request.overlay)
-    variables, address = _variables(manifests), request.redis or config.redis.address
-    if address is None:
-        if request.redis_user is not None or request.redis_ca is not None:
-            raise ConfigError("--redis-user and --redis-ca are for a Redis that exists: name it with --redis")
-        asked += own_shards(manifests, config, has_tls=request.has_tls)
-        address = own_address(has_tls=request.has_tls)
-        if request.has_tls:
-            variables |= use_tls(manifests)
+    variables = _variables(manifests)
+    if request.redis or config.redis.address:
+        manifests, found = _with_other_redis(manifests, request, request.redis or str(config.redis.address))
     else:
-        if request.has_tls:
-            raise ConfigError("--tls is for the run's own Redis; another one has it with --redis rediss://HOST:PORT")
-        manifests = use_other(manifests, address, request.redis_user)
-        if request.redis_ca is not None:
-            variables |= trust_file(manifests, request.redis_ca, address)
+        asked += own_shards(manifests, config, has_tls=request.has_tls)
+        found = _with_own_redis(manifests, request)
     settings = [*request.overrides, *asked]
     config = load_config(request.source, settings)
     run = request.run or re.sub(r"[^a-z0-9-]+", "-", config.name.lower()).strip("-")
@@ -117,8 +112,10 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     for sentence in _missing(config):
         warn(sentence)
 
+    if request.s3_endpoint is not None:
+        variables |= use_s3(manifests, request.s3_endpoint)
     text = _text_of(request.source)
-    variables |= {"SURREAL_RUN": run, "SURREAL_REDIS": address}
+    variables |= {"SURREAL_RUN": run, **found}
     manifests = [*_counted(manifests, config), config_map(APP, {"app.yaml": text}), config_map(RUN, variables)]
     if request.namespace is not None:
         manifests = [each for each in manifests if each["kind"] != "Namespace"]
@@ -136,6 +133,25 @@ def render(request: Request, warn: Callable[[str], object]) -> list[Manifest]:
     if request.has_jobs:
         make_jobs(manifests)
     return manifests
+
+
+def _with_own_redis(manifests: list[Manifest], request: Request) -> dict[str, str]:
+    """Prepare the run's own Redis; returns what processes need in their environment to reach it."""
+    if request.redis_user is not None or request.redis_ca is not None:
+        raise ConfigError("--redis-user and --redis-ca are for a Redis that exists: name it with --redis")
+    found = use_tls(manifests) if request.has_tls else {}
+    return {"SURREAL_REDIS": own_address(has_tls=request.has_tls), **found}
+
+
+def _with_other_redis(
+    manifests: list[Manifest], request: Request, address: str
+) -> tuple[list[Manifest], dict[str, str]]:
+    """Use a Redis that exists; returns the manifests, and what processes need in their environment to reach it."""
+    if request.has_tls:
+        raise ConfigError("--tls is for the run's own Redis; another one has it with --redis rediss://HOST:PORT")
+    manifests = use_other(manifests, address, request.redis_user)
+    found = {} if request.redis_ca is None else trust_file(manifests, request.redis_ca, address)
+    return manifests, {"SURREAL_REDIS": address, **found}
 
 
 def _text_of(source: str) -> str:

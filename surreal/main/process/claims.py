@@ -55,18 +55,20 @@ class Claim:
         """How long another process held it, s."""
         return self._watch.waited_s
 
-    def take(self, stop: threading.Event) -> None:
-        """Take it, as a stand-by until whoever has it ends.
+    def take(self, stop: threading.Event, *, is_one_of_many: bool = False) -> None:
+        """Take it, as a stand-by until the process that has it ends.
+
+        Args:
+            stop: ends the wait.
+            is_one_of_many: whether a process with another index has work, too.
 
         Raises:
             StoppedError: `stop` was set meanwhile.
         """
         notice = WaitNotice(logger)
+        remedy = "another --index takes part at once" if is_one_of_many else "this one takes over when that one ends"
         while holder := self._client.retry(self.try_take, what=f"become {self.name}", stop=stop):
-            notice.tell(
-                "standing by: %s of run %s is %s; another --index takes part at once",
-                self.name, self._client.run, holder,
-            )  # fmt: skip
+            notice.tell("standing by: %s of run %s is %s; %s", self.name, self._client.run, holder, remedy)
             if stop.wait(_POLL_INTERVAL_S):
                 raise StoppedError(f"stopped while standing by as {self.name}")
 

@@ -42,7 +42,7 @@ from surreal.main.process.ending.reasons import Ending, ExitCode, exit_code_of
 from surreal.main.process.ending.staying import stay
 from surreal.main.process.hanging import make_watchdog
 from surreal.main.process.reports import error_line, is_expected, print_error
-from surreal.main.process.roles import LEARNER, RandomStream, Role, refusal_of
+from surreal.main.process.roles import AGENT, LEARNER, RLX_SERVER, RandomStream, Role, refusal_of
 from surreal.main.process.run_folder import RunFolder
 from surreal.main.process.takeover import take_over
 from surreal.observers.making import make_callbacks
@@ -128,7 +128,7 @@ class RoleProcess:
                     registry.clear_stop(self.client)
             else:
                 registry.require_fresh(self.client, self.config.published_policy, self.parameter_client)
-        self._claim.take(self.stop)
+        self._claim.take(self.stop, is_one_of_many=self.role in (AGENT, RLX_SERVER))
         if self.client.retry(self._register, what="agree with the run", stop=self.stop):
             take_over(self._claim, self.replay, self.stop)
         self.telemetry.at_each_step(self._stay)

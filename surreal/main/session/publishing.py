@@ -103,12 +103,13 @@ class Publishing:
         keys = self._client.policy_keys(self._config.published_policy)
         return bool(self._client.redis.hexists(keys.params, "version"))
 
-    def take_over(self) -> None:
-        """Without a checkpoint, go on from what was broadcast last, if anything was: better than from scratch."""
-        if self._load_last():
-            # Counts go on too: schedules and limits depend on them.
-            self._learner.updates = read_progress(self._broadcaster.message).get("updates", 0)
-            logger.info("going on from the parameters of version %d", self._model.version)
+    def take_over(self) -> bool:
+        """Continue from what was broadcast last, as without a checkpoint; returns whether anything was."""
+        if not self._load_last():
+            return False
+        # Counts go on too: schedules and limits depend on them.
+        self._learner.updates = read_progress(self._broadcaster.message).get("updates", 0)
+        return True
 
     def go_back(self) -> str:
         """Take over the parameters that were broadcast last, with optimizers as new; returns which, "" if none were."""

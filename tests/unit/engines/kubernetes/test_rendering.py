@@ -205,8 +205,20 @@ def test_the_runs_own_redis_has_tls_where_it_is_asked_for(
 
 
 @pytest.mark.parametrize(
+    ("endpoint", "port"), [("http://minio.storage:9000", 9000), ("https://s3.example", 443), ("http://s3.example", 80)]
+)
+def test_checkpoints_go_to_an_s3_service_at_any_port(rendered: Callable[..., Any], endpoint: str, port: int) -> None:
+    manifests = rendered(s3_endpoint=endpoint)
+    policy = find(manifests, "NetworkPolicy", "from-learner-to-s3")
+    assert policy["spec"]["egress"] == [{"ports": [{"protocol": "TCP", "port": port}]}]
+    assert find(manifests, "ConfigMap", "run")["data"]["AWS_ENDPOINT_URL"] == endpoint
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"s3_endpoint": "minio:9000"}, "--s3-endpoint is 'minio:9000'; it must be http://HOST:PORT"),
+        ({"s3_endpoint": "http://me:secret@minio:9000"}, "--s3-endpoint is 'http://minio:9000'"),
         ({"redis_user": "default"}, "name it with --redis"),
         ({"redis": "cache:6379", "has_tls": True}, "--tls is for the run's own Redis"),
         ({"redis": "cache:6379", "redis_ca": Path("/nowhere")}, "write rediss://"),
@@ -278,7 +290,7 @@ def test_what_a_scaled_object_scales_has_no_number_of_its_own(
     copy_manifests(tmp_path / "k8s")
     overlay = tmp_path / "k8s" / "overlays" / "mine"
     overlay.mkdir()
-    (overlay / "kustomization.yaml").write_text("bases: [../../base]\nresources: [scaled.yaml]\n")
+    (overlay / "kustomization.yaml").write_text("resources: [../../base, scaled.yaml]\n")
     query = 'max(surreal_agents_busy{namespace="surreal-demo",run="demo"})'
     trigger = {"type": "prometheus", "metadata": {"serverAddress": "http://here:9090", "query": query}}
     scaled = {

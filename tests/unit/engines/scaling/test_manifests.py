@@ -47,7 +47,7 @@ def test_what_is_asked_for_is_what_surreal_metrics_serves() -> None:
 
 def test_the_overlay_has_all_files_of_its_folder() -> None:
     (overlay,) = manifests("kustomization.yaml")
-    listed = {*overlay["resources"], *overlay.get("patchesStrategicMerge", ())}
+    listed = {*overlay["resources"]} - {"../../base"}
     assert listed == {path.name for path in OVERLAY.glob("*.yaml")} - {"kustomization.yaml"}
 
 
@@ -83,7 +83,7 @@ def test_what_is_not_modelled_is_refused() -> None:
     with pytest.raises(ValueError, match="zero"):
         Rule.of(changed(minReplicaCount=0))
     trigger = spec["triggers"][0]
-    for query in ("sum(surreal_agents_busy)", 'max(surreal_no_figure{run="demo"})'):
+    for query in ("sum(surreal_agents_busy)", 'max(surreal_no_figure{namespace="a",run="demo"})'):
         with pytest.raises(ValueError):
             Rule.of(changed(triggers=[{**trigger, "metadata": {**trigger["metadata"], "query": query}}]))
     odd = Rule.of(changed(advanced={"scalingModifiers": {"formula": "agents_busy ** 2", "target": "1"}}))

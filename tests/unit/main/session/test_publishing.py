@@ -109,10 +109,10 @@ def test_learner_without_a_checkpoint_goes_on_from_the_last_broadcast_or_from_sc
     bench, model = Bench(), SimpleNamespace(version=7)
     bench.publishing._model = cast(Any, model)
     bench.broadcaster.message = write_progress(40, 70)
-    bench.publishing.take_over()
+    assert not bench.publishing.take_over()
     assert bench.learner.updates == 0
     bench.broadcaster.found = True
-    bench.publishing.take_over()
+    assert bench.publishing.take_over()
     assert bench.learner.updates == 40
     bench.broadcaster.found = ContractError("run r holds parameters of another model", diff=())
     bench.publishing.take_over()

@@ -8,7 +8,6 @@ Redis knows besides comes from `in_redis.py`:
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ from surreal.main.build.kept import round_lines
 from surreal.main.process.finding import is_run_folder, is_written_to
 from surreal.main.process.run_folder import RESULT_NAME, RUNS_FOLDER, RunFolder
 from surreal.main.session.scoring.best import read_best
+from surreal.utils.files import parse_json
 
 #: `killed`: it was running, and no process of it is alive; `over`: Redis alone knows it, and no process is alive;
 #: `unreadable`: a folder that looks like a run's, but does not say how the run is doing.
@@ -85,11 +85,11 @@ def read_run(folder: Path) -> ListedRun:
     """Look at the folder of a run; what is half written or makes no sense is said, not raised."""
     run = RunFolder(folder).read_run() or folder.name
     try:
-        result = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
+        result = parse_json((folder / RESULT_NAME).read_text(encoding="utf-8"))
         listed = _from_result(result, run, folder)
     except FileNotFoundError:
         return ListedRun(run, "unreadable", folder, reason=f"it has no {RESULT_NAME}")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         return ListedRun(run, "unreadable", folder, reason=f"its {RESULT_NAME} makes no sense: {_first_line(error)}")
     if listed.status != "running":
         return listed
@@ -165,9 +165,9 @@ def _last_metrics(path: Path) -> tuple[float, int]:
         return 0.0, 0
     for line in reversed(lines):
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             return float(row["time"]), int(row["step"])
-        except (ValueError, TypeError, KeyError):  # cut off at either end
+        except (ValueError, TypeError, KeyError, OverflowError):  # cut off at either end, or broken
             continue
     return 0.0, 0
 

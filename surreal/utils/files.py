@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 #: What says that a disk has no room left: no space, no quota, no larger file allowed.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -105,6 +107,18 @@ def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Decode JSON that another program may have written.
+
+    Raises:
+        ValueError: it is not JSON, or it is nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def is_disk_full(error: OSError) -> bool:

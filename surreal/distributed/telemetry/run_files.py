@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from surreal.utils.files import FileLock, write_whole
+from surreal.utils.files import FileLock, parse_json, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class RunFiles:
         file = self.folder / STATE_NAME
         self.progress, self._sizes = Progress(), {}
         try:
-            state = json.loads(file.read_text(encoding="utf-8"))
+            state = parse_json(file.read_text(encoding="utf-8"))
             if state["format"] != FORMAT:
                 raise ValueError(f"format {state['format']}")
             seen = {

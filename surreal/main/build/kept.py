@@ -5,7 +5,6 @@ No torch is imported here: the launcher looks at both.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from pathlib import Path
@@ -15,6 +14,7 @@ from surreal.checkpoint.place import Place
 from surreal.checkpoint.ranking import Round
 from surreal.config import Config
 from surreal.config.schema.checkpoint import RUN_STORE
+from surreal.utils.files import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def round_lines(path: Path, *, warns: bool = True) -> list[dict[str, Any]]:
     found = []
     for text in path.read_text(errors="replace").splitlines():
         try:
-            line = json.loads(text)
+            line = parse_json(text)
         except ValueError:
             if warns:
                 logger.warning("%s has a line that was cut off; it is passed over", path)

@@ -33,6 +33,11 @@ RETURN = "eval/episode_return"
 UPDATES = "learner/updates_total"
 
 
+#: Number beyond which a scale overflows when it is drawn; no metric is as large.
+_LARGEST = 1e100
+_LAST_TIME_S = 1e11  # the year 5138; beyond it dates overflow
+
+
 class Rows(NamedTuple):
     """A curve's columns, all of one length, in the order in which they were written."""
 
@@ -49,7 +54,7 @@ class History:
         points: see `Series`.
 
     Attributes:
-        not_finite: numbers that were NaN or infinite and are in no curve, by metric.
+        not_finite: numbers that were NaN, infinite or too large to draw, and are in no curve, by metric.
         dropped: numbers for which there was no room: of further metrics or processes.
         started: when the first of them were reported, s since 1970; 0 if none were.
         version: grows with all that comes.
@@ -81,7 +86,7 @@ class History:
             self.version += 1
             for name, value in metrics.items():
                 number = value if type(value) is float else decode_number(value)
-                if not math.isfinite(number):
+                if not abs(number) < _LARGEST:  # NaN is not, either
                     self.not_finite[name] += 1
                     continue
                 series = self._curves.get((name, process)) or self._new_curve(name, process)
@@ -103,7 +108,8 @@ class History:
             # What user code sends along with parameters need not say how far the run was.
             progress = [decode_number(line.get(key, "nan")) for key in ("time", "global_step", "updates")]
             values = [decode_number(line.get(key)) for key in ROUND_METRICS.values()]
-            if not all(map(math.isfinite, (progress[0], *values))):
+            check_place(progress[0], *(number for number in progress[1:] if not math.isnan(number)))
+            if not all(abs(number) < _LARGEST for number in values):
                 raise CodecError("a round with numbers that are not finite")
             self.started = self.started or progress[0]
             self.version += 1
@@ -143,3 +149,14 @@ class History:
                 known = series.table()
                 return np.interp(time, known[:, 0], known[:, 2])
         return np.full(len(time), np.nan)
+
+
+def check_place(time_s: float, *counts: float) -> tuple[float, ...]:
+    """Return when and how far a run was, if that makes sense.
+
+    Raises:
+        CodecError: the time is no date, or a count is no count.
+    """
+    if not 0 <= time_s < _LAST_TIME_S or not all(0 <= count < _LARGEST for count in counts):
+        raise CodecError(f"time {time_s}, counts {counts}")
+    return time_s, *counts

@@ -11,7 +11,6 @@ What cannot be read is passed over and counted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from typing import Any
 from surreal.distributed.telemetry.records import decode_number
 from surreal.distributed.telemetry.render import METRICS_PATH
 from surreal.errors import CodecError
-from surreal.runs.reading.history import History
+from surreal.runs.reading.history import History, check_place
 from surreal.runs.reading.lines import LineReader
 from surreal.runs.reading.series import POINTS
+from surreal.utils.files import parse_json
 
 _SCORES_PATH = Path("eval", "scores.jsonl")
 
@@ -73,8 +73,8 @@ class RunHistory(History):
                     return False
                 for line in lines:
                     try:
-                        take(json.loads(line))
-                    except (CodecError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                        take(parse_json(line))
+                    except (CodecError, ValueError, KeyError, TypeError, AttributeError):
                         self._bad_lines += 1
                 if not is_end and self.read_bytes >= budget:
                     return False
@@ -89,7 +89,7 @@ class RunHistory(History):
         ]
 
     def _take_metrics(self, line: dict[str, Any]) -> None:
-        time_s, step = decode_number(line["time"]), decode_number(line["step"])
+        time_s, step = check_place(decode_number(line["time"]), decode_number(line["step"]))
         if "metrics" in line:
             self.add(str(line["process"]), time_s, step, line["metrics"])
 

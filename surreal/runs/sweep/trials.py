@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from surreal.errors import FolderError
+from surreal.utils.files import parse_json
 
 EndStatus = Literal["finished", "pruned", "failed"]
 
@@ -73,7 +74,7 @@ class TrialFile:
             raise FolderError(f"{path} cannot be read: {error}") from error
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                self._take(json.loads(line))
+                self._take(parse_json(line))
             except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
                 problem = f"{path} line {number} makes no sense ({error!r}); it is no file of a sweep, or was edited"
                 raise FolderError(problem) from error

@@ -95,6 +95,32 @@ def test_result_that_makes_no_sense_is_named_and_hides_no_other_run(tmp_path: Pa
     assert by_label["bad"].reason.startswith("its result.json makes no sense: ")
 
 
+DEEP, HUGE = "[" * 9999, "1" + 400 * "0"
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("metrics.jsonl", DEEP),
+        *[("metrics.jsonl", f'{{"time": {number}, "step": 5}}') for number in (HUGE, '"x"')],
+        *[("metrics.jsonl", f'{{"time": 5.0, "step": {number}}}') for number in ("1e999", "NaN")],
+        ("eval/scores.jsonl", DEEP),
+        ("eval/best.json", DEEP),
+        ("eval/best.json", f'{{"mean_return": {HUGE}}}'),
+        ("result.json", '{"status": "finished", "env_steps": 1e999}'),
+    ],
+)
+def test_a_broken_line_hides_no_run(tmp_path: Path, file: str, line: str) -> None:
+    folder = begin(tmp_path / "a")
+    (folder.path / "eval").mkdir()
+    (folder.path / "metrics.jsonl").write_text('{"time": 1005.0, "step": 7}\n')
+    with (folder.path / file).open("w" if file.endswith(".json") else "a") as written:
+        written.write(f"{line}\n")
+    folder.release()
+    found = read_run(folder.path)
+    assert (found.status, found.env_steps) == (("unreadable", 0) if file == "result.json" else ("killed", 7))
+
+
 def test_folder_of_a_run_that_was_killed_at_once_is_named(tmp_path: Path) -> None:
     begin(tmp_path / "a").release()
     (tmp_path / "a" / "result.json").unlink()

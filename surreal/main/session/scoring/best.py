@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
+
+from surreal.utils.files import parse_json
 
 BEST_NAME = "best.json"
 
@@ -13,7 +14,7 @@ BEST_NAME = "best.json"
 def read_best(folder: Path) -> dict[str, Any] | None:
     """The best round of an evaluation's folder, `eval` in that of its run; None if there is none."""
     try:
-        data = json.loads((folder / BEST_NAME).read_text())
+        data = parse_json((folder / BEST_NAME).read_text())
     except (OSError, ValueError):
         return None
     return data if isinstance(data, dict) and is_finite(data.get("mean_return")) else None
@@ -21,4 +22,7 @@ def read_best(folder: Path) -> dict[str, Any] | None:
 
 def is_finite(value: object) -> bool:
     """Whether a value out of a file is a finite number."""
-    return isinstance(value, int | float) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False

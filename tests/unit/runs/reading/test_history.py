@@ -48,6 +48,31 @@ def test_metrics_of_each_process_and_rounds_are_curves(tmp_path: Path) -> None:
     assert (history.skipped, history.dropped) == (0, 0)
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1e308", "NaN", "1" + 400 * "0", '"inf"'])
+def test_numbers_that_cannot_be_drawn_are_in_no_curve(tmp_path: Path, number: str) -> None:
+    before = read(record_run(tmp_path))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        for time_s, step, value in ((number, 5, 1.0), (1000.0, number, 1.0), (1000.0, 5, number)):
+            line = f'{{"time": {time_s}, "process": "learner", "step": {step}, "metrics": {{"learner/loss": {value}}}}}'
+            file.write(f"{line}\n")
+        file.write("[" * 9999 + "\n")
+    with (tmp_path / "eval" / "scores.jsonl").open("a") as file:
+        for time_s, step, value in (
+            (number, 5, 1.0),
+            (1000.0, "-1" if number == "NaN" else number, 1.0),
+            (1.0, 5, number),
+        ):
+            line = (
+                f'"time": {time_s}, "global_step": {step}, "mean_return": {value}, "std_return": 0.0, "mean_length": 1'
+            )
+            file.write(f'{{"kind": "round", {line}}}\n')
+        file.write("[" * 9999 + "\n")
+    history = read(tmp_path)
+    for name in ("learner/loss", RETURN):
+        np.testing.assert_equal(history.curves(name), before.curves(name))
+    assert history.skipped + sum(history.not_finite.values()) == 8
+
+
 def test_only_what_is_new_is_read(tmp_path: Path) -> None:
     history = read(record_run(tmp_path))
     before = history.read_bytes

@@ -268,7 +268,9 @@ class Launcher:
 
         def show(waiting: Sequence[Child]) -> None:
             self._warnings.poll()
-            progress.phase(describe_drain([(child.name, child.role.last_work) for child in waiting]))
+            can_hurry = self._interrupts.is_draining and not self._interrupts.is_hurried
+            works = [(child.name, child.role.last_work) for child in waiting]
+            progress.phase(describe_drain(works, can_hurry=can_hurry))
 
         try:
             registry.request_stop(servers.client, ending.reason)

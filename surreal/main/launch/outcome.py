@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal.config import Config
-from surreal.main.process.ending.reasons import Ending
+from surreal.main.process.ending.reasons import Ending, ExitCode
 
 #: What a person looks at first, if it is there.
 FILES = (
@@ -39,8 +39,9 @@ class RunOutcome:
         return [name for name in FILES if (self.folder / name).exists()]
 
     def last_words(self) -> list[str]:
-        """What a person is told at the end."""
-        words = [f"ended: {self.ending.reason}", f"results in {self.folder}: {', '.join(self.files())}"]
+        """What a person is told at the end, besides the error of a run that failed."""
+        words = [] if self.ending.exit_code is ExitCode.FAILED else [f"ended: {self.ending.reason}"]
+        words.append(f"results in {self.folder}: {', '.join(self.files())}")
         policy = self.folder / "eval" / "best.safetensors"
         if self.best is not None and policy.exists():
             from surreal.main.build.trust import imports_of  # gymnasium comes with it

@@ -158,8 +158,9 @@ class TrainingBase:
                     lost += 1
                     if lost >= self.max_lost_episodes:
                         raise
-                    logger.warning("episode %d is cut off and will be repeated: %s", number, error)
-                    self.initialize_agent()
+                    logger.info("episode %d is cut off: %s; connecting again", number, error)
+                    self.initialize_agent()  # a run that ends takes its server away: that is nothing to warn of
+                    logger.warning("episode %d was cut off and is repeated: %s", number, error)
                     continue
                 number, lost = number + 1, 0
                 if reward is not None:

@@ -20,7 +20,7 @@ from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.keeping import Keeper
 from surreal.errors import ConfigError, StoppedError
 from surreal.main.process.ending.interrupts import Interrupts
-from surreal.main.process.ending.reasons import Ending
+from surreal.main.process.ending.reasons import Ending, ExitCode
 from surreal.runs.in_redis import open_client
 from surreal.runs.sweep.definition.checking import check_settings
 from surreal.runs.sweep.definition.loading import Definition, load_definition
@@ -66,7 +66,8 @@ class SweepOutcome:
         words = [f"trial {trial.number} {describe_end(trial)}" for trial in failed[:_SHOWN_FAILURES]]
         if len(failed) > _SHOWN_FAILURES:
             words.append(f"and {len(failed) - _SHOWN_FAILURES} more failed, see trials.jsonl")
-        words.append(f"ended: {self.ending.reason}")
+        if self.ending.exit_code is not ExitCode.FAILED:
+            words.append(f"ended: {self.ending.reason}")
         if ranked := ranking(self.trials):
             best = sorted((self.folder / "runs").glob(f"{ranked[0].number:03d}-s*/app.yaml"))
             where = f"; to train it again: surreal run {_short(best[0])}" if best else ""

@@ -48,12 +48,18 @@ def describe_troubles(snapshot: Snapshot, *, besides: str = "") -> list[tuple[st
     return [(kind, f"{_names(names)}: {text}") for (kind, text), names in said.items()]
 
 
-def describe_drain(waiting: Sequence[tuple[str, str]]) -> str:
-    """What the end of a run waits for: the names of processes, and the last work of each."""
+def describe_drain(waiting: Sequence[tuple[str, str]], *, can_hurry: bool = False) -> str:
+    """Name the processes that the end of a run waits for, and the last work of each.
+
+    Args:
+        waiting: names of processes, and their last work.
+        can_hurry: whether another Ctrl-C shortens it, which is then said.
+    """
     works: dict[str, list[str]] = {}
     for name, work in waiting:
         works.setdefault(work, []).append(name)
-    return "draining: " + "; ".join(f"{_names(names)}: {work}" for work, names in works.items())
+    hint = " (Ctrl-C again ends it faster)" if can_hurry else ""
+    return "draining: " + "; ".join(f"{_names(names)}: {work}" for work, names in works.items()) + hint
 
 
 def _names(names: list[str]) -> str:

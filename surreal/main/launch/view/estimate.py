@@ -54,9 +54,9 @@ class Bound(NamedTuple):
 
 
 def nearest_bound(limits: RunLimits, snapshot: Snapshot, history: History, elapsed_s: float) -> Bound | None:
-    """What will end the run first; of limits that nobody can give a time for, the one that is done most.
+    """Find the limit that ends the run first; of limits without a known time, the one that is done most.
 
-    The goal counts where its time is known, or there is nothing else.
+    The goal counts only in a run without limits, so that the measure does not change with the curve.
 
     Args:
         limits: of the run.
@@ -74,11 +74,9 @@ def nearest_bound(limits: RunLimits, snapshot: Snapshot, history: History, elaps
         bounds.append(_paced("updates", snapshot.updates, updates, history.updates_per_s))
     if (time_s := limits.max_time_s) is not None:
         bounds.append(_paced("time", elapsed_s, time_s, 1.0))
-    if (goal := limits.stop_at_return) is not None and history.rounds:
-        left_s = seconds_to_goal(tuple(history.rounds), goal)
-        if left_s is not None or not bounds:
-            first, last = history.eval_returns.points[0], history.rounds[-1].mean_return
-            bounds.append(Bound("eval return", last, goal, left_s, first))
+    if (goal := limits.stop_at_return) is not None and history.rounds and not bounds:
+        first, last = history.eval_returns.points[0], history.rounds[-1].mean_return
+        bounds.append(Bound("eval return", last, goal, seconds_to_goal(tuple(history.rounds), goal), first))
     return min(bounds, key=_order, default=None)
 
 

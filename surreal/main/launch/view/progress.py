@@ -13,7 +13,7 @@ from rich.table import Table
 
 from surreal.main.launch.view.describe import describe_numbers, describe_troubles, starting_phase
 from surreal.main.launch.view.drawing.frame import Frame, View
-from surreal.main.launch.view.estimate import RunLimits, nearest_bound
+from surreal.main.launch.view.estimate import RunLimits, nearest_bound, seconds_to_goal
 from surreal.main.launch.view.history import History
 from surreal.main.launch.view.snapshot import Snapshot
 from surreal.main.launch.view.steady_live import SteadyLive
@@ -150,10 +150,11 @@ class Progress:
             self._console.print(text, soft_wrap=True, highlight=False, markup=False)
 
     def _view_of(self, snapshot: Snapshot) -> View:
-        history = self._history
+        history, goal = self._history, self._limits.stop_at_return
         return replace(
             self._view,
             snapshot=snapshot,
+            goal_left_s=None if goal is None else seconds_to_goal(tuple(history.rounds), goal),
             bound=nearest_bound(self._limits, snapshot, history, self._elapsed_s),
             returns=history.returns.points,
             eval_returns=history.eval_returns.points,

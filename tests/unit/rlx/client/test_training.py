@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import signal
 from collections.abc import Sequence
@@ -109,6 +110,24 @@ def test_an_episode_that_was_cut_off_is_repeated() -> None:
     assert agent.calls.count("connect") == 3
     assert agent.exploits == [True] * 3
     assert len(agent.records) == 6
+
+
+def test_a_run_that_ends_takes_its_server_away_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    class Stopping(FakeAgent):
+        def connect(self, retry: int = 1) -> None:
+            if "update" in self.calls:  # the run stops its environments while they connect again
+                training._stop.set()
+            super().connect(retry)
+
+    agent = Stopping(connect=[None, LOST, LOST, LOST], update=[LOST])
+    training = game(agent, max_episodes=3)
+    assert training.run()
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+    caplog.clear()
+    assert game(FakeAgent(update=[LOST])).run()
+    assert [record.message.partition(":")[0] for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "episode 0 was cut off and is repeated"
+    ]
 
 
 def test_an_episode_is_not_repeated_for_a_connection_lost_after_it() -> None:

@@ -39,6 +39,7 @@ class View:
     phase_s: float = 0.0  #: for how long
     bound: Bound | None = None  #: what ends it first
     goal: float | None = None  #: of the mean return
+    goal_left_s: float | None = None  #: time to the goal; None: unknown
     returns: Sequence[float] = ()
     eval_returns: Sequence[float] = ()
     restarts: Mapping[str, int] = field(default_factory=dict)  #: by names of processes
@@ -100,7 +101,11 @@ def _head(view: View, width: int, glyphs: Glyphs) -> list[_Line]:
         return lines
     lines.append(_Line(_numbers(view, snapshot, width), 4))
     facts = [f"best {number(snapshot.best_return)}"] if snapshot.best_return is not None else []
-    facts += [f"goal {number(view.goal)}"] if view.goal is not None else []
+    if view.goal is not None:
+        is_near = view.goal_left_s is not None and not view.is_over
+        facts.append(
+            f"goal {number(view.goal)}" + (f" in about {duration(view.goal_left_s or 0.0)}" if is_near else "")
+        )
     lines.append(_Line(_curve("eval return", snapshot.eval_return, view.eval_returns, facts, width, glyphs), 5))
     lines.append(_Line(_curve("return", snapshot.episode_return, view.returns, [], width, glyphs), 6))
     if snapshot.replay_fill is not None:
@@ -165,7 +170,7 @@ def _curve(
 ) -> Text:
     known = [value for value in values if math.isfinite(value)]
     if width >= _WIDE and len(known) > 1:
-        facts = [*facts, f"from {number(min(known))} to {number(max(known))}"]
+        facts = [*facts, f"low {number(min(known))}, high {number(max(known))}"]
 
     def draw(cells: int) -> str:
         return draw_sparkline(values, cells, glyphs).ljust(cells)

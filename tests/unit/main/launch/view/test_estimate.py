@@ -28,7 +28,7 @@ def rounds(values: Sequence[float], interval_s: float = 10.0) -> list[Round]:
 
 
 def test_a_configuration_says_what_ends_its_run() -> None:
-    config = load_config("cartpole-dqn", ["learner.max_updates=7", "run.max_time_s=60"])
+    config = load_config("cartpole-dqn", ["learner.max_updates=7", "run.max_time_s=60", "run.stop_at_return=475"])
     assert RunLimits.of(config) == (60_000, 7, 60.0, 475.0)
 
 
@@ -85,15 +85,17 @@ def test_noise_around_a_level_is_rarely_taken_for_a_trend() -> None:
     assert sum(each is not None for each in found) <= 10
 
 
-def test_the_goal_counts_when_it_comes_first_or_is_all_there_is() -> None:
+def test_the_bar_keeps_its_measure_however_near_the_goal_is() -> None:
     history, limits = History(), RunLimits(max_env_steps=1000, stop_at_return=70.0)
     history.add(HALF_WAY, 0.0)
     for number, (time_s, value) in enumerate(rounds([0, 10, 20, 30, 40, 50])):
         history.add_round(value, number + 1, time_s)
-    assert nearest_bound(limits, HALF_WAY, history, 50.0) == ("eval return", 50.0, 70.0, pytest.approx(20.0), 0.0)
     far = limits._replace(stop_at_return=475.0)
-    found = nearest_bound(far, HALF_WAY, history, 50.0)
-    assert found is not None and found.name == "env steps"
+    for each in (limits, far):
+        found = nearest_bound(each, HALF_WAY, history, 50.0)
+        assert found is not None and found.name == "env steps"
+    alone = nearest_bound(limits._replace(max_env_steps=None), HALF_WAY, history, 50.0)
+    assert alone == ("eval return", 50.0, 70.0, pytest.approx(20.0), 0.0)
     alone = nearest_bound(far._replace(max_env_steps=None), HALF_WAY, history, 50.0)
     assert alone is not None and (alone.name, alone.left_s) == ("eval return", None)
     assert alone.share == pytest.approx(50 / 475)

@@ -38,7 +38,9 @@ def test_waits_and_hangs_are_shown_with_the_processes_that_have_them() -> None:
 
 def test_the_drain_says_who_still_does_what() -> None:
     waiting = [("agent-0", "the last experience"), ("agent-1", "the last experience"), ("eval", "the last round")]
-    assert describe_drain(waiting) == "draining: agent-0, agent-1: the last experience; eval: the last round"
+    text = "draining: agent-0, agent-1: the last experience; eval: the last round"
+    assert describe_drain(waiting) == text
+    assert describe_drain(waiting, can_hurry=True) == f"{text} (Ctrl-C again ends it faster)"
 
 
 def shown(*, is_quiet: bool = False) -> str:

@@ -70,7 +70,7 @@ agent-0  -             -        -         ok"""
 def test_at_160_columns_there_is_more_of_it() -> None:
     text = text_of(VIEW, 160)
     assert "policy lag 3" in text
-    assert "best 398.0  goal 475.0  from 9.0 to 312.0" in text
+    assert "best 398.0  goal 475.0  low 9.0, high 312.0" in text
     assert "host, 100" in text
 
 

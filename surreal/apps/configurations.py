@@ -100,9 +100,12 @@ def choose(algorithm: str, among: Sequence[str]) -> Configuration:
         if f"{family}-{algorithm}" in known:
             return known[f"{family}-{algorithm}"]
     fitting = [each.algorithm for each in known.values() if each.family in among and each.algorithm]
+    own = [each for each in known.values() if each.algorithm == algorithm and "continuous" not in each.family]
+    suited = [env_id for each in own if (env_id := each.env_id())]  # by the id alone, without env.kwargs
     raise ConfigError(
-        f"there are no settings of {algorithm} for this kind of environment; "
-        f"there are settings of {', '.join(dict.fromkeys(fitting)) or 'nothing'}",
+        f"there are no {algorithm} settings for this kind of environment. It has settings for "
+        f"{', '.join(dict.fromkeys(fitting)) or 'no algorithm'}; {algorithm} suits "
+        f"{', '.join(dict.fromkeys(suited)) or 'none that is known'}",
         key="-a",
     )
 

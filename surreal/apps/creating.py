@@ -60,8 +60,7 @@ def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
         raise ConfigError(f"{folder} exists already; choose another name, or change it with `surreal generate`")
     template = find_template(environment)
     add_python_path([str(folder.resolve().parent)])  # where a class of a person's own may be, and is looked for later
-    among = families(template, _env_id(template))
-    configuration = choose(find_algorithm(algorithm or template.algorithm), among)
+    template, configuration = _choose_variant(template, find_algorithm(algorithm or template.algorithm))
     text = compose(name, template, configuration)
     try:
         folder.mkdir(parents=True)
@@ -71,6 +70,21 @@ def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
     (folder / ".gitignore").write_bytes((TEMPLATES / "common" / "gitignore").read_bytes())
     _write_files(folder, template, name)
     return Change(template, configuration, [])
+
+
+def _choose_variant(template: Template, algorithm: str) -> tuple[Template, Configuration]:
+    """Choose an environment of the template that the algorithm suits, and its settings.
+
+    Raises:
+        ConfigError: there is none; the message is about the template's first environment.
+    """
+    problem: ConfigError | None = None
+    for variant in template.variants():
+        try:
+            return variant, choose(algorithm, families(variant, _env_id(variant)))
+        except ConfigError as error:
+            problem = problem or error
+    raise problem or ConfigError(f"template {template.name} has no environment", key="-e")
 
 
 def switch_environment(config: Path, environment: str, *, has_files: bool) -> Change:

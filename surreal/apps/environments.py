@@ -10,11 +10,12 @@ A template is plain files, and adding one needs no code:
     ...                everything else is copied as it is
 
 In all of them `{{app}}` is the app's name, and `{{NAME}}` a value of the template: `values` has the defaults, and what
-a group of `pattern` has found in the name that a person gave. A template with a `base`, the name of another one, has
-the files and the app.yaml of that one, and puts its own over them. `configurations` are families of settings (the
-first part of the names that `surreal config` lists) in order of preference; without it, they follow from the spaces of
-`env.id`. `extra` is what must be installed besides: `pip install 'surreal-rl[EXTRA]'`; `packages` what pip is to
-install beyond.
+a group of `pattern` has found in the name that a person gave. If a person gave only the template's name, the ids in
+`other_ids` replace the default `id` for algorithms that do not suit it. A template with a `base`, the name of another
+one, has the files and the app.yaml of that one, and puts its own over them. `configurations` are families of settings
+(the first part of the names that `surreal config` lists) in order of preference; without it, they follow from the
+spaces of `env.id`. `extra` is what must be installed besides: `pip install 'surreal-rl[EXTRA]'`; `packages` what pip is
+to install beyond.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class Template:
         packages: what pip is to install beyond that.
         pattern: of names that mean it, too.
         values: for placeholders.
+        other_ids: ids that replace the one in `values`, for algorithms that do not suit its environment.
     """
 
     name: str
@@ -64,6 +66,11 @@ class Template:
     packages: tuple[str, ...] = ()
     pattern: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
+    other_ids: tuple[str, ...] = ()
+
+    def variants(self) -> list[Template]:
+        """List what the template may become if only its name was given: itself first."""
+        return [self, *(_with_values(self, {"id": env_id}) for env_id in self.other_ids)]
 
     @property
     def folder(self) -> Path:
@@ -136,7 +143,7 @@ def find_template(name: str) -> Template:
         found = re.fullmatch(template.pattern, name) if template.pattern else None
         if found is not None:
             given = {key: value for key, value in found.groupdict().items() if value is not None}
-            return _with_values(template, given)
+            return replace(_with_values(template, given), other_ids=())
     names = [each for template in known for each in (template.name, *template.aliases)]
     similar = nearest(wanted, names)
     advice = f"did you mean {similar}?" if similar else f"there are {', '.join(names)}, and ids such as CartPole-v1"
@@ -151,12 +158,12 @@ def template_of(document: Mapping[str, Any]) -> Template | None:
 
 
 def _with_values(template: Template, given: Mapping[str, str]) -> Template:
-    return Template(**{**vars(template), "values": {**template.values, **given}})
+    return replace(template, values={**template.values, **given})
 
 
 def _read(folder: Path) -> Template:
     text = (folder / _METADATA).read_text(encoding="utf-8")
     data, _ = parse(text, f"{folder.name}/{_METADATA}")
-    for name in ("aliases", "configurations", "packages"):
+    for name in ("aliases", "configurations", "packages", "other_ids"):
         data[name] = tuple(data.get(name, ()))
     return Template(folder.name, text.partition("\n")[0].removeprefix("#").strip(), **data)

@@ -49,6 +49,14 @@ def test_names_of_the_ancestor_mean_ours(tmp_path: Path) -> None:
         assert change.configuration.name == f"bandit-{found}"
 
 
+def test_the_templates_name_alone_brings_an_environment_that_the_algorithm_suits(tmp_path: Path) -> None:
+    for name, env_id in {"ddpg": "Pendulum-v1", "rainbow": "ALE/Pong-v5", "dqn": "CartPole-v1"}.items():
+        new_app(tmp_path / name, "openai-gym", name)
+        assert load_config(tmp_path / name / "app.yaml").env.id == env_id
+    with pytest.raises(ConfigError, match=r"no ddpg settings for this kind of environment\..* ddpg suits Pendulum-v1"):
+        new_app(tmp_path / "named", "CartPole-v1", "ddpg")
+
+
 @pytest.mark.parametrize(
     ("environment", "algorithm", "configuration"),
     [
@@ -78,7 +86,7 @@ def test_what_cannot_be_made_is_one_clear_error_and_leaves_nothing(tmp_path: Pat
         ("a b", "bandit", None, "is no name for an app"),
         ("new", "bandet", None, "did you mean bandit"),
         ("new", "bandit", "dqnn", "did you mean dqn"),
-        ("new", "bandit", "ddpg", "there are settings of a2c, dqn, pg"),
+        ("new", "bandit", "ddpg", "It has settings for a2c, dqn, pg, ppo, sac, trpo, vtrace; ddpg suits Pendulum-v1$"),
     ):
         with pytest.raises(ConfigError, match=message):
             new_app(tmp_path / name, environment, algorithm)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from ctypes.util import find_library
@@ -105,13 +106,17 @@ def missing_package(env_id: str, what: object) -> EnvError | None:
 
 def nearest_env_id(env_id: str) -> str | None:
     """Find the registered id most like a misspelt one, the newest version of it."""
-    ids = {spec.id.lower(): spec.id for spec in sorted(gymnasium.registry.values(), key=_version)}
-    near = difflib.get_close_matches(env_id.lower(), ids, n=1)
-    if near:
-        return ids[near[0]]
-    names = {spec.id.rpartition("-v")[0].lower(): spec.id for spec in sorted(gymnasium.registry.values(), key=_version)}
-    near = difflib.get_close_matches(env_id.lower(), names, n=1)
-    return names[near[0]] if near else None
+    # Only names are compared, because `-v1` alone would make short ids alike; the last of equal names counts.
+    namespace = env_id.rpartition("/")[0]
+    specs = sorted(gymnasium.registry.values(), key=lambda spec: ((spec.namespace or "") == namespace, _version(spec)))
+    ids = {_bare(spec.id): spec.id for spec in specs}
+    near = difflib.get_close_matches(_bare(env_id), ids, n=1, cutoff=0.7)
+    return ids[near[0]] if near else None
+
+
+def _bare(env_id: str) -> str:
+    """Give an id in lower case without its namespace and its version."""
+    return re.sub(r"-v\d+$", "", env_id.rpartition("/")[2].lower())
 
 
 def _load_family(env_id: str) -> None:

@@ -22,11 +22,17 @@ from surreal.errors import EnvError
         ("cartpole-v1", "CartPole-v1"),
         ("CartPole-v7", "CartPole-v1"),
         ("Acrobat", "Acro"),
+        ("halfcheeta-v5", "HalfCheetah-v5"),
     ],
 )
 def test_a_misspelt_id_gets_the_nearest_one(env_id: str, nearest: str) -> None:
     with pytest.raises(EnvError, match=f"{env_id}' does not exist; did you mean {nearest}"):
         make_env(env_id)
+
+
+def test_an_id_that_is_like_no_other_gets_no_suggestion() -> None:
+    with pytest.raises(EnvError, match=r"'Nope-v1' does not exist; see gymnasium\.registry"):
+        make_env("Nope-v1")
 
 
 def test_an_id_is_checked_without_making_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

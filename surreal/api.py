@@ -16,8 +16,8 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -31,7 +31,7 @@ from surreal import tree
 from surreal.config import Config, add_python_path
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import describe_observations
-from surreal.errors import EnvError, StoppedError, SurrealError
+from surreal.errors import ConfigError, EnvError, StoppedError, SurrealError
 from surreal.evaluation import EvaluationRound
 from surreal.main.build.acting import build_evaluator
 from surreal.main.build.environments import Spaces, build_env, env_spaces, written_spaces
@@ -102,6 +102,7 @@ def train(
     # Signals come to the main thread alone; elsewhere the program has them, and ends the run by `surreal stop`.
     is_main = threading.current_thread() is threading.main_thread()
     with (
+        _naming_overrides(),
         open(os.devnull, "w") as nowhere,
         interrupts.installed() if is_main else nullcontext(),
         ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter,
@@ -116,6 +117,20 @@ def train(
     if outcome.ending.exit_code is ExitCode.FAILED:
         raise SurrealError(f"{outcome.ending.reason}; see {outcome.folder / 'logs'}")
     return _result_of(outcome)
+
+
+@contextmanager
+def _naming_overrides() -> Iterator[None]:
+    """Name a program's `overrides` in an error where the command line would name `--set`.
+
+    Raises:
+        ConfigError: that error.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        text, source = (words.replace("(--set", "(overrides") for words in (str(error), f"({error.source}"))
+        raise ConfigError(text, key=error.key, source=source[1:]) from error
 
 
 class Policy:
@@ -181,10 +196,7 @@ class Policy:
         Raises:
             ValueError: the observation has another shape.
         """
-        leaf, ndim = tree.first_leaf(obs), len(self.obs_spec.leaves[0].shape)
-        is_single = np.ndim(leaf) == ndim
-        if not is_single and np.ndim(leaf) != ndim + 1:
-            raise ValueError(f"observation has shape {np.shape(leaf)}; the space is {self.observation_space}")
+        is_single = self.obs_spec.count_rows(obs) is None
         rows = tree.map_leaves(lambda part: np.asarray(part)[None] if is_single else np.asarray(part), obs)
         count = len(tree.first_leaf(rows))
         mask = None if action_mask is None else np.asarray(action_mask, np.bool_).reshape(count, -1)

@@ -99,6 +99,23 @@ class ObsSpec:
         _flatten(obs, self.structure, arrays, "")
         return arrays
 
+    def count_rows(self, obs: Obs) -> int | None:
+        """Count the observations of a batch; None if it is a single one, without a batch axis.
+
+        Raises:
+            ValueError: a leaf has another shape, or another number of rows than the first; or as `flatten`.
+        """
+        rows: int | None = None
+        for number, (leaf, spec) in enumerate(zip(self.split(obs), self.leaves, strict=True)):
+            shape = np.shape(leaf)
+            if number == 0 and len(shape) == len(spec.shape) + 1:
+                rows = shape[0]
+            if shape != (spec.shape if rows is None else (rows, *spec.shape)):
+                name = f"observation {spec.name}".strip()
+                one, batch = list(spec.shape), ", ".join(["B" if rows is None else str(rows), *map(str, spec.shape)])
+                raise ValueError(f"{name} has shape {list(shape)}; it must be {one}, or [{batch}] in a batch")
+        return rows
+
     def unflatten(self, arrays: Sequence[Any]) -> Obs:
         """Nest leaves (arrays or tensors, with or without batch axes) as the space has them."""
         if self.structure is None:

@@ -178,19 +178,16 @@ class Agent(ABC):
 
         Raises:
             SurrealError: what ended the listener that kept the model's parameters up to date.
+            ValueError: the observation has another shape than the first one had.
         """
-        leaf = tree.first_leaf(obs)
         if self.obs_spec is None:
             self.obs_spec = ObsSpec.from_obs(obs)
-        single_ndim = len(self.obs_spec.leaves[0].shape)
-        if np.ndim(leaf) == single_ndim:
+        rows = self.obs_spec.count_rows(obs)
+        if rows is None:
             mask = None if action_mask is None else np.asarray(action_mask)[None]
             action = self._act_rows(tree.map_leaves(_add_batch_axis, obs), 1, mask, first)[0]
             return action.item() if np.ndim(action) == 0 else action
-        if np.ndim(leaf) != single_ndim + 1:
-            shape = self.obs_spec.leaves[0].shape
-            raise ValueError(f"observation has shape {np.shape(leaf)}; one has {shape}, a batch one axis more")
-        return self._act_rows(obs, len(leaf), action_mask, first)
+        return self._act_rows(obs, rows, action_mask, first)
 
     def act_batch(
         self,

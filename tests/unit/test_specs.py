@@ -158,3 +158,22 @@ def test_a_structure_that_does_not_fit_its_leaves_is_refused(structure: Any) -> 
     spec = ObsSpec.from_obs((np.float32(0), np.float32(0)))
     with pytest.raises(ValueError, match="structure"):
         ObsSpec.from_json(spec.to_json() | {"structure": structure})
+
+
+@pytest.mark.parametrize(
+    ("obs", "rows"), [(np.zeros(4), None), ([0.0] * 4, None), (np.zeros((3, 4)), 3), (np.zeros((0, 4)), 0)]
+)
+def test_rows_of_a_batch_are_counted(obs: Any, rows: int | None) -> None:
+    assert ObsSpec.from_obs(np.zeros(4)).count_rows(obs) == rows
+
+
+def test_another_shape_is_refused_with_both() -> None:
+    spec = ObsSpec.from_obs(np.zeros(4))
+    for wrong in (np.zeros(3), np.zeros((2, 3)), np.zeros((1, 2, 4)), 1.0):
+        with pytest.raises(
+            ValueError, match=r"observation has shape \[.*\]; it must be \[4\], or \[.*, 4\] in a batch"
+        ):
+            spec.count_rows(wrong)
+    nested = ObsSpec.from_obs({"a": np.zeros(4), "b": np.zeros(2)})
+    with pytest.raises(ValueError, match=r"observation b has shape \[2\]; it must be \[2\], or \[5, 2\] in a batch"):
+        nested.count_rows({"a": np.zeros((5, 4)), "b": np.zeros(2)})

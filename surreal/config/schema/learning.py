@@ -23,8 +23,8 @@ class LearnerConfig(ClassSection):
     """Import path of the learner class, a subclass of `surreal.learner.Learner`."""
 
     batch_size: int = Field(64, ge=1, le=1_000_000)
-    """Transitions per update, of each rank. Raising it gives less noisy gradients, and fewer updates from the same
-    samples."""
+    """Batch size of each rank, in what the replay hands out: transitions, sequences or whole trajectories. Raising it
+    gives less noisy gradients, and fewer updates from the same samples."""
 
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor per env step. Closer to 1 looks further ahead and learns more slowly."""

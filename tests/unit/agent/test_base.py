@@ -47,7 +47,7 @@ def test_a_batch_gives_an_array() -> None:
     agent = Recorder()
     agent.act(np.zeros(4))
     np.testing.assert_array_equal(agent.act(np.zeros((3, 4))), [0, 1, 2])
-    with pytest.raises(ValueError, match="a batch one axis more"):
+    with pytest.raises(ValueError, match=r"has shape \[3, 4, 1\]; it must be \[4\]"):
         agent.act(np.zeros((3, 4, 1)))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from surreal.config import Config
-from surreal.errors import ConfigError
+from surreal.errors import ConfigError, EnvError
 from surreal.learner import Learner
 from surreal.learner.stepping.devices import resolve_device
 from surreal.main.build.acting import AGENT, MODEL
@@ -79,6 +80,20 @@ def _check_device(config: Config) -> None:
         raise refused(config, "replay.pin_memory", "is true, but there is no CUDA here; leave it out")
 
 
+@contextmanager
+def naming_setting(config: Config, key: str) -> Iterator[None]:
+    """Add to an `EnvError` where the environment was set.
+
+    Raises:
+        EnvError: as it was raised, with the place of the setting; of the wrappers, if one of those refused.
+    """
+    try:
+        yield
+    except EnvError as error:
+        source = config.source_of("env.wrappers" if str(error).startswith("wrapper ") else key)
+        raise EnvError(f"{error} ({source})" if source else str(error)) from error
+
+
 def check_names(config: Config) -> None:
     """Check what a configuration names, before any process is started: classes, their arguments, environments.
 
@@ -90,9 +105,10 @@ def check_names(config: Config) -> None:
     """
     # An environment whose spaces are written down may exist only elsewhere; but evaluation and clients make their own.
     is_made = config.env.action_space is None or config.eval.enabled or config.rlx.clients
-    for env_id in (config.env.id if is_made else None, config.eval.env_id):
+    for key, env_id in (("env.id", config.env.id if is_made else None), ("eval.env_id", config.eval.env_id)):
         if env_id is not None:
-            check_env(env_id)
+            with naming_setting(config, key):
+                check_env(env_id)
     if config.rlx.servers:
         check_wrappers(config)
         pages_folder(config)

@@ -22,7 +22,7 @@ from surreal.envs import LocalEnvPool
 from surreal.errors import CheckpointError, ConfigError, ContractError, SurrealError
 from surreal.learner import GradientLearner, Learner
 from surreal.main.build.acting import build_model
-from surreal.main.build.check import check_machine, check_names
+from surreal.main.build.check import check_machine, check_names, naming_setting
 from surreal.main.build.construct import refused
 from surreal.main.build.earlier import OWN_WORDS, earlier_checkpoint
 from surreal.main.build.environments import agent_spaces, build_env, build_spaces, find_spaces
@@ -63,9 +63,11 @@ def check_parts(config: Config) -> EnvSpaces:
     check_names(config)
     check_machine(config)
     config = config.model_copy(update={"device": "cpu"})
-    spaces = find_spaces(config)
+    with naming_setting(config, "env.kwargs" if config.env.kwargs else "env.id"):
+        spaces = find_spaces(config)
     if config.eval.enabled:
-        build_env(config, training=False).close()
+        with naming_setting(config, "eval.env_kwargs" if config.eval.env_kwargs else "eval.env_id"):
+            build_env(config, training=False).close()
     with ExitStack() as stack:
         model = build_model(config, agent_spaces(spaces))
         replay = None
@@ -110,15 +112,15 @@ def _try_update(config: Config, env: RandomEnv) -> None:
         calls = _Calls(rehearsal.model)
         batch = None
         for _ in range(_MOST_TURNS):
-            with _explaining(config, "agent", "acts", calls):
+            with _explaining(config, "agent", "acts with", calls):
                 rehearsal.act()
-            with _explaining(config, "replay", "makes a batch", calls):
+            with _explaining(config, "replay", "makes a batch for", calls):
                 batch = rehearsal.next_batch()
             if batch is not None:
                 break
         else:
             return
-        with _explaining(config, "learner", "does an update", calls):
+        with _explaining(config, "learner", "updates", calls):
             rehearsal.learn(batch)
 
 
@@ -154,14 +156,14 @@ def _explaining(config: Config, section: str, does: str, calls: _Calls) -> Itera
     except SurrealError:
         raise
     except Exception as error:
-        when = f"while {getattr(config, section).class_path} {does}"
+        cls, model = getattr(config, section).class_path, config.model.class_path
+        key, problem = f"{section}.class", f"{cls} fails while it {does} {model}"
         if calls.shape is not None:
-            when = f"for observations {calls.shape} ({_SHAPES}) {when}"
-            section = "model"
-        key = f"{section}.class"
+            key, obs = "model.class", f"observations {calls.shape} ({_SHAPES})"
+            problem = f"{model} fails for {obs} while {cls} {does} it"
         source = config.source_of(key)
-        problem = f"{key} {getattr(config, section).class_path} fails {when}: {error_line(error)}"
-        raise ConfigError(f"{problem}{f' ({source})' if source else ''}", key=key, source=source) from error
+        where = f" ({source})" if source else ""
+        raise ConfigError(f"{key} {problem}: {error_line(error)}{where}", key=key, source=source) from error
 
 
 def _check_restore(config: Config, restore: str) -> None:

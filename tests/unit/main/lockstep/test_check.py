@@ -114,7 +114,7 @@ def test_a_model_that_cannot_take_trajectories_is_refused_with_their_shape_and_i
     with pytest.raises(ConfigError) as caught:
         check_run(config)
     message, line = str(caught.value), line_of(OneAxis.forward, "(_, _)")
-    assert re.search(r"for observations \[9, 4, 4\] .* while .*PPOLearner does an update", message), message
+    assert re.search(r"for observations \[9, 4, 4\] .* while surreal.learner.PPOLearner updates it", message), message
     assert f"(test_check.py line {line}: (_, _) = obs.shape" in message and message.endswith("(--set)")
 
 
@@ -122,7 +122,8 @@ def test_an_update_that_raises_is_refused_with_the_users_own_line() -> None:
     config = load_config("cartpole-dqn", [f"learner.class={__name__}.FailsInLearn"])
     line = line_of(FailsInLearn.learn, "raise")
     problem = (
-        rf"learner.class .*FailsInLearn fails while .* does an update: ArithmeticError: .*\.py line {line}: raise Ar"
+        r"learner.class .*FailsInLearn fails while it updates surreal.model.QFunction: "
+        rf"ArithmeticError: .*\.py line {line}: raise Ar"
     )
     with pytest.raises(ConfigError, match=problem):
         check_run(config)

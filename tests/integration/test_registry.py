@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
 
+from surreal import __version__
 from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.keys import FORMAT
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.main.process import registry
@@ -63,6 +66,43 @@ def test_unknown_run_and_wrong_override_are_config_errors(client: RedisClient) -
     register(client, load_config("cartpole-dqn"))
     with pytest.raises(ConfigError, match=r"learner\.batch_sise"):
         registry.stored_config(client, ["learner.batch_sise=3"])
+
+
+def rewrite(client: RedisClient, **changes: object) -> None:
+    """Let another version of Surreal have registered the run."""
+    stored = json.loads(client.redis.get(client.run_keys.config))  # type: ignore[arg-type]
+    client.redis.set(client.run_keys.config, json.dumps({**stored, **changes}))
+
+
+@pytest.mark.parametrize("changes", [{"format": FORMAT + 1, "surreal": "9.9"}, {"format": None, "surreal": "x" * 999}])
+def test_a_version_with_another_format_is_refused(client: RedisClient, changes: dict[str, object]) -> None:
+    config, message = load_config("cartpole-dqn"), rf"this process has format {FORMAT}, of Surreal 0.*--delete"
+    register(client, config)
+    rewrite(client, **changes)
+    for act in (
+        lambda: register(client, config),
+        lambda: register(client, config, AGENT),
+        lambda: registry.compare(client, config, AGENT),
+        lambda: registry.stored_config(client),
+    ):
+        with pytest.raises(ContractError, match=message) as refused:
+            act()
+        assert len(str(refused.value)) < 500
+    assert registry.delete_run(client) == 1  # the remedy
+
+
+def test_a_version_with_the_same_format_is_told_that_it_fits(
+    client: RedisClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load_config("cartpole-dqn")
+    register(client, config)
+    rewrite(client, surreal="9.9")
+    register(client, config, AGENT)
+    assert f"is of Surreal 9.9, and this process is of Surreal {__version__}; both have format" in caplog.text
+    register(client, config)  # from now on it is the learner's version
+    caplog.clear()
+    register(client, config, AGENT)
+    assert "Surreal" not in caplog.text
 
 
 def test_what_is_not_shared_may_differ(client: RedisClient) -> None:

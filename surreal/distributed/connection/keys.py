@@ -32,7 +32,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:policy:P:answer:ID` | list | the answer of call ID | CallServer | RemoteServer | until read, at most a minute |
 | `surreal:{R}:policy:P:league` | string | past versions of the policy with their ratings, JSON | learner | agents, `surreal status` | the run |
 | `surreal:{R}:policy:P:games` | stream | results of games against them: field `games` | agents | learner | until counted, newest 10,000 |
-| `surreal:{R}:config` | string | the run's configuration, and who registered it, JSON | launcher or learner, else the first process | every process | the run |
+| `surreal:{R}:config` | string | the run's configuration, who registered it, and by which version and format of Surreal, JSON | launcher or learner, else the first process | every process | the run |
 | `surreal:{R}:claim:NAME` | string | token of the process that is NAME in the run, `agent-0` | claim script | claim script, whoever registers | seconds, renewed |
 | `surreal:{R}:processes` | hash | process id -> heartbeat, JSON | every process | launcher, status, top, learner | the run |
 | `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000, and 10 min once written |
@@ -54,6 +54,9 @@ from itertools import count
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS as NUM_SLOTS
 from redis.crc import key_slot
 
+#: Number of this layout, and of the arguments and replies of the scripts in lua/. Raise it with a change that processes
+#: of the version before would misread; processes with other numbers then refuse each other (docs/upgrading.md).
+FORMAT = 1
 RUNS = "surreal:runs"
 RUNS_HASH_SLOT = int(key_slot(RUNS.encode()))
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from redis.exceptions import NoPermissionError
 
+from surreal import __version__
 from surreal.config import Config, diff_shared
 from surreal.config.checking.problems import explain
 from surreal.config.loading.overrides import apply_overrides, parse_override
@@ -25,6 +26,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.errors import BusyError, ConfigError, ContractError, StoppedError
+from surreal.main.process.versions import require_same_format, stamp, tell_other_version, version_of
 from surreal.utils.liveness.wait_notice import WaitNotice
 from surreal.values import MAX_COUNT, checked_count
 
@@ -50,7 +52,7 @@ class Registrant(NamedTuple):
 
 def describe(config: Config, registrant: Registrant) -> bytes:
     """The configuration as it is stored: the shared part, and all of it but addresses, which may hold passwords."""
-    content = {"shared": config.shared(), "config": plain_config(config), **registrant._asdict()}
+    content = {"shared": config.shared(), "config": plain_config(config), **registrant._asdict(), **stamp()}
     return json.dumps(content, sort_keys=True).encode()
 
 
@@ -67,6 +69,7 @@ def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
 
     Raises:
         ConfigError: no process has registered the run, or an override is wrong.
+        ContractError: a version of Surreal whose format differs has registered it.
     """
     stored = _parse(_stored(client))
     if stored is None:
@@ -79,6 +82,7 @@ def wait_for_config(client: RedisClient, overrides: Sequence[str], stop: threadi
 
     Raises:
         ConfigError: an override is wrong.
+        ContractError: a version of Surreal whose format differs has registered it.
         StoppedError: `stop` was set meanwhile.
     """
     notice = WaitNotice(logger)
@@ -117,7 +121,7 @@ def register(
         Whether it has replaced another one, of processes that no launcher or learner led; see `take_over`.
 
     Raises:
-        ContractError: live processes of the run agreed on something else.
+        ContractError: live processes of the run agreed on something else, or are of a version whose format differs.
         StoppedError: `stop` was set meanwhile.
     """
     mine = describe(config, registrant)
@@ -125,10 +129,14 @@ def register(
     while True:
         seen = _stored(client)
         stored = _parse(seen)
+        if stored is not None:
+            require_same_format(client, stored)
         differences = () if stored is None else diff_shared(stored["shared"], config.shared())
         is_mine_first = registrant.leads and stored is not None and not stored.get("leads", True)
         if stored is not None and not differences and not is_mine_first:
-            break
+            tell_other_version(client, stored)
+            if not registrant.leads or version_of(stored) == __version__:
+                break
         if differences and not is_mine_first and _is_defended(client, stored or {}, registrant):
             raise _differs(client, differences)
         try:
@@ -156,14 +164,17 @@ def compare(client: RedisClient, config: Config, registrant: Registrant) -> None
     """See to it that the run still has this process's configuration; register it again if Redis was emptied.
 
     Raises:
-        ContractError: the run has another one by now: its learner came later, or it was resumed by others.
+        ContractError: the run has another one by now: its learner came later, or it was resumed by others; or a version
+            of Surreal whose format differs has it.
     """
     stored = _parse(_stored(client))
     if stored is None:
         with _may_be_refused(registrant):
             client.redis.set(client.run_keys.config, describe(config, registrant), nx=True)
             _list_run(client, config)
-    elif differences := diff_shared(stored["shared"], config.shared()):
+        return
+    require_same_format(client, stored)
+    if differences := diff_shared(stored["shared"], config.shared()):
         raise _differs(client, differences)
 
 
@@ -290,6 +301,7 @@ def _parse(value: bytes) -> Mapping[str, Any] | None:
 
 
 def _configured(client: RedisClient, stored: Mapping[str, Any], overrides: Sequence[str]) -> Config:
+    require_same_format(client, stored)
     plain, places = dict(stored["config"]), dict[str, str]()
     apply_overrides(plain, places, [parse_override(text) for text in overrides])
     try:

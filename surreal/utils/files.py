@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,26 @@ def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def write_in_place(path: Path, data: bytes) -> None:
+    """Overwrite a file that is as long as `data`, which takes no room: for a disk that is full.
+
+    Raises:
+        OSError: it cannot be written; a reader may see a part.
+    """
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+def is_full(folder: Path) -> bool:
+    """Whether the disk of a folder has no room for a small file."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        return is_disk_full(error)
+    return False
 
 
 def parse_json(text: str | bytes) -> Any:

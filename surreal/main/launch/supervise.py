@@ -6,6 +6,7 @@ its console lands in `logs/NAME.out` of the run's folder. Called from the main t
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
@@ -15,16 +16,19 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from surreal.errors import OS_REMEDIES
 from surreal.main.launch.starting.starter import Process, Starter
 from surreal.main.process.ending.interrupts import CHECKPOINT_SIGNAL
 from surreal.main.process.ending.reasons import ExitCode
 from surreal.main.process.roles import NormalEnd, Role
+from surreal.utils.files import is_full
 from surreal.utils.liveness.deaths import RecentDeaths
 
 logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.25, 10.0
 _TAIL_BYTES = 16_384
+_NO_OUTPUT = "it left no output"
 #: How long the drain of a process may take that is known to hang, s.
 _HANGING_DRAIN_S = 3.0
 
@@ -188,8 +192,12 @@ class Supervision:
         self._kill(self.children)
 
     def last_error(self, child: Child) -> str:
-        """The last error line on a child's console."""
-        return last_error_line(self._console(child))
+        """The last error line on a child's console; a full disk may have kept that from being written."""
+        found = last_error_line(self._console(child))
+        if os.strerror(errno.ENOSPC) in found or not is_full(self._log_dir):
+            return found
+        why = f"{self._log_dir}: {OS_REMEDIES[errno.ENOSPC]}"
+        return why if found == _NO_OUTPUT else f"{found}; {why}"
 
     @property
     def consoles(self) -> dict[str, Path]:
@@ -252,10 +260,10 @@ def last_error_line(console: Path) -> str:
             file.seek(max(0, file.tell() - _TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
-        return "it left no output"
+        return _NO_OUTPUT
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return (errors or lines or ["it left no output"])[-1]
+    return (errors or lines or [_NO_OUTPUT])[-1]
 
 
 def _signal_name(number: int) -> str:

@@ -16,7 +16,7 @@ from surreal.config import Config, to_yaml
 from surreal.distributed.connection.access.credentials import FoundAddress
 from surreal.errors import BusyError, ConfigError, FolderError
 from surreal.main.process.ending.reasons import result_of
-from surreal.utils.files import FileLock, write_whole
+from surreal.utils.files import FileLock, is_disk_full, write_in_place, write_whole
 
 RUNS_FOLDER = Path("runs")
 CONFIG_NAME = "app.yaml"
@@ -25,6 +25,8 @@ ADDRESS_NAME = "redis.address"
 RUN_NAME = "run.id"
 LOCK_NAME = "run.lock"
 
+#: Length of the result while the run lasts: more than it will need.
+_RESULT_BYTES = 4096
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=")
 
 
@@ -116,7 +118,8 @@ class RunFolder:
         """
         text = to_yaml(config)
         self._write(RUN_NAME, f"{run}\n")
-        self._write(RESULT_NAME, _json(result_of(config, run, None, started=started)))
+        # As long as the result will be, so that a disk that is full by then can take it.
+        self._write(RESULT_NAME, _padded(_json(result_of(config, run, None, started=started))))
         self._write(CONFIG_NAME, text, is_secret=bool(_PASSWORD.search(text)))
 
     def write_address(self, address: str, run: str) -> None:
@@ -129,12 +132,23 @@ class RunFolder:
         self._write(ADDRESS_NAME, self._address, is_secret=True)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Write how the run ended.
+        """Write how the run ended; on a full disk, over what `begin` has written.
 
         Raises:
             FolderError: it cannot be written.
         """
-        self._write(RESULT_NAME, _json(result))
+        text = _json(result)
+        try:
+            self._write(RESULT_NAME, text)
+        except FolderError as error:
+            path, content = self.path / RESULT_NAME, _padded(text).encode()
+            is_room = isinstance(error.__cause__, OSError) and is_disk_full(error.__cause__)
+            if not is_room or not path.exists() or path.stat().st_size != len(content):
+                raise
+            try:
+                write_in_place(path, content)
+            except OSError:
+                raise error from error.__cause__
 
     def is_without_result(self) -> bool:
         """Whether a run began here, and nobody has written how it ended."""
@@ -196,6 +210,11 @@ def newest_checkpoint(run_dir: Path) -> int:
     """Updates of the learner's newest checkpoint, by its name; 0 if there is none."""
     names = [path.stem for path in (run_dir / "checkpoints").glob("*.safetensors")]
     return max((int(name) for name in names if name.isdigit()), default=0)
+
+
+def _padded(text: str) -> str:
+    """The same JSON, as long as the file is."""
+    return text.rstrip("\n").ljust(_RESULT_BYTES - 1) + "\n"
 
 
 def _json(data: Mapping[str, Any]) -> str:

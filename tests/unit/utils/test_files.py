@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal.utils.files import FileLock, is_disk_full, write_whole
+from surreal.utils.files import FileLock, is_disk_full, is_full, write_whole
 
 HOLD = """
 import sys, time
@@ -82,6 +82,13 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     assert is_disk_full(caught.value)
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_disk_without_room_is_known(tmp_path: Path) -> None:
+    assert not is_full(tmp_path)
+    with no_room(10):
+        assert is_full(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_permissions_are_given(tmp_path: Path) -> None:

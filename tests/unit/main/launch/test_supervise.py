@@ -126,6 +126,21 @@ def test_child_that_fails_ends_the_run_with_its_last_error_line(supervise_all: S
     assert wait_for(supervision.poll) == "agent-0 failed: the reason"
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("raise SystemExit(1)", "{}: the disk is full; make room, or choose another place"),
+        ("raise SystemExit('error: half a')", "half a; {}: the disk is full; make room, or choose another place"),
+        ("raise SystemExit('error: a: No space left on device')", "a: No space left on device"),
+    ],
+)
+def test_a_full_disk_is_the_reason_that_a_console_lacks(
+    supervise_all: Starter, child: ChildMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    monkeypatch.setattr(supervise, "is_full", lambda folder: folder == tmp_path)
+    assert wait_for(supervise_all(child(code)).poll) == f"agent-0 failed: {reason.format(tmp_path)}"
+
+
 def test_learner_that_lost_a_rank_to_a_signal_is_started_again_as_if_it_were_killed(
     supervise_all: Starter, child: ChildMaker
 ) -> None:

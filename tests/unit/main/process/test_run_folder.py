@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from surreal.config import load_config
-from surreal.errors import BusyError, ConfigError
+from surreal.errors import BusyError, ConfigError, FolderError
 from surreal.main.process.run_folder import RunFolder, new_run_id, newest_checkpoint, newest_running
 
 
@@ -113,6 +114,19 @@ def test_result_says_running_until_it_is_written(tmp_path: Path) -> None:
     assert (result["status"], result["run"], result["exit_code"], result["started"]) == ("running", "run-1", None, 5.0)
     folder.write_result({"status": "finished"})
     assert json.loads((tmp_path / "result.json").read_text()) == {"status": "finished"}
+
+
+def test_result_is_written_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = begun(tmp_path)
+    monkeypatch.setattr("surreal.main.process.run_folder.write_whole", write)
+    folder.write_result({"status": "failed", "reason": "x" * 1000})
+    assert json.loads((tmp_path / "result.json").read_text()) == {"status": "failed", "reason": "x" * 1000}
+    with pytest.raises(FolderError, match="No space left"):
+        folder.write_result({"reason": "x" * 10_000})
+    assert json.loads((tmp_path / "result.json").read_text())["status"] == "failed"
 
 
 def test_newest_checkpoint_is_told_by_its_name(tmp_path: Path) -> None:

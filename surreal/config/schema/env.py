@@ -63,8 +63,9 @@ class EnvConfig(Section):
     other environments none. `subproc`: in worker processes, for slow environments and those that crash."""
 
     on_error: Literal["end", "restart"] = "end"
-    """When an environment raises an exception: `end` ends the run with it; `restart` cuts the episode, makes the
-    environment anew and goes on, ten times in a row at most without a whole episode in between. Not of `vector`."""
+    """When an environment raises an exception in `step` or `reset`: `end` ends the run with it; `restart` cuts the
+    episode, makes the environment again and continues, at most ten times in a row without a whole episode in between.
+    Not with `vector`."""
 
     num_envs: int = Field(8, ge=1, le=4096)
     """Environments per agent. Raising it makes the forward pass cheaper per env step and the experience more

@@ -35,13 +35,13 @@ class EnvList:
     """k environments of one kind; whoever ends is reset in the same step.
 
     An environment that shows an impossible number (nan, infinite, or too large) loses its episode, and begins another;
-    one that raises an exception does so too, if it may, and is made anew. See `mending` for how often that is forgiven.
+    one that raises an exception does so too, if it may, and is made again. `mending` bounds how often that is forgiven.
 
     Args:
         env_fns: make one environment each.
         seeds: of the environments' first reset, one each.
         columns: where to write, allocated here if None.
-        on_error: "end" raises what an environment raises, "restart" makes it anew.
+        on_error: "end" raises what an environment raises in `step` or `reset`, "restart" makes it again.
 
     Attributes:
         lost: indices of the environments whose episode was lost in the last step: they show a first observation.
@@ -95,8 +95,9 @@ class EnvList:
     def reset(self) -> None:
         """Start every environment, with its seed."""
         self.columns.action_mask[:] = True
-        for index, (env, seed) in enumerate(zip(self.envs, self._seeds, strict=True)):
-            obs, info = env.reset(seed=seed)
+        for index, seed in enumerate(self._seeds):
+            obs, info = self._reset(index, seed)
+            env = self.envs[index]
             self._check(obs, env)
             for _, leaf in tree.with_paths(obs):
                 if not is_sound(np.asarray(leaf)):
@@ -168,8 +169,7 @@ class EnvList:
             try:
                 return step(action)
             except Exception as error:
-                who = f"{_name(self.envs[index])} (environment {index})"
-                self._mercies[index].ask(f"{who} raised {describe_error(error)}", error)
+                self._forgive(index, error)
                 self._raised.append(index)
                 seen = self.obs_spec.unflatten([leaf[index] for leaf in self.columns.obs])
                 return seen, 0.0, False, False, {}
@@ -220,20 +220,37 @@ class EnvList:
                         lost.add(index)
         return sorted(lost)
 
+    def _forgive(self, index: int, error: Exception) -> None:
+        """Let an environment's exception pass, unless there were too many."""
+        who = f"{_name(self.envs[index])} (environment {index})"
+        self._mercies[index].ask(f"{who} raised {describe_error(error)}", error)
+
+    def _reset(self, index: int, seed: int | None = None, *, is_broken: bool = False) -> tuple[Any, dict[str, Any]]:
+        """Reset an environment; make it again first if it is broken, as one is that raises here and may be forgiven."""
+        while True:
+            try:
+                if is_broken:
+                    with suppress(Exception):
+                        self.envs[index].close()
+                    self.envs[index] = self._env_fns[index]()
+                    self._step_fns[index] = self._step_of(index)
+                    self._monitors[index] = find_monitor(self.envs[index])
+                return self.envs[index].reset(seed=seed)
+            except Exception as error:
+                if self._on_error == "end":
+                    raise
+                self._forgive(index, error)
+                is_broken = True
+
     def _begin_again(self, index: int) -> None:
-        """Start the next episode of an environment whose last one is lost; made anew if it raised."""
+        """Start the next episode of an environment whose last one is lost; it is made again if it raised."""
         self.lost_episodes += 1
-        if index in self._raised:
-            self._raised.remove(index)
-            with suppress(Exception):  # it is broken
-                self.envs[index].close()
-            env = self.envs[index] = self._env_fns[index]()
-            self._step_fns[index], self._monitors[index] = self._step_of(index), find_monitor(env)
-        env, monitor, columns = self.envs[index], self._monitors[index], self.columns
-        obs, info = env.reset()
+        obs, info = self._reset(index, is_broken=index in self._raised)
+        self._raised = [other for other in self._raised if other != index]
+        monitor, columns = self._monitors[index], self.columns
         self._write(index, obs)
         if any(unsound_rows(leaf[index : index + 1]).any() for leaf in columns.obs):
-            raise EnvError(f"{_name(env)} (environment {index}) begins with an impossible observation")
+            raise EnvError(f"{_name(self.envs[index])} (environment {index}) begins with an impossible observation")
         if self.has_mask:
             self._write_mask(columns.action_mask, index, info)
         if monitor is not None:
@@ -243,10 +260,10 @@ class EnvList:
 
     def _finish(self, index: int) -> None:
         """Keep the final observation and the episode's numbers, and start the next episode."""
-        columns, env, monitor = self.columns, self.envs[index], self._monitors[index]
+        columns, monitor = self.columns, self._monitors[index]
         for leaf, final in zip(columns.obs, columns.final_obs, strict=True):
             final[index] = leaf[index]
-        obs, info = env.reset()
+        obs, info = self._reset(index)
         self._write(index, obs)
         if self.has_mask:
             columns.final_mask[index] = columns.action_mask[index]

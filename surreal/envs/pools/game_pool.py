@@ -141,12 +141,12 @@ class GamePool(EnvPool):
 
     # -- a game's turn -------------------------------------------------------------------------------------------------
 
-    def _begin(self, table: _Table) -> None:
-        """Begin the next game at a table."""
+    def _begin(self, table: _Table, *, is_broken: bool = False) -> None:
+        """Begin the next game at a table; its game is made again if it is broken."""
         table.seating = self._opponents.begin(table.number)
         table.returns[:] = 0.0
         self._seats.is_recorded[self._slots(table)] = table.seating.is_recorded
-        views = table.game.reset(table.seed)
+        views = self._reset(table, is_broken=is_broken)
         table.seed = None
         if problem := _find_unsound(views):
             raise EnvError(f"{table.game.name} (game {table.number}) begins with an impossible number: {problem}")
@@ -204,11 +204,22 @@ class GamePool(EnvPool):
         """
         table.mercy.ask(f"{table.game.name} (game {table.number}) {fault}", cause)
         self._lost += self._close_open(table)
-        if cause is not None:
-            with suppress(Exception):  # it is broken
-                table.game.close()
-            table.game = table.make()
-        self._begin(table)
+        self._begin(table, is_broken=cause is not None)
+
+    def _reset(self, table: _Table, *, is_broken: bool) -> Mapping[int, View]:
+        """Reset a game; make it again first if it is broken, as one is that raises here and may be forgiven."""
+        while True:
+            try:
+                if is_broken:
+                    with suppress(Exception):
+                        table.game.close()
+                    table.game = table.make()
+                return table.game.reset(table.seed)
+            except Exception as error:
+                if self._on_error == "end":
+                    raise
+                table.mercy.ask(f"{table.game.name} (game {table.number}) raised {describe_error(error)}", error)
+                is_broken = True
 
     def _close_open(self, table: _Table) -> int:
         """Cut the episodes of a table that are under way; returns how many there were."""

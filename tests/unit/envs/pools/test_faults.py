@@ -95,6 +95,50 @@ def test_an_episode_with_a_fault_is_cut_and_nothing_of_the_fault_is_seen(make: P
         assert set(lengths) == {5}
 
 
+class Stumbling(Faulty):
+    """Its third `reset` raises."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        if self.episode == 1:
+            raise RuntimeError("cannot begin")
+        return super().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_an_environment_whose_reset_raises_is_made_again(num_workers: int) -> None:
+    makers = [partial(Stumbling, "0"), partial(Faulty, "0")]
+    makes = partial(SubprocEnvPool, num_workers=num_workers) if num_workers else LocalEnvPool
+    with makes(makers, on_error="restart") as pool:
+        batches = drive(pool, 24)
+        assert not any(len(batch.closed_ids) for batch in batches), "no episode is cut: it ended before"
+        lasts = [row for batch in batches for row in batch.env_ids[: batch.num_last].tolist()]
+        assert lasts.count(0) == lasts.count(1) == 4
+        firsts = [batch.obs[batch.env_ids == 0][-1, 0] for batch in batches if (batch.kind == StepKind.FIRST).any()]
+        assert firsts == [0, 1, 0, 1, 0], "after two episodes it is a new environment"
+
+
+def test_an_environment_that_fails_to_begin_at_first_is_made_again_a_few_times() -> None:
+    made: list[int] = []
+
+    def make(failures: int) -> Faulty:
+        made.append(1)
+        env = Faulty("0")
+        if len(made) <= failures:
+            env.reset = lambda **_: 1 / 0  # type: ignore[method-assign,assignment]
+        return env
+
+    with LocalEnvPool([partial(make, 3)], on_error="restart") as pool:
+        assert drive(pool, 1)[0].kind.tolist() == [StepKind.FIRST]
+    assert len(made) == 4
+    with (
+        LocalEnvPool([partial(make, 1000)], on_error="restart") as pool,
+        pytest.raises(EnvError, match=r"Faulty \(environment 0\) raised ZeroDivisionError.*11 episodes were lost"),
+    ):
+        drive(pool, 1)
+    with LocalEnvPool([partial(make, 1000)]) as pool, pytest.raises(ZeroDivisionError):
+        drive(pool, 1)
+
+
 def test_an_exception_ends_the_run_unless_it_is_forgiven() -> None:
     with local("raise") as pool, pytest.raises(RuntimeError, match="the simulator"):
         drive(pool, 24)

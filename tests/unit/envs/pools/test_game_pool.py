@@ -195,6 +195,23 @@ def test_a_game_at_fault_is_cut_and_another_begins(fault: Any) -> None:
     assert len(made) == (2 if isinstance(fault, Exception) else 1)
 
 
+def test_a_game_whose_reset_raises_is_made_again() -> None:
+    made: list[int] = []
+
+    def make() -> toy_games.Chase:
+        made.append(1)
+        game = toy_games.Chase((2, 2))
+        if len(made) % 2:
+            game.reset = lambda seed=None: 1 / 0  # type: ignore[method-assign,assignment]
+        return game
+
+    pool = pool_of(make, on_error="restart")
+    assert rows(turn(pool)) == [("FIRST", 0, 0, 0.0, False), ("FIRST", 1, 0, 0.0, False)]
+    assert len(made) == 2
+    with pytest.raises(ZeroDivisionError):
+        pool_of(make).recv()
+
+
 def test_an_exception_ends_the_run_unless_it_may_not() -> None:
     pool = pool_of(lambda: toy_games.Chase((2, 2), fault_in=1, fault=ZeroDivisionError("the dice broke")))
     turn(pool)

@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from surreal import __version__
 from surreal.cli import apps, cluster, completion, policies, replay, running, runs, seeing, sweep, training
 from surreal.errors import ConfigError
+from surreal.main.process.ending.interrupts import hold_checkpoint_signal
 from surreal.main.process.ending.output import flush_output
 from surreal.main.process.ending.reasons import ExitCode, exit_code_of
 from surreal.main.process.reports import print_error
@@ -128,6 +129,8 @@ def _hide_variables(command: Any) -> None:
 
 def program() -> NoReturn:
     """Be the command: what happens to its output, or a late Ctrl-C, ends in no traceback."""
+    if sys.argv[1:2] == ["run"] or sys.argv[1:2] in [[role.name] for role in ROLES if role.leads]:
+        hold_checkpoint_signal()  # they listen for it once they have imported what they need
     code = main()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     flush_output()

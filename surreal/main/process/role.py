@@ -63,6 +63,7 @@ class RoleProcess:
         callbacks: the user's, to be told what happens.
         client: the run's Redis: configuration, heartbeats, log.
         index: number of this process among those of its role.
+        signals: those that asked it to end, so far.
         replay: the "replay server", or servers; the same as `client` unless others are named.
         parameter_client: the "parameter server"; the same as `client` unless another is named.
         checkpoint_request: whether a checkpoint was asked for, by SIGUSR1.
@@ -82,7 +83,7 @@ class RoleProcess:
         self.role = role
         self.arguments = arguments
         self.stop = stop
-        self._signals = signals
+        self.signals = signals
         self.checkpoint_request = checkpoint_request or CheckpointRequest()
         self.rank = 0 if arguments.place is None else arguments.place.rank
         self.config, self.client = _connect(role, arguments, stop)
@@ -185,8 +186,8 @@ class RoleProcess:
             return Ending(f"{self.name} failed: {error_line(error)}", exit_code_of(error))
         if (reason := self.stop_reason) is not None:
             return Ending(reason)
-        if self._signals and not self.arguments.supervised:
-            first = self._signals[0]
+        if self.signals and not self.arguments.supervised:
+            first = self.signals[0]
             return Ending(f"interrupted by {first.name}", ExitCode(128 + first))
         return Ending(f"the {self.name} is done")
 
@@ -301,13 +302,16 @@ def run_role(
     arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
     stop = threading.Event()
     signals = set_at_signals(stop, is_abortable=True)
+    checkpoint_request = CheckpointRequest()
+    checkpoint_request.listen()
     follow_parent()
     keep_freed_memory()
     take_user(role.user, os.environ)
     setup_logging(arguments.log_level or "INFO", role.name)
     with _health_file(role, arguments, stop) as health:
         try:
-            return _take_part(role, arguments, stop, signals, body, health)
+            process = RoleProcess(role, arguments, stop, signals, checkpoint_request)
+            return _take_part(process, body, health)
         except StoppedError:  # before it was connected
             return ExitCode(128 + signals[0]) if signals else ExitCode.OK
         except KeyboardInterrupt:
@@ -325,18 +329,8 @@ def _health_file(role: Role, arguments: RoleArguments, stop: threading.Event) ->
     return HealthFile(role.name, partial(look_at_loops, stop), health_path(os.environ) if is_asked else None)
 
 
-def _take_part(
-    role: Role,
-    arguments: RoleArguments,
-    stop: threading.Event,
-    signals: Sequence[signal.Signals],
-    body: Callable[[RoleProcess], None],
-    health: HealthFile,
-) -> ExitCode:
+def _take_part(process: RoleProcess, body: Callable[[RoleProcess], None], health: HealthFile) -> ExitCode:
     """Take part in a run until it ends, or this process is told to."""
-    checkpoint_request = CheckpointRequest()
-    checkpoint_request.listen()
-    process = RoleProcess(role, arguments, stop, signals, checkpoint_request)
     _set_up_logging(process)
     try:
         process.join_run()
@@ -354,8 +348,8 @@ def _take_part(
     finally:
         process.close()
     ending = process.ending()
-    if arguments.stay and ending.exit_code is ExitCode.OK:
-        stay(process.client, ending.reason, signals, health)
+    if process.arguments.stay and ending.exit_code is ExitCode.OK:
+        stay(process.client, ending.reason, process.signals, health)
     return ending.exit_code
 
 

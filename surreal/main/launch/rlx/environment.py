@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from surreal.main.process.ending.interrupts import set_at_signals
+from surreal.main.process.ending.interrupts import release_checkpoint_signal, set_at_signals
 from surreal.main.process.ending.lifeline import follow_parent
 from surreal.main.process.reports import print_error
 from surreal.rlx.client.tokens import TOKEN_VARIABLE, find_token
@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = threading.Event()
     set_at_signals(stop)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # of a program, see `TrainingBase`: this process is not in its way
+    release_checkpoint_signal()  # which is the same one
     follow_parent()
     try:
         process = subprocess.Popen(  # noqa: S602 - a command of the app's own file

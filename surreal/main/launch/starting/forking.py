@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from surreal.main.launch.starting.starter import Process, Spawner
+from surreal.main.process.ending.interrupts import checkpoint_signal_held
 from surreal.main.process.ending.lifeline import child_environment
 
 logger = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class ForkServer:
         if sys.platform != "linux" or not _adopt_orphans(True):
             return self
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, checkpoint_signal_held():
             arguments = [str(theirs.fileno()), str(os.getpid()), *self._modules]
             self._helper = subprocess.Popen(
                 [sys.executable, "-m", "surreal.main.launch.starting.fork_server", *arguments],

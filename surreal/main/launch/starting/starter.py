@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from surreal.main.process.ending.interrupts import checkpoint_signal_held
 from surreal.main.process.ending.lifeline import child_environment
 
 
@@ -42,10 +43,10 @@ class Starter(Protocol):
 
 
 class Spawner:
-    """Starts every process as a Python of its own."""
+    """Starts every process as a Python of its own, called from the main thread."""
 
     def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
-        with console.open("ab") as file:
+        with console.open("ab") as file, checkpoint_signal_held():
             return subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,

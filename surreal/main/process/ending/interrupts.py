@@ -48,6 +48,29 @@ def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequ
     return come
 
 
+def hold_checkpoint_signal() -> None:
+    """Block the signal that asks for a checkpoint, which would end a process that is starting.
+
+    What comes meanwhile is delivered when `CheckpointRequest` or `Interrupts` begin to listen for it.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {CHECKPOINT_SIGNAL})
+
+
+def release_checkpoint_signal() -> None:
+    """Take the signal that asks for a checkpoint again; call it when its handler is in place."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {CHECKPOINT_SIGNAL})
+
+
+@contextmanager
+def checkpoint_signal_held() -> Iterator[None]:
+    """Have processes that are started inside begin with the signal blocked; they must release it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {CHECKPOINT_SIGNAL})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class CheckpointRequest:
     """Whether this process was asked for a checkpoint."""
 
@@ -57,6 +80,7 @@ class CheckpointRequest:
     def listen(self) -> None:
         """From now on, note the signal, which would otherwise end the process; on its main thread."""
         signal.signal(CHECKPOINT_SIGNAL, self.note)
+        release_checkpoint_signal()
 
     def take(self) -> bool:
         """Whether it was asked for since the last call."""
@@ -85,6 +109,7 @@ class Interrupts:
     def installed(self) -> Iterator[Interrupts]:
         """Handle the signals inside, and give them back afterwards; the third SIGINT raises KeyboardInterrupt."""
         before = {number: signal.signal(number, self._note) for number in (*_SIGNALS, CHECKPOINT_SIGNAL)}
+        release_checkpoint_signal()
         try:
             yield self
         finally:

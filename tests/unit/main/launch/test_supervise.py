@@ -95,6 +95,27 @@ def test_killed_child_is_started_again(supervise_all: Starter, child: ChildMaker
     assert one.is_running
 
 
+def test_a_child_that_is_starting_survives_the_wish_for_a_checkpoint(
+    supervise_all: Starter, child: ChildMaker, tmp_path: Path
+) -> None:
+    listens = """
+from surreal.main.process.ending.interrupts import CheckpointRequest
+request = CheckpointRequest()
+print("starting", flush=True)
+while not os.path.exists("asked"):
+    time.sleep(0.01)
+request.listen()
+print(f"asked: {request.take()}", flush=True)
+"""
+    one = child(f"import os, time; os.chdir({str(tmp_path)!r}){listens}", LEARNER)
+    supervision = supervise_all(one)
+    wait_for(lambda: "starting" in (tmp_path / "learner.out").read_text())
+    supervision.ask_for_checkpoint()
+    (tmp_path / "asked").touch()
+    wait_for(supervision.poll)
+    assert "asked: True" in (tmp_path / "learner.out").read_text()
+
+
 def test_child_that_is_killed_too_often_ends_the_run(supervise_all: Starter, child: ChildMaker) -> None:
     suicide = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     supervision = supervise_all(child(suicide), restart_limit=2)

@@ -9,7 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from surreal.main.process.ending.interrupts import CHECKPOINT_SIGNAL, CheckpointRequest, Interrupts, set_at_signals
+from surreal.main.process.ending.interrupts import (
+    CHECKPOINT_SIGNAL,
+    CheckpointRequest,
+    Interrupts,
+    checkpoint_signal_held,
+    set_at_signals,
+)
 
 DEADLINE_S = 60.0
 NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -89,6 +95,14 @@ def test_a_checkpoint_is_asked_for_without_an_end() -> None:
     os.kill(os.getpid(), CHECKPOINT_SIGNAL)
     assert request.take()
     assert not request.take()
+
+
+def test_a_checkpoint_that_is_asked_for_before_anything_listens_is_noted_then() -> None:
+    with checkpoint_signal_held():
+        os.kill(os.getpid(), CHECKPOINT_SIGNAL)  # whose default is to end the process
+        request = CheckpointRequest()
+        request.listen()
+        assert request.take()
 
 
 def test_a_launcher_notes_the_wish_for_a_checkpoint_and_does_not_end() -> None:

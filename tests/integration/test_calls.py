@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -178,3 +179,17 @@ def test_garbage_is_counted_and_the_next_call_is_answered(client: RedisClient) -
     assert server.serve() == 3
     assert server.metrics()["calls/failed_total"] == 3.0
     assert client.redis.xlen(calls) == 0
+
+
+def test_the_last_moment_of_a_wait_is_not_endless(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def execute(command: str, key: str, wait_s: str) -> None:
+        waits.append(float(wait_s))
+
+    monkeypatch.setattr(client, "execute", execute)
+    now_s = iter([0.0, 0.9997, 1.0])  # at which BLPOP would be given 0.000
+    monkeypatch.setattr(caller_module, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    with pytest.raises(CallError, match="was not answered within 1 s"):
+        RemoteServer(client)._wait("add", "1", 1.0, 1.0)
+    assert waits == [0.5, 0.001]

@@ -14,7 +14,8 @@ from surreal.errors import CallError, StoppedError
 
 #: Most requests that may wait for a server.
 MAX_WAITING = 1000
-_LONGEST_WAIT_S = 0.5
+#: Of one BLPOP, which takes "0.000" for "without end".
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.5
 
 
 class RemoteServer:
@@ -92,7 +93,7 @@ class RemoteServer:
     def _wait(self, method: str, number: str, deadline_s: float, limit_s: float) -> bytes:
         key = self._keys.answer(number)
         while (left_s := deadline_s - time.monotonic()) > 0.0:
-            wait_s = min(left_s, _LONGEST_WAIT_S)
+            wait_s = min(max(left_s, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
             found = self._client.attempt(lambda: self._client.execute("BLPOP", key, f"{wait_s:.3f}"), what="an answer")  # noqa: B023
             if found:
                 return bytes(found[1])

@@ -80,7 +80,8 @@ class PointerQueue:
         """Read what is new, waiting a moment for it, and queue it: the body of the enqueue thread.
 
         Args:
-            waits: whether to wait where nothing is new.
+            waits: whether to wait where nothing is new, and while the queue is full; otherwise, what may not fit is
+                left in the stream.
 
         Returns:
             How many chunks were queued.
@@ -90,6 +91,8 @@ class PointerQueue:
             ContractError: the replay cannot work with the stream's contract.
             StoppedError: `stop` was set.
         """
+        if not waits and self._queue.maxsize - len(self) < self._read_count:
+            return 0
         entries = self._retry(lambda: self._read(waits), "read the replay's stream")
         chunks = [chunk for chunk in map(self._decode, *self._with_contents(entries)) if chunk is not None]
         for chunk in chunks:

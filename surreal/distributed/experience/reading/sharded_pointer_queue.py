@@ -46,7 +46,7 @@ class ShardedPointerQueue:
         """Read what is new in each shard in turn: for a loop without threads. Returns how many chunks were queued.
 
         Args:
-            waits: whether to wait a moment where nothing is new.
+            waits: as for `PointerQueue`.
         """
         return sum(queue.enqueue_step(waits=waits) for queue in self.queues)
 

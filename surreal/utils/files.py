@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -86,23 +87,27 @@ class FileLock:
             return False
 
 
-def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666) -> None:
+def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666, is_synced: bool = True) -> None:
     """Write a file so that a reader sees the old one or the new one, never a part; a failure leaves the old one.
 
     Args:
-        path: of the file; its writer is the only one.
+        path: of the file; of several writers, the last one's stays.
         data: its content, text as UTF-8.
         mode: permissions of the file, less the umask.
+        is_synced: wait until the disk has it, so that a power failure leaves no part of it either.
 
     Raises:
         OSError: it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     content = data.encode() if isinstance(data, str) else data
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+            if is_synced:
+                file.flush()
+                os.fsync(descriptor)
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -85,7 +85,8 @@ class HealthFile:
         state = {"role": self._role, "pid": os.getpid(), "birth": self._birth, "at_s": time.monotonic()}
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, json.dumps({**state, **self.look()._asdict()}))
+            # Not synced: a slow disk must not make a process look dead.
+            write_whole(self._path, json.dumps({**state, **self.look()._asdict()}), is_synced=False)
         except OSError as error:
             if not self._has_failed:
                 self._has_failed = True

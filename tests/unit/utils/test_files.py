@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,6 +90,37 @@ def test_a_disk_without_room_is_known(tmp_path: Path) -> None:
     with no_room(10):
         assert is_full(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_writers_at_once_leave_the_whole_file_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+
+    def write(text: str) -> None:
+        for _ in range(100):
+            write_whole(path, text, is_synced=False)
+
+    threads = [threading.Thread(target=write, args=(letter * 5000,)) for letter in "ab"]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        if path.exists():
+            assert path.read_text() in ("a" * 5000, "b" * 5000)
+    for thread in threads:
+        thread.join()
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_disk_has_a_file_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, synced = tmp_path / "file", list[bool]()
+
+    def sync(descriptor: int) -> None:
+        synced.append(path.exists())
+        assert os.fstat(descriptor).st_size == 3
+
+    monkeypatch.setattr("os.fsync", sync)
+    write_whole(path, "new")
+    assert synced == [False]
+    assert path.read_text() == "new"
 
 
 def test_permissions_are_given(tmp_path: Path) -> None:

@@ -30,12 +30,23 @@ class Supervisor:
         self._threads: list[threading.Thread] = []
         self._failure: tuple[str, BaseException] | None = None
         self._lock = threading.Lock()
+        self._here = threading.local()
 
     def spawn(self, name: str, step: Callable[[], object]) -> None:
-        """Start a thread that calls `step` until `stop`; `step` returns at least every second."""
+        """Start a thread that calls `step` until `stop`; `step` returns, or calls `turn`, at least every second."""
         thread = threading.Thread(target=self._loop, args=(name, step), name=f"{self.name}/{name}", daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def turn(self) -> None:
+        """Show that the step of the calling thread makes progress.
+
+        Raises:
+            StoppedError: the threads are to end.
+        """
+        self._here.pulse.has_turned = True
+        if self.stop_event.is_set():
+            raise StoppedError(f"the threads of {self.name} were stopped")
 
     def check(self) -> None:
         """Raise what killed a thread.
@@ -68,7 +79,7 @@ class Supervisor:
         return not alive
 
     def _loop(self, name: str, step: Callable[[], object]) -> None:
-        pulse = Pulse(f"thread {self.name}/{name}")
+        pulse = self._here.pulse = Pulse(f"thread {self.name}/{name}")
         try:
             while not self.stop_event.is_set():
                 pulse.has_turned = True

@@ -57,6 +57,7 @@ class GradientAgent:
         stack: closes what is opened here.
         index: of the agent among all of the run.
         on_episode: called with return, length and environment of each episode, on the agent's thread.
+        threads: one of them takes the agent's turns.
         pool: of sessions; None: the configuration's environments.
 
     Raises:
@@ -71,9 +72,11 @@ class GradientAgent:
         stack: ExitStack,
         index: int,
         on_episode: EpisodeCallback,
+        threads: Supervisor,
         pool: EnvPool | None = None,
     ) -> None:
         self._process = process
+        self._threads = threads
         self._shards = LocalShards(process.client.run)
         stack.callback(self._shards.close)
         self._actor = Actor(process, config, stack, index, on_episode, shards=self._shards, pool=pool)
@@ -159,10 +162,13 @@ class GradientAgent:
 
     def _wait_for_parameters(self) -> None:
         while not self._actor.listener.wait_for_first(_FIRST_PARAMETERS_S, self._process.stop):
-            self._check_stop()
+            if self._process.should_stop():
+                raise StoppedError("stopped while waiting for parameters")
 
     def _check_stop(self) -> None:
-        if self._process.should_stop():
+        """On the agent's thread, whose turns say nothing of the main one's."""
+        self._threads.turn()
+        if self._process.stop.is_set():
             raise StoppedError("stopped between two updates")
 
 
@@ -185,12 +191,13 @@ class GradientSession:
         self._process = process
         self._limit = config.run.max_env_steps
         self._episode_lock = threading.Lock()
-        self._agents = [
-            GradientAgent(process, config, stack, first + place, self._add_episode, pool) for place in range(number)
-        ]
         self._threads = Supervisor("agents")
-        stack.callback(self._threads.join, _JOIN_TIMEOUT_S)
-        stack.callback(self._threads.stop)
+        self._parts = ExitStack()
+        stack.callback(self._close)
+        self._agents = [
+            GradientAgent(process, config, self._parts, first + place, self._add_episode, self._threads, pool)
+            for place in range(number)
+        ]
         self._rate = RateMeter("agent/env_steps_per_s")
         telemetry = process.telemetry
         telemetry.add_source(self._agents[0].metrics)
@@ -247,6 +254,12 @@ class GradientSession:
     def status(self) -> dict[str, Any]:
         """Say which run this is, and which parameters act; from any thread."""
         return {"run": self._process.client.run, "version": self._agents[0].version, "exploration": None}
+
+    def _close(self) -> None:
+        """Close what the agents have, unless a thread is still in it: then the end of the process does."""
+        self._threads.stop()
+        if self._threads.join(_JOIN_TIMEOUT_S):
+            self._parts.close()
 
     def _add_episode(self, episode_return: float, length: int, env_id: int) -> None:
         with self._episode_lock:

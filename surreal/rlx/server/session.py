@@ -115,6 +115,7 @@ class Session:
                     action = self._wrappers.action(action)
                 except RlxRequestError as error:
                     self._hub.errors += 1
+                    self._cut()  # the client does not get the action that was recorded
                     action = error
             self._on_action(self, action)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -145,6 +146,35 @@ def test_bad_state_of_a_session_that_leaves_is_dropped(harness: Any, wire: Any) 
     served.wait(lambda: len(served.closed) == 1)
     assert one.recv()["response"] == "action"
     assert all(np.isfinite(row.obs).all() for row in served.rows)
+
+
+class BrokenTwice(gymnasium.ActionWrapper[Any, Any, Any]):
+    """Fails with the second and third action."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._calls = 0
+
+    def action(self, action: Any) -> Any:
+        self._calls += 1
+        if self._calls in (2, 3):
+            raise KeyError("no such action")
+        return action
+
+
+def test_an_action_that_a_wrapper_fails_with_is_no_step(harness: Any, wire: Any) -> None:
+    """The client never gets it, so what comes next did not come of it."""
+    wrappers = RemoteWrappers([WrapperSpec(f"{__name__}.BrokenTwice")], UNBOUNDED, spaces.Discrete(2))
+    served = harness(UNBOUNDED, pool={"wrappers": wrappers})
+    client = wire(served)
+    client.init()
+    client.update(GOOD)
+    for _ in range(2):
+        reply = client.ask(command="update", reward=1.0, state=GOOD, terminal=False)
+        assert "wrapper BrokenTwice failed: KeyError" in reply["message"]
+    client.update(GOOD, 1.0)
+    assert kinds(served) == ["FIRST", "MID", "FIRST", "FIRST"]
+    assert len(served.closed) == 2, "the sender drops the step in flight"
 
 
 def test_reward_that_wrappers_make_too_large_is_refused(harness: Any, wire: Any) -> None:

@@ -232,6 +232,21 @@ def test_redis_away_costs_nothing_but_a_delay(
     assert len(warnings) == 1
 
 
+def test_the_stream_keeps_fewer_of_large_entries(client: RedisClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surreal.distributed.telemetry.shipper.STREAM_BYTES", 1 << 20)
+    telemetry = Telemetry(client, "agent", "agent-0", max_buffer_bytes=8 << 20)
+    large: Any = "x" * 4000
+    record = logging.LogRecord("x", logging.ERROR, "", 0, large, None, None)
+    for _ in range(1000):  # 4 MB, in entries of 64 KiB
+        telemetry.handler.handle(record)
+    wait_until(lambda: telemetry.step() and not telemetry._shipper.has_backlog)
+    used: Any = client.redis.memory_usage(client.run_keys.log, samples=0)
+    assert used < 1.5 * (1 << 20)
+    for _ in range(200):
+        telemetry.step()
+    assert client.redis.xlen(client.run_keys.log) > 200, "small ones do not push each other out"
+
+
 def test_tracebacks_of_an_outage_arrive_behind_the_metrics_of_it(private: tuple[Any, RedisClient]) -> None:
     server, client = private
     telemetry = Telemetry(client, "agent", "agent-0")

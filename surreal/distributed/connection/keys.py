@@ -35,7 +35,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:config` | string | the run's configuration, who registered it, and by which version and format of Surreal, JSON | launcher or learner, else the first process | every process | the run |
 | `surreal:{R}:claim:NAME` | string | token of the process that is NAME in the run, `agent-0` | claim script | claim script, whoever registers | seconds, renewed |
 | `surreal:{R}:processes` | hash | process id -> heartbeat, JSON | every process | launcher, status, top, learner | the run |
-| `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000, and 10 min once written |
+| `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000 (of large ones, 32 MiB), and 10 min once written |
 | `surreal:{R}:scores` | stream | `round`, as in `scores.jsonl`; of an evaluation without a launcher also `lines`, with its episodes | evaluation | learner, `surreal top` | newest 1000 |
 | `surreal:{R}:best` | hash | `score` and `policy` of its best round, at most 64 MiB | evaluation | learner | the run |
 | `surreal:{R}:stop` | string | why the run ends | launcher, `surreal stop` | every process | the run |

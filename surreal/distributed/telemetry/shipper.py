@@ -21,8 +21,8 @@ from surreal.errors import CodecError
 
 logger = logging.getLogger(__name__)
 
-#: Entries the run's log stream keeps, about.
-STREAM_ENTRIES = 20_000
+#: Entries the run's log stream keeps, about; of large ones fewer, so that those of one size take so many bytes.
+STREAM_ENTRIES, STREAM_BYTES = 20_000, 32 << 20
 #: Entries one round may send, so that a backlog leaves faster than it grows.
 MAX_BATCHES = 4
 #: Clocks that differ by less count as equal (s): a round trip's time must not move a process's clock.
@@ -85,7 +85,8 @@ class Shipper:
             fields: Any = entry_fields(
                 **self._identity, sequence=batch.sequence, offset_s=self.offset_s, lines=batch.lines
             )
-            pipeline.xadd(keys.log, fields, maxlen=STREAM_ENTRIES, approximate=True)
+            kept = min(STREAM_ENTRIES, STREAM_BYTES // len(batch.lines))
+            pipeline.xadd(keys.log, fields, maxlen=kept, approximate=True)
         beat: Any = heartbeat.encode()  # redis-py's annotation knows text only
         pipeline.hset(keys.processes, self._process, beat)
         pipeline.get(keys.stop)

@@ -80,15 +80,29 @@ class ClusterMap:
                 self._redis = None
 
     def _connect(self) -> Any:
-        """redis-py's client of the cluster, with a map that nobody has called wrong."""
-        with self._lock:
-            if self._redis is None:
-                startup = [ClusterNode(host, port) for host, port in self._nodes]  # type: ignore[no-untyped-call]
-                self._redis = RedisCluster(startup_nodes=startup, require_full_coverage=False, **self._options)
-            elif self._is_stale:
-                self._redis.nodes_manager.initialize()
-            self._is_stale = False
-            return self._redis
+        """redis-py's client of the cluster, with a map that nobody has called wrong.
+
+        While one thread asks for a new map, which a server that hangs makes slow, the others use the old one: if it is
+        wrong, their connection breaks, and they ask themselves.
+        """
+        cluster = self._redis
+        if cluster is None:
+            with self._lock:
+                if self._redis is None:
+                    startup = [ClusterNode(host, port) for host, port in self._nodes]  # type: ignore[no-untyped-call]
+                    self._redis = RedisCluster(startup_nodes=startup, require_full_coverage=False, **self._options)
+                    self._is_stale = False
+                return self._redis
+        if self._is_stale and self._lock.acquire(blocking=False):
+            try:
+                self._is_stale = False
+                cluster.nodes_manager.initialize()
+            except BaseException:
+                self._is_stale = True
+                raise
+            finally:
+                self._lock.release()
+        return cluster
 
 
 def hash_slot_pool(

@@ -6,6 +6,7 @@ import threading
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -36,13 +37,16 @@ class StandIn:
     def metrics(self) -> dict[str, float]:
         return {}
 
+    def take_readings(self) -> list[Any]:
+        return []
+
 
 @pytest.mark.parametrize("is_hanging", [True, False])
 def test_what_a_thread_may_still_use_is_not_closed(is_hanging: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradient_agent, "GradientAgent", StandIn)
     monkeypatch.setattr(gradient_agent, "_JOIN_TIMEOUT_S", 0.01 if is_hanging else DEADLINE_S)
     turns: list[str] = []
-    telemetry = SimpleNamespace(add_source=lambda _: None, watch=lambda **_: None)
+    telemetry = MagicMock()
     process = SimpleNamespace(
         config=load_config("cartpole-a3c"), index=0, telemetry=telemetry, stop=threading.Event(),
         should_stop=lambda: turns.append(threading.current_thread().name) or process.stop.is_set(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -46,11 +45,13 @@ def test_what_a_thread_may_still_use_is_not_closed(is_hanging: bool, monkeypatch
     monkeypatch.setattr(gradient_agent, "GradientAgent", StandIn)
     monkeypatch.setattr(gradient_agent, "_JOIN_TIMEOUT_S", 0.01 if is_hanging else DEADLINE_S)
     turns: list[str] = []
-    telemetry = MagicMock()
-    process = SimpleNamespace(
-        config=load_config("cartpole-a3c"), index=0, telemetry=telemetry, stop=threading.Event(),
-        should_stop=lambda: turns.append(threading.current_thread().name) or process.stop.is_set(),
-    )  # fmt: skip
+    process = MagicMock(config=load_config("cartpole-a3c"), index=0, stop=threading.Event())
+
+    def should_stop() -> bool:
+        turns.append(threading.current_thread().name)
+        return process.stop.is_set()
+
+    process.should_stop = should_stop
     with ExitStack() as stack:
         session = GradientSession(process, stack)
         agents: list[Any] = session._agents

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from surreal.errors import OS_REMEDIES
+from surreal.main.launch.starting.orphans import OrphanReaper
 from surreal.main.launch.starting.starter import Process, Starter
 from surreal.main.process.ending.interrupts import CHECKPOINT_SIGNAL
 from surreal.main.process.ending.reasons import ExitCode
@@ -80,6 +81,7 @@ class Supervision:
         self._log_dir = log_dir
         self._environment = environment
         self._restart_limit = restart_limit
+        self._orphans = OrphanReaper()
         self.pids: set[int] = set()  #: of all that were ever started
 
     def start(self) -> None:
@@ -104,6 +106,7 @@ class Supervision:
                 reason = self._ended(child, code)
                 if reason is not None:
                     return reason
+        self._orphans.reap()
         return None
 
     def ask_for_checkpoint(self) -> None:

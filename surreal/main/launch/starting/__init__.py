@@ -7,4 +7,5 @@ its parent ends.
 starter.py        what starting means, and a Python for each process
 forking.py        the launcher's side of the fork server
 fork_server.py    the fork server's own process
+orphans.py        waiting for what killed processes leave behind
 """

@@ -274,8 +274,8 @@ def _result_of(outcome: RunOutcome) -> Result:
     best = None if outcome.best is None else float(outcome.best["mean_return"])
     ending = outcome.ending
     return Result(
-        outcome.run, outcome.folder, outcome.config, ending.status, ending.reason, outcome.env_steps, outcome.time_s,
-        best,
+        outcome.run, outcome.folder, outcome.config, ending.status, ending.reason, outcome.counts.env_steps,
+        outcome.time_s, best,
     )  # fmt: skip
 
 

@@ -122,6 +122,9 @@ class Learner(ABC):
 
         Returns:
             The metrics of this update, {} if they were not read (`metrics_interval`).
+
+        Raises:
+            DivergedError: too many updates in a row came to nothing.
         """
         started = time.perf_counter()
         self.prepare(batch)
@@ -137,11 +140,27 @@ class Learner(ABC):
         return self.reading
 
     def finish_update(self, metrics: Mapping[str, Tensor | float]) -> None:
-        """Read the metrics of an update, if they are due, and count it; `optimize` does it."""
+        """Read the metrics of an update, if they are due, and count it; `optimize` does it.
+
+        Raises:
+            DivergedError: too many updates in a row came to nothing.
+        """
         is_due = self.is_metrics_due
         found = {**self.common_metrics(), **metrics} if is_due else {}
         self.updates += 1
         self.reading = self.readings.read(found, updates=self.updates, step=self.global_step) if is_due else {}
+
+    @property
+    def skipped_updates(self) -> int:
+        """Updates of the run that came to nothing, because their gradients were not finite."""
+        return 0
+
+    def check_learned(self) -> None:
+        """Check at the end of a run that anything was learned.
+
+        Raises:
+            DivergedError: all updates came to nothing.
+        """
 
     @abstractmethod
     def learn(self, i: int, batch: Any) -> Mapping[str, Tensor | float]:

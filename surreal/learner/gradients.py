@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from surreal.errors import CheckpointError
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.stepping.compiling import NetworkCompiler
 from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings, check_max_norm
@@ -28,6 +29,7 @@ from surreal.learner.stepping.reducing import Reducer
 from surreal.learner.stepping.skipping import SkipCounter
 from surreal.schedules import LinearSchedule
 from surreal.utils.pytorch import Module
+from surreal.values import checked_count
 
 
 class Gradients(NamedTuple):
@@ -47,7 +49,8 @@ class GradientLearner(Learner):
     Attributes:
         only_steps_down_gradients: whether steps down gradients are all it does to the model, so that several ranks may
             do them together, and others in its place.
-        skipped: counts the steps that were not done, for their gradients were not finite.
+        skipped: counts the updates that were not done, because their gradients were not finite.
+        skipped_limit: such updates in a row that show that the learner has diverged.
         takes_several_steps: whether an update may step one group of the model's parameters several times, each time
             down the gradient at the parameters that the step before left.
 
@@ -73,6 +76,7 @@ class GradientLearner(Learner):
 
     only_steps_down_gradients: ClassVar[bool] = True
     takes_several_steps: ClassVar[bool] = False
+    skipped_limit: ClassVar[int] = 50
 
     def __init__(
         self,
@@ -117,7 +121,7 @@ class GradientLearner(Learner):
         self._norms: dict[str, Tensor] = {}
         self._send: Callable[[Sequence[Gradients]], object] | None = None
         self._reducer: Reducer | None = None
-        self.skipped = SkipCounter()
+        self.skipped = SkipCounter(self.skipped_limit)
         self._compiler = NetworkCompiler() if compile else None
 
     def build(self) -> None:
@@ -200,7 +204,6 @@ class GradientLearner(Learner):
         change: agents in this process, which share the model, act on otherwise.
 
         Raises:
-            DivergedError: that happened too often in a row.
             RankError: another rank is gone.
         """
         if self._reducer is None:
@@ -221,9 +224,7 @@ class GradientLearner(Learner):
     def _apply(self, gradients: Gradients) -> None:
         norm = self._step(gradients)
         self._norms[gradients.group] = norm
-        self.skipped.note(norm)
-        if not norm.is_cuda or self.is_metrics_due:
-            self.skipped.check()
+        self.skipped.note(gradients.group, norm)
 
     def _step(self, gradients: Gradients) -> Tensor:
         """Change the parameters, and return the gradients' norm."""
@@ -255,8 +256,32 @@ class GradientLearner(Learner):
             self._send(sent)
 
     def finish_update(self, metrics: Mapping[str, Tensor | float]) -> None:
+        is_read = self.is_metrics_due or self.device.type == "cpu"  # reading waits for a GPU
         super().finish_update(metrics)
         self._norms.clear()
+        self.skipped.end_update()
+        if is_read:
+            self.skipped.check()
+
+    @property
+    def skipped_updates(self) -> int:
+        return self.skipped.total
+
+    def check_learned(self) -> None:
+        self.skipped.check_all()
+
+    def state_dict(self) -> dict[str, Any]:
+        found = super().state_dict()
+        found["state"]["skipped_updates"] = self.skipped.total
+        return found
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        try:
+            skipped = checked_count(state_dict["state"].get("skipped_updates", 0))
+        except ValueError as error:
+            raise CheckpointError(f"the checkpoint's skipped_updates: {error}") from error
+        super().load_state_dict(state_dict)
+        self.skipped.restore(skipped)
 
     def metrics(self) -> dict[str, float]:
         skipped = {"learner/skipped_updates_total": float(self.skipped.total)}

@@ -185,7 +185,7 @@ class LearnerSession:
         """Hand out and keep what was learned last.
 
         Raises:
-            DivergedError: as from `run`.
+            DivergedError: as from `run`, or nothing was learned.
         """
         self.replay.stop()
         try:
@@ -199,10 +199,13 @@ class LearnerSession:
         if self._ranked is not None:
             self._ranked.end()
         self.checkpoints.close()
+        self.learner.check_learned()
 
     def counts(self) -> Counts:
         """How far the run came."""
-        return Counts(self.replay.global_step, self.learner.updates, self.broadcaster.version)
+        learner = self.learner
+        skipped = learner.skipped_updates
+        return Counts(self.replay.global_step, learner.updates, self.broadcaster.version, skipped_updates=skipped)
 
     def give_up(self, error: SurrealError) -> None:
         """Have the run end for this reason; under a launcher, this process's exit code does that."""

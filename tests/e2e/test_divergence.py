@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from surreal.learner import DQNLearner
+from surreal.learner import DQNLearner, PPOLearner
 
 
 class Signs(gymnasium.Env):
@@ -61,6 +61,17 @@ class Spoilt(DQNLearner):
             with torch.no_grad():
                 next(self.model.parameters()).fill_(torch.nan)
         return metrics
+
+
+class SpoiltPPO(PPOLearner):
+    '''Has a loss that is not a number from some update on.'''
+
+    def __init__(self, model, replay, after=0, **options):
+        super().__init__(model, replay, **options)
+        self.after = after
+
+    def improve(self, batch):
+        return super().improve(batch._replace(reward=batch.reward * torch.nan) if self.updates >= self.after else batch)
 """
 
 YAML = """
@@ -114,3 +125,17 @@ def test_learner_that_diverges_again_and_again_ends_the_run_with_the_reason(work
     assert code == 1, output
     assert result["status"] == "failed"
     assert "learner failed: the learner diverged again" in result["reason"]
+
+
+def test_on_policy_learner_that_learns_nothing_ends_the_run_after_a_few_updates(workplace: Workplace) -> None:
+    settings = {"class": "signs.SpoiltPPO", "args": {"after": 6}}
+    (workplace.folder / "signs.py").write_text(PARTS)
+    (workplace.folder / "spoilt.yaml").write_text(
+        json.dumps({"version": 1, "base": "cartpole-ppo", "learner": settings, "eval": {"enabled": False}})
+    )
+    code, output = workplace.run("run", "spoilt.yaml", "--set", "run.max_env_steps=15_000")
+    result = json.loads((workplace.run_dir() / "result.json").read_text())
+    assert (code, result["status"]) == (1, "failed"), output
+    assert "the gradients of 3 updates in a row are not finite" in result["reason"]
+    assert (result["updates"], result["skipped_updates"]) == (12, 6)
+    assert "6 of 12 updates were skipped: their gradients were not finite" in output

@@ -26,7 +26,7 @@ from surreal.doctor.model.faults import (
     TOO_LARGE,
 )
 from surreal.doctor.model.probes import FiniteProbe, OutputProbe
-from surreal.errors import SurrealError
+from surreal.errors import DivergedError, SurrealError
 from surreal.main.lockstep.check import check_parts
 from surreal.main.lockstep.rehearsal import Rehearsal, small_config
 from surreal.main.process.reports import error_line
@@ -125,6 +125,8 @@ class Trial:
                 self.batch = self._rehearsal.next_batch()
                 if self.batch is None:
                     self._collect()
+        except DivergedError:
+            pass  # what is not finite is named below
         except Exception as error:
             yield LEARNING_FAILS.found(error_line(error))
             return

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from surreal.config import Config
 from surreal.doctor.frame.finding import Finding, ok
 from surreal.doctor.run.faults import COLLAPSED, FAILED, KILLED, LOGGED, SKIPPED, UNREACHED, UNTRAINED
 from surreal.main.build.kept import round_lines
-from surreal.main.process.run_folder import RESULT_NAME
+from surreal.main.process.run_folder import RESULT_NAME, last_metric, tail
 from surreal.main.session.scoring.best import is_finite, read_best
 
 #: Share of what was gained over the first round that the last one has lost, from which on a policy has collapsed.
 _COLLAPSE = 0.5
-_TAIL_BYTES = 256 << 10
 
 
 def ending(folder: Path) -> Iterator[Finding]:
@@ -60,40 +58,12 @@ def logs(folder: Path) -> Iterator[Finding]:
     """Pass on the newest error in each process's log, and skipped updates."""
     is_clean = True
     for path in sorted((folder / "logs").glob("*.log")):
-        errors = [line for line in _tail(path) if " ERROR " in line or " CRITICAL " in line]
+        errors = [line for line in tail(path) if " ERROR " in line or " CRITICAL " in line]
         if errors:
             is_clean = False
             yield LOGGED.found(f"{path.stem}: {' '.join(errors[-1].split())[:300]}")
-    if skipped := _last_metric(folder / "metrics.jsonl", "learner/skipped_updates_total"):
+    if skipped := last_metric(folder, "learner/skipped_updates_total"):
         is_clean = False
         yield SKIPPED.found(f"{skipped:,.0f} updates were skipped")
     if is_clean:
         yield ok("no process logged an error, and no update was skipped")
-
-
-def _last_metric(path: Path, name: str) -> float:
-    for line in reversed(_tail(path)):
-        try:
-            row: Any = json.loads(line)
-            value = row["metrics"].get(name)
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ):  # cut off, or not a line of metrics
-            continue
-        if is_finite(value):
-            return float(value)
-    return 0.0
-
-
-def _tail(path: Path) -> list[str]:
-    """The last lines of a file, [] if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            return file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return []

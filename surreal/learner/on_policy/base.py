@@ -49,6 +49,7 @@ class ActorCriticLearner(GradientLearner):
     """
 
     takes = frozenset({"trajectories"})
+    skipped_limit = 3
 
     def __init__(
         self,

@@ -82,6 +82,7 @@ class TRPOLearner(GradientLearner):
     """
 
     takes = frozenset({"trajectories"})
+    skipped_limit = 3
     only_steps_down_gradients = False  # the policy's step is along a natural gradient, as long as a search finds
 
     def __init__(
@@ -210,8 +211,7 @@ class TRPOLearner(GradientLearner):
         direction = conjugate_gradient(fisher_product, -gradient, iterations=self.cg_iterations)
         length = (2.0 * self.max_kl / (direction @ fisher_product(direction))).sqrt()
         step = length * direction
-        self.skipped.note(step.norm())
-        self.skipped.check()
+        self.skipped.note(MODEL, step.norm())
         if bool(step.isfinite().all()):
             found = self._search(part, targets, step, float(loss.detach()), float(gradient @ step))
             if found is not None:

@@ -40,5 +40,5 @@ def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
     return not is_missed, (
         f"{verdict} {env_id}: mean return {mean:.4g} (standard error {played.standard_error:.2g}) over "
         f"{len(scores)} episodes, "
-        f"{outcome.env_steps} env steps, {outcome.time_s:.0f} s"
+        f"{outcome.counts.env_steps} env steps, {outcome.time_s:.0f} s"
     )

@@ -43,6 +43,7 @@ from surreal.main.process.claims import Claim
 from surreal.main.process.ending.interrupts import Interrupts
 from surreal.main.process.ending.reasons import Counts, Ending, ExitCode, result_of
 from surreal.main.process.roles import NormalEnd
+from surreal.main.process.run_folder import last_metric
 from surreal.main.process.takeover import take_over
 from surreal.main.session.scoring.best import read_best
 
@@ -296,6 +297,7 @@ class Launcher:
             self._onlooker.snapshot.updates,
             self._onlooker.snapshot.version,
             restarts,
+            int(last_metric(self.folder.path, "learner/skipped_updates_total")),
         )
         result = partial(
             result_of, self.config, self.run, started=self._started, time_s=self._elapsed_s, counts=counts, best=best
@@ -304,7 +306,7 @@ class Launcher:
             self.folder.write_result(result(ending))
         except FolderError as error:
             ending = Ending(f"{ending.reason}; then {error}", ExitCode.FAILED)
-        return RunOutcome(self.run, self.folder.path, self.config, ending, counts.env_steps, self._elapsed_s, best)
+        return RunOutcome(self.run, self.folder.path, self.config, ending, counts, self._elapsed_s, best)
 
     @property
     def _elapsed_s(self) -> float:

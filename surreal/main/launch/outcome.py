@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal.config import Config
-from surreal.main.process.ending.reasons import Ending, ExitCode
+from surreal.main.process.ending.reasons import Counts, Ending, ExitCode
 
 #: What a person looks at first, if it is there.
 FILES = (
@@ -30,7 +30,7 @@ class RunOutcome:
     folder: Path
     config: Config
     ending: Ending
-    env_steps: int
+    counts: Counts
     time_s: float
     best: dict[str, Any] | None = None  #: what the evaluation's best round says of itself
 
@@ -41,6 +41,9 @@ class RunOutcome:
     def last_words(self) -> list[str]:
         """What a person is told at the end, besides the error of a run that failed."""
         words = [] if self.ending.exit_code is ExitCode.FAILED else [f"ended: {self.ending.reason}"]
+        updates, skipped = self.counts.updates, self.counts.skipped_updates
+        if skipped:
+            words.append(f"{skipped:,} of {updates:,} updates were skipped: their gradients were not finite")
         words.append(f"results in {self.folder}: {', '.join(self.files())}")
         policy = self.folder / "eval" / "best.safetensors"
         if self.best is not None and policy.exists():

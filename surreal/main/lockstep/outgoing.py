@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from surreal.learner.gradients import GradientLearner, Gradients
@@ -164,6 +166,9 @@ class Outgoing:
             stop=self._stop,
         )
         self._pushed += pushed.status == "ok"  # one that was refused leads to nothing
+        is_finite = pushed.status != "not_finite"
+        for group in collected:
+            self._learner.skipped.note(group, torch.tensor(0.0 if is_finite else math.nan))
         if pushed.status in ("ok", "not_finite"):  # what is not finite would be refused again and again
             self._filters.forget()
         self._counted = now

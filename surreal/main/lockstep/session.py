@@ -72,9 +72,15 @@ class LockstepSession:
         self.process.telemetry.step()  # hears why the run ends, which without a launcher is the result's reason
 
     def end(self) -> None:
-        """Say what an interrupted run will do again; the rest is in its last checkpoint."""
-        if self._stretch is not None and (lost := self._stretch.count_unsaved()):
-            logger.warning("%d updates since the last checkpoint are dropped; --resume does them again", lost)
+        """Say what an interrupted run will do again; the rest is in its last checkpoint.
+
+        Raises:
+            DivergedError: nothing was learned since the checkpoint before.
+        """
+        if self._stretch is not None:
+            if lost := self._stretch.count_unsaved():
+                logger.warning("%d updates since the last checkpoint are dropped; --resume does them again", lost)
+            self._stretch.learner.check_learned()
 
     def counts(self) -> Counts:
         """How far the run came."""

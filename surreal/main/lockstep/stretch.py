@@ -121,7 +121,9 @@ class Stretch:
 
     def counts(self) -> Counts:
         """How far the run is."""
-        return Counts(self.replay.global_step, self.learner.updates, self.broadcaster.version)
+        learner = self.learner
+        skipped = learner.skipped_updates
+        return Counts(self.replay.global_step, learner.updates, self.broadcaster.version, skipped_updates=skipped)
 
     def count_unsaved(self) -> int:
         """Updates since the checkpoint."""

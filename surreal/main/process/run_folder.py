@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
 import shutil
@@ -14,6 +15,7 @@ from typing import Any
 
 from surreal.config import Config, to_yaml
 from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.distributed.telemetry.render import METRICS_PATH
 from surreal.errors import BusyError, ConfigError, FolderError
 from surreal.main.process.ending.reasons import result_of
 from surreal.utils.files import FileLock, is_disk_full, write_in_place, write_whole
@@ -27,6 +29,8 @@ LOCK_NAME = "run.lock"
 
 #: Length of the result while the run lasts: more than it will need.
 _RESULT_BYTES = 4096
+_TAIL_BYTES = 256 << 10
+
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=")
 
 
@@ -215,6 +219,26 @@ def newest_checkpoint(run_dir: Path) -> int:
 def _padded(text: str) -> str:
     """The same JSON, as long as the file is."""
     return text.rstrip("\n").ljust(_RESULT_BYTES - 1) + "\n"
+
+
+def last_metric(run_dir: Path, name: str) -> float:
+    """The newest finite value of a metric of any process, as far as the end of `metrics.jsonl` has one; else 0."""
+    for line in reversed(tail(run_dir / METRICS_PATH)):
+        with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):  # cut off, or another kind
+            value: Any = json.loads(line)["metrics"].get(name)
+            if isinstance(value, float) and math.isfinite(value):
+                return value
+    return 0.0
+
+
+def tail(path: Path) -> list[str]:
+    """The last lines of a file, [] if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def _json(data: Mapping[str, Any]) -> str:

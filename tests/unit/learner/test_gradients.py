@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from surreal.errors import CheckpointError, DivergedError
 from surreal.learner import GradientLearner, Gradients
-from surreal.learner.stepping.skipping import MOST_IN_A_ROW
+from surreal.learner.stepping.skipping import SkipCounter
 from surreal.model import MLP, QFunction
 from surreal.types import Batch
 
@@ -163,13 +164,53 @@ def test_a_learner_that_skips_everything_says_that_it_has_diverged(make_batch: M
     learner.optimize(0, make_batch())
     spoilt = make_batch(1)
     spoilt.obs[:] = torch.nan
-    for i in range(MOST_IN_A_ROW):
+    for i in range(learner.skipped_limit - 1):
         learner.optimize(i, spoilt)
-    learner.optimize(0, make_batch(2))  # one that is good, and the count begins anew
-    for i in range(MOST_IN_A_ROW):
+    learner.optimize(0, make_batch(2))  # one that is good, and the count begins again
+    for i in range(learner.skipped_limit - 1):
         learner.optimize(i, spoilt)
-    with pytest.raises(DivergedError, match="gradients of 51 updates in a row"):
+    learner.check_learned()
+    with pytest.raises(DivergedError, match="gradients of 50 updates in a row"):
         learner.optimize(0, spoilt)
+    assert learner.updates == 101
+    assert learner.skipped_updates == 99
+
+
+def test_skipped_updates_are_counted_over_the_whole_run(make_batch: MakeBatch) -> None:
+    learner, spoilt = made(), make_batch(1)
+    spoilt.obs[:] = torch.nan
+    learner.optimize(0, make_batch())
+    saved = learner.state_dict()
+    for i in range(2):
+        learner.optimize(i, spoilt)
+    learner.load_state_dict(saved)  # as a learner does that goes back
+    assert learner.skipped_updates == 2
+    resumed = made()
+    resumed.load_state_dict(learner.state_dict())
+    resumed.optimize(0, spoilt)
+    assert resumed.skipped_updates == 3
+    with pytest.raises(DivergedError, match="none of 1 updates"):
+        resumed.check_learned()
+    saved["state"]["skipped_updates"] = -1
+    with pytest.raises(CheckpointError, match="skipped_updates: -1 is not a whole number"):
+        made().load_state_dict(saved)
+
+
+def test_one_group_of_parameters_that_never_moves_is_a_divergence(make_batch: MakeBatch) -> None:
+    counter, nan, one = SkipCounter(3), torch.tensor(math.nan), torch.tensor(1.0)
+    for _ in range(5):  # some steps of each update are good
+        for norm in (nan, one, nan):
+            counter.note("model", norm)
+        counter.end_update()
+        counter.check()
+    assert counter.total == 0
+    with pytest.raises(DivergedError, match="3 updates in a row"):
+        for _ in range(3):
+            counter.note("critic", nan)
+            counter.note("actor", one)
+            counter.end_update()
+            counter.check()
+    assert counter.total == 3
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

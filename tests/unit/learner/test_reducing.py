@@ -13,7 +13,6 @@ from torch import Tensor
 
 from surreal.errors import DivergedError, RankError
 from surreal.learner import DDPGLearner, GradientLearner, PPOLearner, SACLearner
-from surreal.learner.stepping.skipping import MOST_IN_A_ROW
 from surreal.model import MLP, ActorCritic, DeterministicActorCritic, QFunction, SoftActorCritic
 from surreal.specs import ObsSpec
 from surreal.types import Batch, SampleInfo, TrajectoryBatch
@@ -179,12 +178,12 @@ def test_all_ranks_diverge_in_the_same_update() -> None:
         learner = two_groups()
         learner.learn_with(rank)
         with pytest.raises(DivergedError):
-            for i in range(2 * MOST_IN_A_ROW):
+            for i in range(2 * learner.skipped_limit):
                 learner.optimize(i, with_times(make_batch(0), -1 if rank.rank and i > 2 else 0))
         return learner.updates
 
     first, second = together(2, work)
-    assert first == second == 3 + MOST_IN_A_ROW
+    assert first == second == 3 + GradientLearner.skipped_limit
 
 
 class Unused(GradientLearner):

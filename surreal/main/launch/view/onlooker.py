@@ -46,6 +46,7 @@ class Onlooker:
         self.snapshot = replace(
             found,
             env_steps=max(found.env_steps, before.env_steps),
+            skipped_updates=max(found.skipped_updates, before.skipped_updates),
             updates=max(found.updates, before.updates, written),
             version=max(found.version, before.version),
             **{name: getattr(before, name) for name in _LASTING if getattr(found, name) is None},

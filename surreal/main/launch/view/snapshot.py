@@ -32,6 +32,7 @@ class Snapshot:
     eval_return: float | None = None  #: mean of the last evaluation round
     best_return: float | None = None  #: mean of the best one
     updates: int = 0
+    skipped_updates: int = 0  #: of these, whose gradients were not finite
     updates_per_s: float = 0.0
     replay_fill: float | None = None  #: 0..1 of its capacity
     samples_per_insert: float | None = None
@@ -137,6 +138,7 @@ def summarize_processes(beats: Iterable[Heartbeat]) -> Snapshot:
         eval_return=evaluation.get("eval/episode_return"),
         best_return=evaluation.get("eval/episode_return_best"),
         updates=whole(learner, "learner/updates_total"),
+        skipped_updates=whole(learner, "learner/skipped_updates_total"),
         updates_per_s=learner.get("learner/updates_per_s", 0.0),
         replay_fill=learner.get("replay/fill_ratio"),
         samples_per_insert=learner.get("replay/samples_per_insert"),

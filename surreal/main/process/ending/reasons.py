@@ -46,6 +46,7 @@ class Counts(NamedTuple):
     updates: int = 0
     version: int = 0
     restarts: int = 0
+    skipped_updates: int = 0  #: their gradients were not finite
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
@@ -89,6 +90,7 @@ def result_of(
         "exit_code": None if ending is None else int(ending.exit_code),
         "env_steps": counts.env_steps,
         "updates": counts.updates,
+        "skipped_updates": counts.skipped_updates,
         "version": counts.version,
         "time_s": round(time_s, 3),
         "started": started,

@@ -14,7 +14,6 @@ from surreal.distributed.gradients.assigning import assign, assign_parameters
 from surreal.errors import ContractError, DivergedError
 from surreal.learner import GradientLearner
 from surreal.learner.parameter_server.server import ParameterServer
-from surreal.learner.stepping.skipping import MOST_IN_A_ROW
 from surreal.model import QFunction
 from surreal.types import Batch
 
@@ -219,7 +218,7 @@ def test_gradients_that_are_not_finite_change_nothing_and_end_learning_when_they
     bad.tensors["actor"][next(iter(bad.tensors["actor"]))].fill_(torch.nan)
     bad.tensors.pop("critic")
     with pytest.raises(DivergedError):
-        for _ in range(MOST_IN_A_ROW + 1):
+        for _ in range(learner.skipped_limit):
             server.step(bad)
     assert is_same(learner, untouched)
 

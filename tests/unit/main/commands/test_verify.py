@@ -11,12 +11,12 @@ from surreal.config import load_config
 from surreal.errors import CheckpointError
 from surreal.main.commands import verify as module
 from surreal.main.launch.outcome import RunOutcome
-from surreal.main.process.ending.reasons import Ending, ExitCode
+from surreal.main.process.ending.reasons import Counts, Ending, ExitCode
 
 
 def outcome(folder: Path, goal: str, exit_code: ExitCode = ExitCode.OK) -> RunOutcome:
     config = load_config("cartpole-ppo", [f"run.stop_at_return={goal}"])
-    return RunOutcome("r", folder, config, Ending("why it ended", exit_code), env_steps=1200, time_s=3.4)
+    return RunOutcome("r", folder, config, Ending("why it ended", exit_code), Counts(env_steps=1200), time_s=3.4)
 
 
 @pytest.fixture(autouse=True)

@@ -150,8 +150,9 @@ class EvaluationSession:
         self.evaluator.rng = self.process.rng(1, version)
         scores = self.evaluator.play(settings.episodes, stop=stop, on_step=self._on_step)
         result = EvaluationRound(self.book.rounds, version, tuple(scores))
-        # A round that says nothing is recorded as such, and never ends a run.
-        reaches = goal is not None and not result.problem and result.mean_return >= goal
+        # A round that says nothing, or is of a policy that has learned nothing, never ends a run.
+        is_candidate = registry.has_learned(self.listener.message) and not result.problem
+        reaches = goal is not None and is_candidate and result.mean_return >= goal
         if reaches and goal is not None and settings.confirm_episodes:
             fresh = self._confirm(result, goal, stop)
             result, reaches = result.extended(fresh.scores), not fresh.problem and fresh.lower_bound >= goal
@@ -184,13 +185,15 @@ class EvaluationSession:
             "config": registry.plain_config(self.config),
             "model": self.model.header(),
         }
-        is_best = self.book.add(result, self.model.tensors(), metadata, progress, reaches_goal=reaches_goal)
+        has_learned = registry.has_learned(self.listener.message)
+        tensors = self.model.tensors()
+        is_best = self.book.add(result, tensors, metadata, progress, has_learned=has_learned, reaches_goal=reaches_goal)
         self._sender.send_newest(is_best=is_best)
         self._latest = {
             "eval/episode_return": result.mean_return,
             "eval/episode_return_std": result.std_return,
             "eval/episode_length": result.mean_length,
-            "eval/episode_return_best": self.book.best_return or 0.0,
+            **({} if self.book.best_return is None else {"eval/episode_return_best": self.book.best_return}),
             "eval/version": float(result.version),
             "eval/rounds_total": float(self.book.rounds),
             "eval/cut_episodes_count": float(result.cut_episodes),

@@ -163,6 +163,10 @@ def test_bytes_that_are_no_registration_count_as_none(client: RedisClient, value
 def test_progress_survives_the_way_and_other_texts_do_not_hurt() -> None:
     assert registry.read_progress(registry.write_progress(3, 700)) == {"updates": 3, "global_step": 700}
     assert registry.read_progress("update 3") == {}
+    assert registry.has_learned(registry.write_progress(3, 700, skipped=2))
+    assert not registry.has_learned(registry.write_progress(3, 700, skipped=3))
+    assert not registry.has_learned(registry.write_progress(0, 700))
+    assert registry.has_learned("update 3"), "who writes another text knows better"
     told = registry.write_progress(3, 700, {"a": 5})
     assert registry.read_progress(told) == {"updates": 3, "global_step": 700}
     assert [registry.read_applied(told, sender) for sender in ("a", "b")] == [5, None]

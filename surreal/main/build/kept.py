@@ -42,13 +42,13 @@ def checkpoint_places(config: Config, run_dir: Path) -> list[Place]:
 
 
 def scored_rounds(run_dir: Path) -> list[Round]:
-    """The rounds of the evaluation in a run's folder that say how good a learner was, after how many updates."""
+    """The rounds of the evaluation in a run's folder that say how good a learner was, after how many updates, >= 1."""
     found = []
     for line in round_lines(run_dir / "eval" / "scores.jsonl", warns=False):
         values = line.get("time"), line.get("updates"), line.get("mean_return")
         if all(isinstance(value, int | float) and math.isfinite(value) for value in values):
             found.append(Round(float(line["time"]), int(line["updates"]), float(line["mean_return"])))
-    return found
+    return [each for each in found if each.updates > 0]
 
 
 def round_lines(path: Path, *, warns: bool = True) -> list[dict[str, Any]]:

@@ -263,15 +263,21 @@ def list_runs(client: RedisClient) -> list[RunEntry]:
     return sorted(runs, key=lambda entry: entry.created)
 
 
-def write_progress(updates: int, global_step: int, applied: Mapping[str, int] | None = None) -> str:
+def write_progress(
+    updates: int, global_step: int, applied: Mapping[str, int] | None = None, *, skipped: int = 0
+) -> str:
     """What a learner sends along with its parameters: how far it is.
 
     Args:
         updates: of the learner.
         global_step: env steps of the run.
         applied: of a parameter server, the number of the last gradient of each sender that is in the parameters.
+        skipped: updates that changed nothing.
     """
-    return json.dumps({"updates": updates, "global_step": global_step, **({"applied": applied} if applied else {})})
+    content: dict[str, Any] = {"updates": updates, "global_step": global_step}
+    return json.dumps(
+        {**content, **({"applied": applied} if applied else {}), **({"skipped": skipped} if skipped else {})}
+    )
 
 
 def read_applied(message: str, sender: str) -> int | None:
@@ -288,6 +294,15 @@ def read_progress(message: str) -> dict[str, int]:
         return {key: checked_count(data[key]) for key in ("updates", "global_step")}
     except (KeyError, ValueError):
         return {}
+
+
+def has_learned(message: str) -> bool:
+    """Whether any update has changed the parameters that were sent along with this; true if the text is another."""
+    data = _json(message.encode())
+    try:
+        return checked_count(data["updates"]) > checked_count(data.get("skipped", 0))
+    except (KeyError, ValueError):
+        return True
 
 
 def _stored(client: RedisClient) -> bytes:

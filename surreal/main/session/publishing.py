@@ -126,7 +126,10 @@ class Publishing:
 
     def publish(self) -> None:
         """Broadcast the parameters with how far the run is."""
-        progress = write_progress(self._learner.updates, self._replay.global_step, self.applied())
+        learner = self._learner
+        progress = write_progress(
+            learner.updates, self._replay.global_step, self.applied(), skipped=learner.skipped_updates
+        )
         self._broadcaster.broadcast(self._model, progress)
         self._last_s = self._clock()
         self._last_updates = self._learner.updates

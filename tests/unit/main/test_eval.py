@@ -10,9 +10,10 @@ import pytest
 from surreal.config import load_config
 from surreal.evaluation import EpisodeScore
 from surreal.main.eval import EvaluationSession
+from surreal.main.process.registry import write_progress
 
 
-def stop_reasons(returns: list[float], confirm: int = 2) -> list[str]:
+def stop_reasons(returns: list[float], confirm: int = 2, updates: int = 1) -> list[str]:
     """Why a run with the goal 10 ends after a round of two episodes, and some to confirm, with these returns."""
     left, reasons = iter(returns), []
     session: Any = object.__new__(EvaluationSession)
@@ -20,6 +21,7 @@ def stop_reasons(returns: list[float], confirm: int = 2) -> list[str]:
         "cartpole-dqn", ["run.stop_at_return=10", "eval.episodes=2", f"eval.confirm_episodes={confirm}"]
     )
     session.model, session.book = SimpleNamespace(version=1), SimpleNamespace(rounds=0)
+    session.listener = SimpleNamespace(message=write_progress(updates, 10))
     session.evaluator = SimpleNamespace(
         play=lambda episodes, stop, on_step: [EpisodeScore(next(left), 5, 0) for _ in range(episodes)]
     )
@@ -29,6 +31,10 @@ def stop_reasons(returns: list[float], confirm: int = 2) -> list[str]:
     session._play(None)
     assert not list(left)
     return reasons
+
+
+def test_policy_before_its_first_update_ends_no_run() -> None:
+    assert stop_reasons([12.0, 12.0], updates=0) == []
 
 
 def test_goal_must_be_reached_in_the_round_and_by_all_its_episodes() -> None:

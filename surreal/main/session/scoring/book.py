@@ -75,6 +75,7 @@ class ScoreBook:
         metadata: Mapping[str, Any],
         progress: Mapping[str, Any],
         *,
+        has_learned: bool = True,
         reaches_goal: bool = False,
     ) -> bool:
         """Write down a round, and keep its policy if it is among the best.
@@ -84,6 +85,8 @@ class ScoreBook:
             tensors: the parameters that played it.
             metadata: what the policy's file says besides its score.
             progress: how far the run was with these parameters: env steps, updates.
+            has_learned: whether any update has changed the parameters. A policy that has not learned is never the best:
+                a high return of it is luck.
             reaches_goal: whether the round ends the run. It then counts as the best: a round of fewer episodes may have
                 a higher mean by luck.
 
@@ -108,7 +111,8 @@ class ScoreBook:
             **({"problem": problem} if problem else {}),
         }
         is_better = self.best_return is None or result.mean_return > self.best_return
-        is_best = not problem and (reaches_goal or is_better)
+        is_candidate = has_learned and not problem
+        is_best = is_candidate and (reaches_goal or is_better)
         summary |= {"is_best": is_best, "reaches_goal": reaches_goal}
         lines = [
             {
@@ -134,7 +138,7 @@ class ScoreBook:
             save_checkpoint(self.best_policy, tensors, content, step=result.version)
             write_whole(self.folder / BEST_NAME, json.dumps(summary, indent=2) + "\n")
             self.best = summary
-        if self._keep > 1 and not problem:
+        if self._keep > 1 and is_candidate:
             self._keep_further(result, tensors, content)
         return is_best
 

@@ -61,7 +61,7 @@ class SearchConfig(Section):
 class ScoreConfig(Section):
     """How the evaluations of a trial's runs become one number, of which more is better."""
 
-    evaluation: Literal["best", "last"] = "best"
+    evaluation: Literal["best", "last"] = "last"
     """Which round of a run's evaluation counts: the best one is above what a policy reaches on average, since it was
     chosen among many."""
 

@@ -15,13 +15,13 @@ def run_score(rounds: Rounds, evaluation: Literal["best", "last"]) -> float | No
     """The score of one run.
 
     Args:
-        rounds: lines of `eval/scores.jsonl`, in their order.
+        rounds: lines of `eval/scores.jsonl`, in their order; those of a policy before its first update are left out.
         evaluation: which of them counts.
 
     Returns:
         None if it has none: no round was played, or the mean return that counts is not finite.
     """
-    returns = [_mean_return(line) for line in rounds]
+    returns = [_mean_return(line) for line in rounds if line.get("updates") != 0]
     if evaluation == "last":
         found = returns[-1] if returns else math.nan
     else:

@@ -20,7 +20,7 @@ class Clock:
 
 class FakeLearner:
     def __init__(self) -> None:
-        self.updates = 0
+        self.updates = self.skipped_updates = 0
         self.model = SimpleNamespace(is_materialized=True, load_tensors=self._load_tensors)
         self.loaded: dict[str, Any] | None = None
         self.policy: dict[str, Any] | None = None

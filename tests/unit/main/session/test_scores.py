@@ -15,11 +15,11 @@ from surreal.main.session.scoring.best import read_best
 from surreal.main.session.scoring.book import ScoreBook
 
 
-def add(book: ScoreBook, mean: float, version: int, *, reaches_goal: bool = False) -> bool:
+def add(book: ScoreBook, mean: float, version: int, **options: bool) -> bool:
     scores = (EpisodeScore(mean - 1, 5, 1), EpisodeScore(mean + 1, 7, 2))
     tensors = {"weight": torch.full((2,), float(version))}
     result = EvaluationRound(book.rounds, version, scores)
-    return book.add(result, tensors, {"config": {}}, {"global_step": 10 * version}, reaches_goal=reaches_goal)
+    return book.add(result, tensors, {"config": {}}, {"global_step": 10 * version}, **options)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -60,6 +60,17 @@ def test_round_that_ends_the_run_is_the_best_even_after_a_luckier_one(tmp_path: 
     assert add(book, 15.0, 2, reaches_goal=True)
     assert not add(book, float("nan"), 3, reaches_goal=True)
     assert load_checkpoint(tmp_path / "best.safetensors").metadata["version"] == 2
+
+
+def test_policy_that_has_not_learned_is_never_best(tmp_path: Path) -> None:
+    book = ScoreBook(tmp_path, keep=2)
+    assert not add(book, 340.0, 1, has_learned=False)
+    assert book.best is None
+    assert add(book, 12.0, 2)
+    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == [
+        "best-0000000002.safetensors",
+        "best.safetensors",
+    ]
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])

@@ -55,7 +55,7 @@ def test_sweep_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
         ("seeds: 2", "seeds: 3", "seeds"),
         ("500", "600", "set.run.max_env_steps"),
         ("trials: 5", "trials: 5\n  sampler: random", "search.sampler"),
-        ("seeds: 2", "seeds: 2\nscore: {evaluation: last}", "score.evaluation"),
+        ("seeds: 2", "seeds: 2\nscore: {evaluation: best}", "score.evaluation"),
         ("search:\n  trials: 5\n  space: ", "grid: ", "grid.learner.gamma"),
     ],
 )

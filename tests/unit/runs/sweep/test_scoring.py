@@ -21,6 +21,12 @@ def test_score_of_a_run_is_its_best_or_last_round() -> None:
     assert (run_score(lines, "best"), run_score(lines, "last")) == (7.0, 3.0)
 
 
+def test_round_before_the_first_update_is_no_score() -> None:
+    untrained, trained = ({**line, "updates": i} for i, line in enumerate(rounds((0, 340.0), (10, 12.0))))
+    assert run_score([untrained, trained], "best") == run_score([untrained, trained], "last") == 12.0
+    assert run_score([untrained], "last") is None
+
+
 def test_return_that_is_not_finite_is_no_score() -> None:
     lines = rounds((10, 1.0), (20, None))
     assert (run_score(lines, "best"), run_score(lines, "last")) == (1.0, None)

@@ -128,12 +128,11 @@ def test_learner_that_diverges_again_and_again_ends_the_run_with_the_reason(work
 
 
 def test_on_policy_learner_that_learns_nothing_ends_the_run_after_a_few_updates(workplace: Workplace) -> None:
-    settings = {"class": "signs.SpoiltPPO", "args": {"after": 6}}
     (workplace.folder / "signs.py").write_text(PARTS)
-    (workplace.folder / "spoilt.yaml").write_text(
-        json.dumps({"version": 1, "base": "cartpole-ppo", "learner": settings, "eval": {"enabled": False}})
-    )
-    code, output = workplace.run("run", "spoilt.yaml", "--set", "run.max_env_steps=15_000")
+    settings = ["learner.class=signs.SpoiltPPO", "learner.args.after=6", f"python_path=[{workplace.folder}]"]
+    limits = ["run.max_env_steps=15_000", "run.stop_at_return=null", "eval.enabled=false"]
+    options = [word for setting in settings + limits for word in ("--set", setting)]
+    code, output = workplace.run("run", "cartpole-ppo", *options)
     result = json.loads((workplace.run_dir() / "result.json").read_text())
     assert (code, result["status"]) == (1, "failed"), output
     assert "the gradients of 3 updates in a row are not finite" in result["reason"]

@@ -141,7 +141,9 @@ class Launcher:
                 ending = asked._replace(reason=f"{asked.reason} three times: its processes were killed")
             outcome = self._finish(ending, supervision.restarts)
             best_return = outcome.best["mean_return"] if outcome.best else None
-            progress.finish(replace(self._onlooker.snapshot, best_return=best_return))
+            snapshot, counts = self._onlooker.snapshot, outcome.counts
+            snapshot = replace(snapshot, updates=counts.updates, skipped_updates=counts.skipped_updates)
+            progress.finish(replace(snapshot, best_return=best_return))
             return outcome
 
     # -- before ----------------------------------------------------------------------------------------------------
@@ -294,7 +296,7 @@ class Launcher:
         best = read_best(self.folder.path / "eval")
         counts = Counts(
             self._onlooker.snapshot.env_steps,
-            self._onlooker.snapshot.updates,
+            max(self._onlooker.snapshot.updates, int(last_metric(self.folder.path, "learner/updates_total"))),
             self._onlooker.snapshot.version,
             restarts,
             int(last_metric(self.folder.path, "learner/skipped_updates_total")),

@@ -26,6 +26,7 @@ from surreal.main.build.environments import build_spaces
 from surreal.main.build.learning import build_broadcaster, build_checkpoints, build_learner, build_replay
 from surreal.main.build.self_play import build_keeper
 from surreal.main.eval import EvaluationSession
+from surreal.main.lockstep.check import try_update
 from surreal.main.lockstep.session import LockstepSession
 from surreal.main.process.arguments import parse
 from surreal.main.process.ending.reasons import Counts
@@ -287,6 +288,8 @@ def body(process: RoleProcess) -> None:
     if process.rank:
         follow_first_rank(process)
         return
+    if not process.arguments.supervised:  # the launcher has checked it
+        try_update(process.config)
 
     def make(stack: ExitStack, collector: Collector) -> LearnerSession | LockstepSession:
         if not process.config.run.deterministic:

@@ -32,6 +32,7 @@ from surreal.main.build.learning import (
 )
 from surreal.main.build.lockstep import server_config
 from surreal.main.learner import Batches, LearnerSession
+from surreal.main.lockstep.check import try_update
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import PARAMETER_SERVER
 from surreal.main.session.leading.lead import lead, work
@@ -173,6 +174,8 @@ class ServerSession(LearnerSession):
 
 def body(process: RoleProcess) -> None:
     """Step down gradients until the run ends; the first of several servers sees to the run's folder."""
+    if not process.arguments.supervised:  # the launcher has checked it
+        try_update(process.config)
     if process.index == 0:
         lead(process, lambda stack, collector: ServerSession(process, stack, collector))
         return

@@ -26,6 +26,9 @@ from surreal.main.lockstep.check import check_run
 from surreal.main.lockstep.rehearsal import Rehearsal
 from tests.attack.wrong_settings import WRONG, Wrong, refusal
 
+#: An error while Box2D's extension is imported would crash Python.
+pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module__ attribute:DeprecationWarning")
+
 T = TypeVar("T")
 IS_WHOLE = bool(os.environ.get("SURREAL_TEST_ATTACK"))
 LAB = Path(__file__).parents[1] / "unit" / "envs" / "games" / "lab_stand_in.py"

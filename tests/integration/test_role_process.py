@@ -17,11 +17,13 @@ from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.errors import ConfigError, RedisUnavailableError, StoppedError
+from surreal.learner import DQNLearner
+from surreal.main import learner, parameter_server
 from surreal.main.process.arguments import RoleArguments
 from surreal.main.process.ending import staying
 from surreal.main.process.ending.reasons import Ending
 from surreal.main.process.role import RoleProcess, registry
-from surreal.main.process.roles import AGENT, LEARNER, Role
+from surreal.main.process.roles import AGENT, LEARNER, PARAMETER_SERVER, Role
 from surreal.utils.liveness.health import HealthFile, Vitals
 from surreal.utils.liveness.probe import OVER, WORKING
 
@@ -36,6 +38,25 @@ def join(redis_server: Any, run_id: str, tmp_path: Path) -> Callable[..., RolePr
         return RoleProcess(role, arguments, threading.Event())
 
     return make
+
+
+@pytest.mark.parametrize(
+    ("role", "module", "gradients"), [(LEARNER, learner, "learner"), (PARAMETER_SERVER, parameter_server, "agents")]
+)
+def test_a_learner_without_a_launcher_tries_an_update_before_it_waits_for_experience(
+    join: Callable[..., RoleProcess], role: Role, module: Any, gradients: str
+) -> None:
+    process = join(f"learner.class={__name__}.FailsInLearn", f"learner.gradients={gradients}", role=role)
+    try:
+        with pytest.raises(ConfigError, match=r"FailsInLearn fails while it updates .*: ArithmeticError: no more"):
+            module.body(process)
+    finally:
+        process.close()
+
+
+class FailsInLearn(DQNLearner):
+    def learn(self, i: int, batch: Any) -> Any:
+        raise ArithmeticError("no more")
 
 
 @pytest.mark.parametrize("supervised", [False, True])

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from surreal.checkpoint import Checkpoint, open_checkpoint
@@ -46,9 +47,7 @@ def check_run(config: Config) -> None:
     Raises:
         SurrealError: something cannot be found, made or used; the message names the setting, or the line of user code.
     """
-    spaces = check_parts(config)
-    if spaces.observation is not None:
-        _try_update(config, RandomEnv(spaces.observation, spaces.action))
+    try_update(config, check_parts(config))
 
 
 def check_parts(config: Config) -> EnvSpaces:
@@ -99,13 +98,24 @@ def check_resumable(config: Config, run_dir: Path) -> None:
         _check_fits(config, found)
 
 
-def _try_update(config: Config, env: RandomEnv) -> None:
-    """Act on random rows, and learn from them once.
+def try_update(config: Config, spaces: EnvSpaces | None = None) -> None:
+    """Act on random rows, and learn from them once; torch's global generator stays as it is.
+
+    Args:
+        config: of the run.
+        spaces: of its environment; None: they are found out. Without an observation space, nothing is tried.
 
     Raises:
         SurrealError: a class of the run does not take them.
     """
-    config = smallest_config(config.model_copy(update={"device": "cpu"}))
+    config = config.model_copy(update={"device": "cpu"})
+    spaces = find_spaces(config) if spaces is None else spaces
+    if spaces.observation is not None:
+        with torch.random.fork_rng(devices=()):
+            _try_rows(smallest_config(config), RandomEnv(spaces.observation, spaces.action))
+
+
+def _try_rows(config: Config, env: RandomEnv) -> None:
     pool = LocalEnvPool([partial(deepcopy, env)] * config.env.num_envs, seed=config.seed)
     with ExitStack() as stack:
         rehearsal = Rehearsal(config, stack, pool)

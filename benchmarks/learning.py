@@ -34,9 +34,7 @@ _EVALUATION = ["eval.episodes=20", "eval.num_envs=20", "eval.confirm_episodes=10
 #: What makes our run the same algorithm as theirs.
 _SETTINGS = {
     "cartpole-dqn": ["learner.args.double=false"],
-    "cartpole-ppo": ["learner.args.epsilon=1e-5"],
     "pendulum-ppo": [
-        "learner.args.epsilon=1e-5",
         "learner.args.initial_learning_rate=1e-3",
         "learner.args.use_linear_schedule=false",
         "learner.args.mini_batch=128",

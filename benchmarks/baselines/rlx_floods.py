@@ -42,6 +42,9 @@ def _json(**message: Any) -> bytes:
 _INIT = _tcp(command="init")
 _HUGE = b'{"command": "update", "state": [' + b"9" * 4000 + b'], "reward": ' + b"9" * 4000 + b".0}"
 
+#: As deep as Python's parser goes, and deeper than a server takes: it ends the connection, and the next one begins.
+_NESTED = b'{"command": "update", "state": [' + b",".join([b"[" * 900 + b"]" * 900] * 16) + b"]}"
+
 #: What is sent first, and then again and again.
 FLOODS: dict[str, tuple[bytes, bytes]] = {
     "nothing": (b"", b""),
@@ -54,6 +57,7 @@ FLOODS: dict[str, tuple[bytes, bytes]] = {
     "half frames": (_INIT, b"9000:" + b"x" * 8999),
     "tiny fragments": (_UPGRADE + _web(0x01), _web(_CONTINUED)),
     "huge JSON numbers": (_UPGRADE + _json(command="init"), _web(_TEXT, _HUGE)),
+    "deeply nested JSON": (_UPGRADE + _json(command="init"), _web(_TEXT, _NESTED)),
     "garbage bytes": (b"", bytes(range(256))),
     "oversized frames": (b"", b"999999999:"),
     "many sessions": (_UPGRADE + b"".join(_json(command="init", sid=sid) for sid in range(_NUM_SESSIONS)), b""),

@@ -23,9 +23,10 @@ logger = logging.getLogger(__name__)
 
 #: Connections that the system holds until they are taken.
 _BACKLOG = 1024
-#: Connections that are taken at a time, and the time that is left to others after so many, s: 800 in a second.
+#: Connections that are taken at a time.
 _BATCH = 8
-_PAUSE_S = 0.01
+#: What strangers are charged for a connection, from its opening to its end, s: 700 in a second, at most.
+_COST_S = 0.0005
 #: Time until the next attempt where none can be taken, and between two warnings of that, s.
 _RETRY_S = 0.5
 _WARNING_INTERVAL_S = 60.0
@@ -42,7 +43,8 @@ _NO_WEBSOCKET = (
 
 class Acceptor:
     """Listens on sockets, on the event loop's thread. asyncio's own way to accept logs each failure and takes as many
-    connections at once as there are, while the clients that play wait.
+    connections at once as there are, while the clients that play wait: here all new connections are charged to the
+    account of strangers, and wait with them.
 
     Args:
         hub: of the server.
@@ -73,8 +75,10 @@ class Acceptor:
             self._loop.add_reader(listener, self._take, listener)
 
     def _take(self, listener: socket.socket) -> None:
-        pause_s = _PAUSE_S
+        account, clock = self._hub.strangers_account, self._hub.turns.clock
         for _ in range(_BATCH):
+            if pause_s := account.wait_s(clock()):
+                break
             try:
                 sock, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -83,7 +87,10 @@ class Acceptor:
                 self._warn(error)
                 pause_s = _RETRY_S
                 break
+            account.charge(_COST_S, clock())
             self._open(sock)
+        else:
+            return
         self._loop.remove_reader(listener)
         self._loop.call_later(pause_s, self._resume, listener)
 

@@ -21,7 +21,7 @@ from surreal.rlx.pool.events import Event
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.poller import Poller
 from surreal.rlx.server.settings import ServerSettings, message_limits
-from surreal.rlx.server.turns import Turns
+from surreal.rlx.server.turns import Account, Turns
 
 #: Turns of the event loop that events may wait for others: each comes with what arrived during the one before.
 _MAX_TURNS = 32
@@ -85,6 +85,7 @@ class Hub:
         buffer: what a socket has is read into here, and copied before the next is read: asyncio's other way to read,
             a new buffer each time, costs more than all that is done with a small message.
         poller: reads the sockets.
+        strangers_account: what strangers owe, all together, and connections that were lost.
         turns: of connections that want more than their share of the thread.
         num_sessions: that are open; a connection counts as one before it has any.
         num_active: sessions that ask for actions.
@@ -103,6 +104,7 @@ class Hub:
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
         self.poller = Poller(loop, self.buffer)
         self.turns = Turns(loop)
+        self.strangers_account = Account()
         self.refused = self.errors = self.requests = self.refused_values = 0
         self._loop = loop
         self.num_sessions = self.num_active = self.num_waiting = 0

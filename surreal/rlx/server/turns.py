@@ -5,7 +5,8 @@ client can send such requests faster than the thread can answer them. Each conne
 and what is left over waits here. The connections in the queue take turns, and after each turn the thread is left to the
 others for some time, in which it mostly sleeps: the agent's thread needs the interpreter too.
 
-Steps are not counted: whoever waits for an action is slowed down by that.
+Connections without a session have one account together, which also inherits what a lost connection owes: to connect
+again is no way to get more. Steps are not counted: whoever waits for an action is slowed down by that.
 """
 
 from __future__ import annotations
@@ -45,7 +46,19 @@ class Account:
     def charge(self, spent_s: float, now_s: float) -> bool:
         """Note that it had so much time until now; returns whether it owes too much rest."""
         self._rested_s = max(self._rested_s, now_s - spent_s) + (1 + _REST) * spent_s
-        return self._rested_s - now_s > _ALLOWANCE_S
+        return self.owes(now_s)
+
+    def owes(self, now_s: float) -> bool:
+        """Whether it owes too much rest."""
+        return self.wait_s(now_s) > 0
+
+    def wait_s(self, now_s: float) -> float:
+        """Give the time until it owes no more than it may, s."""
+        return max(0.0, self._rested_s - now_s - _ALLOWANCE_S)
+
+    def inherit(self, other: Account, now_s: float) -> None:
+        """Take over what another one still owes."""
+        self._rested_s = max(self._rested_s, now_s) + max(0.0, other._rested_s - now_s)
 
 
 class Turns:

@@ -173,6 +173,21 @@ def test_message_over_the_limit_ends_the_socket(harness: Any, web: Any) -> None:
     assert caught.value.rcvd.code == 1009
 
 
+def test_what_comes_after_a_refusal_is_not_read_for_long(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surreal.rlx.server.connections.websocket._CLOSE_TIMEOUT_S", 3600)
+    served = harness()
+    nested = b'{"a": ' + b"[" * 900 + b"]" * 900 + b"}"
+    text = struct.pack(">BBH", 0x81, 0xFE, len(nested)) + bytes(4) + nested
+    upgrade = "GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    upgrade += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as sock:
+        sock.sendall(upgrade.encode())
+        with pytest.raises(ConnectionError):  # it does not answer the closing frame
+            while True:
+                sock.sendall(text)
+    served.wait(lambda: served.server.metrics()["rlx/connections_count"] == 0)
+
+
 def test_fragmented_message_is_put_together(harness: Any, web: Any) -> None:
     sock = web(harness())
     sock.send(['{"sid": 1, ', '"command"', ': "init"}'])

@@ -78,7 +78,12 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
             return
         started_s = self.hub.turns.clock()
         self.accept(data)
-        if not self._is_queued:
+        if self._is_queued:
+            return
+        if not self.is_known and self.hub.strangers_account.owes(started_s):
+            self.queue()
+            self.adjust_reading()
+        else:
             self._work_off(started_s, is_charged=not self.has_work())
 
     def attend(self) -> None:
@@ -116,7 +121,8 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
     def _charge(self, started_s: float) -> bool:
         """Charge the time since then to this connection; returns whether it has had more than its share."""
         now_s = self.hub.turns.clock()
-        owes = self._account.charge(now_s - started_s, now_s)
+        account = self._account if self.is_known else self.hub.strangers_account
+        owes = account.charge(now_s - started_s, now_s)
         if owes:
             self.hub.turns.charge(now_s - started_s)
         return owes
@@ -161,6 +167,7 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
         self.hub.poller.remove(self)
         self.end_sessions()
         self.hub.discard(self)
+        self.hub.strangers_account.inherit(self._account, self.hub.turns.clock())
 
     def pause_writing(self) -> None:
         self._is_write_blocked = True

@@ -30,6 +30,8 @@ Sid = str | int | None
 
 #: How long a peer may take to agree that the connection is closed, s.
 _CLOSE_TIMEOUT_S = 5.0
+#: Bytes that it may still send meanwhile.
+_MAX_LATE_BYTES = 1 << 16
 
 
 class _Client:
@@ -66,6 +68,7 @@ class WebSocketConnection(BaseConnection):
         self._cutter = FrameCutter()
         self._message = bytearray()
         self._opcode = Opcode.TEXT
+        self._late_bytes = 0  # that came after we had closed
         self._abort_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -93,6 +96,11 @@ class WebSocketConnection(BaseConnection):
         return self._num_held
 
     def accept(self, data: bytes) -> None:
+        if self._protocol.state is State.CLOSING:
+            self._late_bytes += len(data)
+            if self._late_bytes > _MAX_LATE_BYTES:
+                self.abort()
+                return
         self._cutter.add(data)
 
     def buffered_bytes(self) -> int:

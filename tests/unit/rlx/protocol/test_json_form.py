@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.rlx.protocol.errors import RlxDecodeError, RlxEncodeError, RlxLimitError
-from surreal.rlx.protocol.json_form import dump_json, parse_json
+from surreal.rlx.protocol.json_form import _depth, dump_json, parse_json
 from surreal.rlx.protocol.limits import Limits
 
 
@@ -51,3 +52,40 @@ def test_limits_hold() -> None:
 def test_any_bytes_parse_or_raise_a_typed_error(data: bytes) -> None:
     with suppress(RlxDecodeError):
         parse_json(data)
+
+
+def depth_of(value: Any) -> int:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if children is None else 1 + max(map(depth_of, children), default=0)
+
+
+_JSON = st.recursive(
+    st.text(alphabet='[]{}"\\,a\u00e4\n', max_size=6) | st.none() | st.integers(0, 9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('[]{}"\\', max_size=3), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(value=st.dictionaries(st.text('[{"\\', max_size=3), _JSON, max_size=3), is_ascii=st.booleans())
+def test_depth_is_known_without_parsing(value: Any, *, is_ascii: bool) -> None:
+    text = json.dumps(value, ensure_ascii=is_ascii).encode()
+    depth = depth_of(value)
+    assert _depth(text) == depth
+    assert parse_json(text, Limits(max_depth=max(1, depth - 1))) == value
+    if depth > 2:
+        with pytest.raises(RlxLimitError, match="nested deeper"):
+            parse_json(text, Limits(max_depth=depth - 2))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a": ' + b"[" * 50_000, b"[" * 50_000 + b'"', b'{"a": "\\',
+        b'{"a": "\\"' + b"]" * 90 + b'", "b": ' + b"[" * 90,
+        ('{"a": "\u2200' + "[" * 900 + "]" * 900 + "}").encode("utf-16-le"), '{"a": 1}'.encode("utf-16"),
+        '{"a": 1}'.encode("utf-32"), b'\xff{"a": 1}',
+    ],
+)  # fmt: skip
+def test_text_that_is_neither_json_nor_utf_8_is_refused_before_it_is_followed_down(text: bytes) -> None:
+    with pytest.raises(RlxDecodeError, match=r"nested deeper than the limit of 32|not a JSON message"):
+        parse_json(text)

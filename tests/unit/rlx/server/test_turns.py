@@ -242,3 +242,13 @@ def test_account_forgives_a_little_and_recovers() -> None:
     assert not account.charge(0.0005, now)
     assert account.charge(0.01, now)
     assert not account.charge(0.0005, now + 1.0)
+
+
+def test_what_a_lost_connection_owes_is_owed_by_the_strangers() -> None:
+    lost, strangers = Account(), Account()
+    assert lost.charge(0.010, 1.0)
+    assert not strangers.owes(1.0)
+    strangers.inherit(lost, 1.0)
+    assert strangers.wait_s(1.0) == pytest.approx(0.018)  # twice 10 ms, and 2 ms may be owed
+    strangers.inherit(lost, 1.030)  # it has rested by then
+    assert not strangers.owes(1.030)

@@ -19,6 +19,7 @@ import psutil
 from surreal.metrics import RateMeter
 from surreal.rlx.pool.events import Event
 from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.metric_budget import MetricBudget
 from surreal.rlx.server.poller import Poller
 from surreal.rlx.server.settings import ServerSettings, message_limits
 from surreal.rlx.server.turns import Account, Turns
@@ -90,6 +91,7 @@ class Hub:
         num_sessions: that are open; a connection counts as one before it has any.
         num_active: sessions that ask for actions.
         num_waiting: those of them that wait for one.
+        metric_budget: of what clients report.
         refused, errors, requests, refused_values: counters.
     """
 
@@ -105,6 +107,7 @@ class Hub:
         self.poller = Poller(loop, self.buffer)
         self.turns = Turns(loop)
         self.strangers_account = Account()
+        self.metric_budget = MetricBudget()
         self.refused = self.errors = self.requests = self.refused_values = 0
         self._loop = loop
         self.num_sessions = self.num_active = self.num_waiting = 0
@@ -265,6 +268,7 @@ class Hub:
             "rlx/refused_total": float(self.refused),
             "rlx/errors_total": float(self.errors),
             "rlx/refused_values_total": float(self.refused_values),
+            "rlx/dropped_metrics_total": float(self.metric_budget.dropped),
             "rlx/session_bytes": self.settings.admission.session_bytes,
             **self._answers.metrics(),
             **self._waits.metrics(),

@@ -17,6 +17,7 @@ from surreal.rlx.pool.stacking import FrameStacker
 from surreal.rlx.pool.wrapping import SessionWrappers
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief
 from surreal.rlx.server.hub import Hub
+from surreal.rlx.server.metric_budget import SESSION_BURST, SESSION_RATE, Budget
 from surreal.rlx.server.metric_records import read_metric
 from surreal.rlx.server.replies import DONE, NO_ACTION, READY, Reply, error_reply
 
@@ -37,7 +38,8 @@ class Session:
     """
 
     __slots__ = (
-        "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_largest_reward", "_length", "_on_action",
+        "_event", "_hub", "_in_episode", "_is_active", "_is_exploiting", "_largest_reward", "_length", "_metrics",
+        "_on_action",
         "_return", "_slot", "_stacker", "_wrappers",
         "has_ended", "is_authorized", "is_closed", "is_ready", "is_refused", "is_waiting",
     )  # fmt: skip
@@ -55,6 +57,7 @@ class Session:
         self._event = LiveEvent(-1, self, None, 0.0, is_first=True, is_exploiting=False)
         self.is_ready = self._is_exploiting = self._in_episode = self._is_active = False
         self._return, self._length = 0.0, 0
+        self._metrics = Budget(SESSION_RATE, SESSION_BURST)
         self.is_waiting = self.is_closed = self.has_ended = self.is_refused = False
         self.is_authorized = hub.settings.token is None
 
@@ -271,10 +274,12 @@ class Session:
         return rewards.check(counted), rewards.check(learned)
 
     def _take_metric(self, record: Any) -> None:
-        method, name, value, step = read_metric(record)
-        if self._hub.settings.on_metric is not None:
+        found = read_metric(record)
+        method, name, value, step = found
+        hub = self._hub
+        if hub.settings.on_metric is not None and hub.metric_budget.admits(found, self._metrics, hub.turns.clock()):
             try:
-                self._hub.settings.on_metric(method, name, value, step)
+                hub.settings.on_metric(method, name, value, step)
             except ValueError as error:
                 raise RlxRequestError(f"metric {name}: {error}") from error
 

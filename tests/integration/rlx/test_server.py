@@ -210,6 +210,17 @@ def test_metrics_reach_their_sink_in_both_forms(harness: Any, wire: Any) -> None
     assert served.metrics[2] == ("scalar", "client/top", 1.0, None)
 
 
+def test_metrics_of_clients_are_bounded(harness: Any, wire: Any) -> None:
+    served = harness()
+    client = wire(served)
+    client.init()
+    data = [{"method": "scalar", "name": "n", "y": 1.0, "x": None}] * 1000
+    for _ in range(5):
+        assert client.ask(command="update_metrics", data=data) == {"response": "done"}
+    assert len(served.metrics) < 1000
+    assert served.server.metrics()["rlx/dropped_metrics_total"] == 5000 - len(served.metrics)
+
+
 def test_metrics_of_clients_are_nobody_elses(harness: Any, wire: Any) -> None:
     served = harness()
     client = wire(served)

@@ -22,7 +22,7 @@ from surreal.learner.off_policy.losses import critic_loss
 from surreal.learner.off_policy.noise import UpdateNoise
 from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.base import ActorCriticLearner
-from surreal.learner.on_policy.evaluating import compute, count_observations, legal, scale_rewards
+from surreal.learner.on_policy.evaluating import compute, filtered, legal
 from surreal.learner.on_policy.minibatches import Minibatch, minibatches
 from surreal.learner.on_policy.policy_losses import explained_variance, mean_of_steps, value_loss
 from surreal.learner.option_checks import check_positive, check_shares
@@ -140,9 +140,8 @@ class IPGLearner(ActorCriticLearner):
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         """Call `improve` as the base does, but filters count a step when it is fresh, and not when it is replayed."""
         fresh = batch._replace(mask=on_policy_mask(batch))
-        metrics = self.improve(scale_rewards(self.model, fresh)._replace(mask=batch.mask))
-        count_observations(self.model, fresh)
-        return metrics
+        with filtered(self.model, fresh, self.share_counts) as scaled:
+            return self.improve(scaled._replace(mask=batch.mask))
 
     def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         q_loss, q = self.fit_critics(batch)

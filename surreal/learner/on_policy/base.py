@@ -17,7 +17,7 @@ from torch import Tensor
 
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
-from surreal.learner.on_policy.evaluating import count_observations, evaluate, scale_rewards
+from surreal.learner.on_policy.evaluating import evaluate, filtered
 from surreal.learner.on_policy.policy_losses import mean_of_steps, normalise, policy_drift
 from surreal.learner.option_checks import check_not_negative, check_positive
 from surreal.learner.stepping.histograms import normal_values
@@ -93,11 +93,9 @@ class ActorCriticLearner(GradientLearner):
         self.optimize_group(VALUE, values, learning_rate=self._critic_learning_rate)
 
     def learn(self, i: int, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
-        """Call `improve` with rewards as the model's filter scales them, and count the observations afterwards."""
-        batch = scale_rewards(self.model, batch)
-        metrics = self.improve(batch)
-        count_observations(self.model, batch)
-        return metrics
+        """Call `improve` with rewards as the model's filter scales them."""
+        with filtered(self.model, batch, self.share_counts) as scaled:
+            return self.improve(scaled)
 
     def policy_values(self, batch: TrajectoryBatch) -> Mapping[str, Tensor]:
         return normal_values(evaluate(self.model, batch).policy)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -11,6 +13,7 @@ from surreal import tree
 from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.policy_losses import normalise
 from surreal.model import Distribution, PolicyValue
+from surreal.model.policy.filters import ObsFilter, ReturnFilter
 from surreal.types import Obs, TrajectoryBatch
 from surreal.utils.pytorch import Module
 
@@ -76,25 +79,39 @@ def legal(policy: Distribution, action_mask: Tensor | None) -> Distribution:
     return policy if action_mask is None else policy.masked(action_mask.to(torch.bool))
 
 
-def scale_rewards(model: Module, batch: TrajectoryBatch) -> TrajectoryBatch:
-    """Count the returns of a batch into the model's filter of rewards, if it has one, and give its rewards scaled."""
-    return_filter = getattr(model, "return_filter", None)
-    if return_filter is None:
-        return batch
-    with model.lock:
-        return_filter.update(batch.reward, batch.discount, batch.mask > 0.0)
-    return batch._replace(reward=return_filter(batch.reward))
+@contextmanager
+def filtered(
+    model: Module, batch: TrajectoryBatch, share_counts: Callable[[], object] = lambda: None
+) -> Iterator[TrajectoryBatch]:
+    """Count a batch into the model's filters of observations and rewards, as far as it has them, around an update.
 
+    Observations are counted after the update: during it, the model must see them as the agents did that had its
+    version. The first batch is counted before, because an empty filter passes observations as they are: what the first
+    update learned would not fit those that the policy sees from then on.
 
-def count_observations(model: Module, batch: TrajectoryBatch) -> None:
-    """Count the observations of a batch into the model's filter, if it has one; call it at the end of an update.
+    Args:
+        model: whose filters they are.
+        batch: of the update.
+        share_counts: brings in what other ranks have counted before the update.
 
-    Before that, the model must see observations as those agents did who had its version.
+    Yields:
+        The batch, with its rewards scaled.
     """
-    obs_filter = getattr(model, "obs_filter", None)
-    if obs_filter is not None:
+    obs_filter: ObsFilter | None = getattr(model, "obs_filter", None)
+    return_filter: ReturnFilter | None = getattr(model, "return_filter", None)
+    is_step, obs = batch.mask > 0.0, tree.map_leaves(lambda leaf: leaf[:-1], batch.obs)
+    is_first = obs_filter is not None and obs_filter.is_empty
+    with model.lock:
+        if return_filter is not None:
+            return_filter.update(batch.reward, batch.discount, is_step)
+        if obs_filter is not None and is_first:
+            obs_filter.update(obs, is_step)
+        if is_first or return_filter is not None:
+            share_counts()
+    yield batch if return_filter is None else batch._replace(reward=return_filter(batch.reward))
+    if obs_filter is not None and not is_first:
         with model.lock:
-            obs_filter.update(tree.map_leaves(lambda leaf: leaf[:-1], batch.obs), batch.mask > 0.0)
+            obs_filter.update(obs, is_step)
 
 
 def recorded(batch: TrajectoryBatch, name: str) -> Tensor:

@@ -17,10 +17,9 @@ from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner, Gradients
 from surreal.learner.on_policy.evaluating import (
     Targets,
-    count_observations,
     evaluate,
+    filtered,
     make_targets,
-    scale_rewards,
 )
 from surreal.learner.on_policy.minibatches import Minibatch, concatenate, epochs, everything
 from surreal.learner.on_policy.policy_losses import (
@@ -164,7 +163,8 @@ class TRPOLearner(GradientLearner):
         if not self._has_enough():
             return {}
         batch, self._gathered = concatenate(self._gathered), []
-        return self.improve(batch)
+        with filtered(self.model, batch) as scaled:
+            return self.improve(scaled)
 
     def _has_enough(self) -> bool:
         if self._timesteps_per_batch is not None:
@@ -176,7 +176,6 @@ class TRPOLearner(GradientLearner):
 
     def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
         """Do one update of policy and value, and give its metrics."""
-        batch = scale_rewards(self.model, batch)
         targets = make_targets(
             self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
         )
@@ -190,7 +189,6 @@ class TRPOLearner(GradientLearner):
                 _, value = part.compute(self.model)
                 critic_loss = value_loss(value, targets.returns[part.index], part.mask)
                 self.step(critic_loss, _VALUE)
-        count_observations(self.model, batch)
         return {
             "policy_loss": moved.loss,
             "value_loss": critic_loss,

@@ -113,6 +113,26 @@ def test_each_step_counts_once_into_the_filters(name: str, make_model: MakeModel
     assert model.return_filter.moments.count == len(steps)
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_first_update_sees_observations_as_the_policy_does_from_then_on(
+    name: str, make_model: MakeModel, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(normalize_obs=True, **needs(name))
+    learner, seen = LEARNERS[name](model), list[float]()
+    improve = learner.improve
+
+    def look(batch: Any) -> Any:
+        assert model.obs_filter is not None
+        seen.append(float(model.obs_filter.moments[0].count))
+        return improve(batch)
+
+    monkeypatch.setattr(learner, "improve", look)
+    batches = [play(model, seed=i) for i in range(2)]
+    for i, batch in enumerate(batches):
+        learner.optimize(i, batch)
+    assert seen == [float(batches[0].mask.sum())] * 2, "the second batch is counted after its update"
+
+
 @pytest.mark.parametrize("name", ["vtrace", "ppo", "trpo"])
 def test_experience_without_log_probabilities_is_refused(name: str, make_model: MakeModel, play: Play) -> None:
     model = make_model(**needs(name))

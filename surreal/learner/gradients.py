@@ -27,6 +27,7 @@ from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSetti
 from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.reducing import Reducer
 from surreal.learner.stepping.skipping import SkipCounter
+from surreal.model.policy.filters import RunningMoments
 from surreal.schedules import LinearSchedule
 from surreal.utils.pytorch import Module
 from surreal.values import checked_count
@@ -134,6 +135,7 @@ class GradientLearner(Learner):
 
     def become_ready(self) -> None:
         super().become_ready()
+        self._track_counts()
         self._compile_networks()
 
     def _compile_networks(self) -> None:
@@ -196,6 +198,17 @@ class GradientLearner(Learner):
         Whoever calls it sees to it that all ranks begin with the same state, and do updates together.
         """
         self._reducer = Reducer(ranks, self._groups)
+        self._track_counts()
+
+    def share_counts(self) -> None:
+        """Count in what the filters of all other ranks have counted since the last call; at an update's beginning."""
+        if self._reducer is not None:
+            self._reducer.share_counts(self.model)
+
+    def _track_counts(self) -> None:
+        for module in self.model.modules() if self._reducer is not None else ():
+            if isinstance(module, RunningMoments):
+                module.track()
 
     def apply(self, gradients: Gradients) -> None:
         """Do one step down the gradients of a group: clip them, anneal the learning rate, change the parameters.
@@ -218,6 +231,7 @@ class GradientLearner(Learner):
             for group, mean in self._reducer.steps(None, {}):
                 self._apply(Gradients(group, mean))
             with self.model.lock:
+                self._reducer.share_counts(self.model)
                 self._reducer.follow_first(self.model, [part for part, _ in self._kept.values()])
         return metrics
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from surreal.learner.stepping.optimizers import Optimizer
 from surreal.learner.stepping.ranks import Ranks
 from surreal.metrics import MeanDuration
+from surreal.model.policy.filters import Moments, RunningMoments
 
 
 class Reducer:
@@ -58,11 +59,31 @@ class Reducer:
             if chosen == group:
                 return
 
+    def share_counts(self, model: nn.Module) -> None:
+        """Count into the model's filters what those of all other ranks have counted since the last call."""
+        filters = [module for module in model.modules() if isinstance(module, RunningMoments)]
+        if not filters:
+            return
+        mine = [part for moments in filters for part in moments.fresh()]
+        sizes = [part.numel() for part in mine]
+        table = mine[0].new_zeros(self._ranks.count, sum(sizes))
+        table[self._ranks.rank] = torch.cat([part.reshape(-1) for part in mine])
+        self._ranks.add_up(table)
+        for rank in set(range(self._ranks.count)) - {self._ranks.rank}:
+            parts = [part.view_as(own) for part, own in zip(table[rank].split_with_sizes(sizes), mine, strict=True)]
+            for place, moments in enumerate(filters):
+                found = Moments(*parts[3 * place : 3 * place + 3])
+                if found.total > 0:
+                    moments.merge(found)
+        for moments in filters:
+            moments.track()
+
     def follow_first(self, model: nn.Module, parts: Iterable[Any]) -> None:
         """Take over from rank 0 what no gradient moves, at the end of an update.
 
-        That is always what batches are counted in: the model's buffers, as running means, and parts that are no
-        networks. After an update whose steps were not the same for all ranks, it is also networks such as targets.
+        That is always what batches are counted in: the model's buffers, and parts that are no networks. Filters differ
+        by rounding only. After an update whose steps were not the same for all ranks, it is also networks such as
+        targets.
 
         Args:
             model: the learner's.

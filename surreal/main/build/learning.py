@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from surreal.checkpoint import CheckpointStore, RunCheckpoints
@@ -146,10 +147,20 @@ def _senders(config: Config) -> Senders:
     return Senders(config.num_senders, config.chunk_steps, config.largest_chunk_steps, config.lookahead)
 
 
-def build_learner(config: Config, model: Module, replay: ReplayView | None) -> Learner:
-    """Make the learner; without a replay, one that is only looked at."""
+def build_learner(config: Config, model: Module, replay: ReplayView | None, *, rank: int = 0) -> Learner:
+    """Make the learner; without a replay, one that is only looked at. Of several ranks, each draws its own numbers."""
+    if rank:
+        config = _with_own_seed(config, rank)
     offered = {"device": config.device, "max_global_step": config.run.max_env_steps, "seed": config.seed}
     return construct(config, LEARNER, (model, replay), offered)
+
+
+def _with_own_seed(config: Config, rank: int) -> Config:
+    args = config.learner.args
+    entropy = (args.get("seed", config.seed), rank)
+    seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+    learner = config.learner.model_copy(update={"args": {**args, **({"seed": seed} if "seed" in args else {})}})
+    return config.model_copy(update={"seed": seed, "learner": learner})
 
 
 def build_gradient_learner(config: Config, model: Module, replay: Replay[Any] | None) -> GradientLearner:

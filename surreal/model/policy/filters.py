@@ -94,6 +94,11 @@ class ObsFilter(nn.Module):
         self._is_real = [leaf.dtype.kind == "f" for leaf in obs_spec.leaves]
         self.moments = nn.ModuleList(RunningMoments(leaf.shape) for leaf in obs_spec.leaves if leaf.dtype.kind == "f")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has real parts to count, and has counted none."""
+        return any(not cast(RunningMoments, moments).count for moments in self.moments)
+
     def forward(self, obs: Obs) -> Obs:
         """Give observations [..., *obs_shape] normalised, float32 where they were real."""
         moments = iter(self.moments)

@@ -113,13 +113,16 @@ def test_ranks_that_do_not_do_the_same_number_of_steps_stay_equal(options: dict[
     assert first_steps == second_steps > 0
 
 
-def test_running_means_are_of_what_rank_0_has_seen() -> None:
-    batches = [[trajectories(10 * rank + i, rows=8) for i in range(2)] for rank in range(2)]
-    alone, ranks = learned(ppo, batches[0]), together(2, lambda rank: learned(ppo, batches[rank.rank], rank))
-    filters = [name for name in alone if "filter" in name]
-    assert len(filters) > 3
-    for name in filters:
-        assert torch.equal(ranks[1][name], alone[name]), name
+def test_filters_count_what_all_ranks_have_seen() -> None:
+    batches = [[trajectories(10 * rank + i, rows=8) for i in range(3)] for rank in range(2)]
+    ranks = together(2, lambda rank: learned(ppo, batches[rank.rank], rank))
+    obs = torch.cat([batch.obs[:-1][batch.mask > 0] for own in batches for batch in own]).double()
+    for found in ranks:
+        count, mean, squares = (found[f"model/obs_filter.moments.0.{part}"] for part in ("count", "mean", "squares"))
+        assert count == found["model/return_filter.moments.count"] == len(obs)
+        torch.testing.assert_close(mean, obs.mean(0))
+        torch.testing.assert_close(squares, (obs - obs.mean(0)).square().sum(0))
+    assert_same(ranks[1], ranks[0])
 
 
 class TwoGroups(GradientLearner):

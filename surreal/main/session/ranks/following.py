@@ -67,7 +67,7 @@ def _follow(process: RoleProcess, group: RankGroup, stack: ExitStack) -> None:
     stack.callback(replay.join, 5.0)
     stack.callback(replay.stop)
     batches = RankReplay(group.ranks, replay, stop=OwnEnd(process.stop))
-    learner = build_learner(config, model, batches)
+    learner = build_learner(config, model, batches, rank=rank)
     batches.attach(learner)
     priorities = PrioritiesSaver(replay, process.run_dir, rank=rank)
     priorities.load()

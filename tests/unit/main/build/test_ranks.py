@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.errors import ConfigError
-from surreal.main.build.learning import build_replay, check_ranks
+from surreal.main.build.acting import build_model
+from surreal.main.build.environments import build_spaces
+from surreal.main.build.learning import build_learner, build_replay, check_ranks
 from surreal.replay import UniformReplay
 
 #: Shards on a server that nobody asks.
@@ -41,6 +45,16 @@ def test_what_is_left_to_the_class_is_divided_too() -> None:
 @pytest.mark.parametrize("preset", ["cartpole-dqn", "cartpole-ppo", "cartpole-a2c", "pendulum-sac", "cartpole-r2d2"])
 def test_learners_that_step_down_gradients_can_be_several_ranks(preset: str) -> None:
     check_ranks(config_of(preset, "agent.count=8"))
+
+
+@pytest.mark.parametrize("overrides", [(), ("learner.args.seed=7",)])
+def test_each_rank_draws_its_own_noise(overrides: tuple[str, ...]) -> None:
+    config = config_of("pendulum-sac", "agent.count=8", *overrides)
+    draws = []
+    for rank in range(3):
+        learner: Any = build_learner(config, build_model(config, build_spaces(config)), None, rank=rank)
+        draws.append(float(torch.randn((), generator=learner._noise.of(0))))
+    assert len({*draws}) == 3
 
 
 def test_a_learner_that_does_not_is_refused() -> None:

@@ -33,7 +33,8 @@ class Startup:
         self._began_s = clock() - (process_age_s(os.getpid()) or 0.0)
         self._leases: list[Callable[[], float]] = []
         self._restored: tuple[float, float] | None = None
-        self.parts: StartParts | None = None
+        self._is_working = False
+        self._untold: StartParts | None = None
 
     def watch_lease(self, waited_s: Callable[[], float]) -> None:
         """Count the time that `waited_s()` says was waited for a lease."""
@@ -45,15 +46,17 @@ class Startup:
 
     def mark_first_step(self) -> None:
         """Note the first env step or update."""
-        if self.parts is None and self._restored is not None:
+        if not self._is_working and self._restored is not None:
+            self._is_working = True
             now_s, lease_s = self._clock(), self._lease_s()
             restored_s, lease_before_s = self._restored
             first_step_s = now_s - restored_s - (lease_s - lease_before_s)
-            self.parts = StartParts(lease_s, restored_s - self._began_s - lease_before_s, first_step_s)
+            self._untold = StartParts(lease_s, restored_s - self._began_s - lease_before_s, first_step_s)
 
     def metrics(self) -> dict[str, float]:
-        """Return the parts, once the first step was done."""
-        return {} if self.parts is None else {f"start_{name}": value for name, value in self.parts._asdict().items()}
+        """Return the parts once, after the first step; the heartbeat keeps them."""
+        parts, self._untold = self._untold, None
+        return {} if parts is None else {f"start_{name}": value for name, value in parts._asdict().items()}
 
     def _lease_s(self) -> float:
         return sum(waited_s() for waited_s in self._leases)

@@ -45,7 +45,14 @@ def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequ
 
     for number in _SIGNALS:
         signal.signal(number, note)
+    _keep_ended_children()
     return come
+
+
+def _keep_ended_children() -> None:
+    """Have this process learn how its children end, even if its parent ignored SIGCHLD, which is inherited."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def hold_checkpoint_signal() -> None:
@@ -110,6 +117,7 @@ class Interrupts:
         """Handle the signals inside, and give them back afterwards; the third SIGINT raises KeyboardInterrupt."""
         before = {number: signal.signal(number, self._note) for number in (*_SIGNALS, CHECKPOINT_SIGNAL)}
         release_checkpoint_signal()
+        _keep_ended_children()
         try:
             yield self
         finally:

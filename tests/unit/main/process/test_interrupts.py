@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from surreal.main.launch.starting.forking import ForkedProcess
 from surreal.main.process.ending.interrupts import (
     CHECKPOINT_SIGNAL,
     CheckpointRequest,
@@ -19,7 +20,7 @@ from surreal.main.process.ending.interrupts import (
 
 DEADLINE_S = 60.0
 NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-ALL = (*NUMBERS, CHECKPOINT_SIGNAL)
+ALL = (*NUMBERS, CHECKPOINT_SIGNAL, signal.SIGCHLD)
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +104,14 @@ def test_a_checkpoint_that_is_asked_for_before_anything_listens_is_noted_then() 
         request = CheckpointRequest()
         request.listen()
         assert request.take()
+
+
+def test_a_child_that_ends_is_noticed_though_the_parent_ignored_sigchld() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with Interrupts().installed():
+        child = os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", "exit 3")
+        forked = ForkedProcess(child)
+        assert forked.wait() == forked.poll() == 3
 
 
 def test_a_launcher_notes_the_wish_for_a_checkpoint_and_does_not_end() -> None:

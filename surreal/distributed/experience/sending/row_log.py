@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from surreal.distributed.experience.format.codec import MAX_SEGMENTS, Contract, EncodedChunk, encode
 from surreal.distributed.experience.format.data_contract import EXTRA_PREFIX, MASK_COLUMN, NEXT_MASK_COLUMN
+from surreal.errors import BadValueError
 from surreal.specs import ArraySpec
 from surreal.types import Action, StepBatch, StepKind
 from surreal.values import FEW
@@ -166,12 +167,20 @@ class RowLog:
         Args:
             max_bytes: content of a chunk, uncompressed; segments are spread over several chunks where they do not fit
                 (a single segment is never divided).
+
+        Raises:
+            BadValueError: a number is not finite, or too large; all steps of the log are dropped, and open episodes
+                begin again with the newest row.
         """
         if not self.length:
             return []
         segments = self._segments()
         leaving = np.flatnonzero(segments.own)
-        chunks = [self._encode(segments, group) for group in self._groups(segments, leaving, max_bytes)]
+        try:
+            chunks = [self._encode(segments, group) for group in self._groups(segments, leaving, max_bytes)]
+        except BadValueError:
+            self._drop(segments)  # otherwise every later cut would meet the same number
+            raise
         self._keep(segments)
         return chunks
 
@@ -282,6 +291,14 @@ class RowLog:
             self.code[:total] &= ~np.uint8(_HISTORY)
             self.code[:total] |= (within < np.repeat(kept_history, sizes)) * np.uint8(_HISTORY)
         self.length = self.carried = total
+
+    def _drop(self, segments: Segments) -> None:
+        """Drop all steps; the newest row of each open segment begins the next one."""
+        newest = segments.order[segments.end[~segments.is_closed]]
+        for column in self._columns():
+            column[: len(newest)] = column[newest]
+        self.code[: len(newest)] = StepKind.FIRST
+        self.length, self.carried = len(newest), 0
 
     def _columns(self) -> list[NDArray[Any]]:
         fixed: list[NDArray[Any]] = [self.env_slot, self.code, self.step, self.reward, self.version, self.action]

@@ -119,7 +119,8 @@ class ExpSender:
 
         Raises:
             ValueError: shapes or columns changed since the first call.
-            BadValueError: a chunk had to leave that holds a number that is not finite, or too large.
+            BadValueError: a chunk had to leave that holds a number that is not finite, or too large; the steps that
+                had not left yet are dropped, and later ones are taken again.
             ReplayFullError, RedisUnavailableError: a chunk had to leave and could not, for `wait_timeout_s`.
             ContractError: the stream holds experience of another kind.
             StoppedError: `stop` was set during a wait.
@@ -231,9 +232,11 @@ class ExpSender:
     def _leave(self, *, waits_for_last: bool = False) -> None:
         """Cut a chunk and send it; its answer is taken with the next one, unless it is waited for."""
         if self._log is not None:
-            self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
-            self._set_flush_length(self._log)
-            self._oldest_s = time.monotonic()
+            try:
+                self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
+            finally:
+                self._set_flush_length(self._log)
+                self._oldest_s = time.monotonic()
         self._push(waits_for_last=waits_for_last)
 
     def _push(self, *, waits_for_last: bool = False) -> None:

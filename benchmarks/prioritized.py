@@ -45,7 +45,7 @@ def fill(client: RedisClient, size: int) -> PrioritizedReplay:
             replay.step(0.0)
     rng = np.random.default_rng(0)
     for numbers in np.array_split(np.arange(replay.alive.start, replay.alive.stop), max(size // 10_000, 1)):
-        replay.update_priorities(SampleInfo(numbers, numbers, numbers, numbers), rng.exponential(size=len(numbers)))
+        replay.update_priorities(SampleInfo(numbers, numbers, numbers), rng.exponential(size=len(numbers)))
     while replay.dequeue(0.0) is None:
         replay.step(0.0)
     return replay

@@ -56,12 +56,11 @@ class Action(NamedTuple):
 class SampleInfo(NamedTuple):
     """Where the rows of a batch came from.
 
-    `slots` and `generation` point into the replay's index, which has the pointer into Redis (block, row) of each. They
-    stay valid: what is said of a transition that was evicted meanwhile is known by its `generation`, and dropped.
+    `generation` points into the replay's index, which has the pointer into Redis (block, row) of each. It stays valid:
+    what a learner says of a transition that was evicted meanwhile is known by its `generation`, and dropped.
     """
 
-    slots: NDArray[np.int64]  #: [B] replay slots: places in the replay's index
-    generation: NDArray[np.int64]  #: [B] sequence number of the transition: the reuse of a slot changes it
+    generation: NDArray[np.int64]  #: [B] sequence number of the transition, never used again
     probability: NDArray[np.float64]  #: [B] with which each row was drawn
     version: NDArray[np.int64]  #: [B] parameter version that acted
     priority: NDArray[np.float64] | None = None  #: [B] p before its exponent; None where a replay has no priorities

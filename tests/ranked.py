@@ -43,7 +43,7 @@ def make_batch(seed: int, rows: int = ROWS) -> Batch:
         discount=torch.tensor(0.99 * (rng.random(rows) < 0.8), dtype=torch.float32),
         next_obs=torch.tensor(rng.normal(size=(rows, 4)), dtype=torch.float32),
         extras={},
-        sample_info=SampleInfo(numbers, numbers, np.full(rows, 1 / rows), np.zeros(rows, np.int64)),
+        sample_info=SampleInfo(numbers, np.full(rows, 1 / rows), np.zeros(rows, np.int64)),
     )
 
 

@@ -232,7 +232,7 @@ class Replay(ABC, Generic[B]):
 
     def _count_samples(self, gathered: Any) -> int:
         """Transitions that a batch counts for."""
-        return len(gathered.sample_info.slots) * self.steps_per_sample
+        return len(gathered.sample_info.generation) * self.steps_per_sample
 
     # -- what the learner calls ------------------------------------------------------------------------------------
 

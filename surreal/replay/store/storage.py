@@ -166,7 +166,7 @@ class TransitionStore:
             discount=columns["discount"].take(slots),
             version=version,
             extras={extra.name: columns[f"extra.{extra.name}"].take(slots, axis=0) for extra in self.contract.extras},
-            sample_info=SampleInfo(slots, indices, probability, version, age_steps=self.transitions.head - 1 - indices),
+            sample_info=SampleInfo(indices, probability, version, age_steps=self.transitions.head - 1 - indices),
         )
         return Request(gathered, wanted)
 

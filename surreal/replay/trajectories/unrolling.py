@@ -153,7 +153,6 @@ class TrajectoryStore(TransitionStore):
             else:
                 extras[extra.name] = take(f"extra.{extra.name}", number)
         info = SampleInfo(
-            slots=starts % self.transitions.size,
             generation=starts,
             probability=probability,
             version=np.where(known == _UNKNOWN, -1, known),

@@ -53,7 +53,7 @@ class ListReplay(Replay[Batch]):
         count = np.arange(len(rows))
         return Batch(
             obs.float(), action, reward.float(), self.gamma * (~terminated).float(), next_obs.float(), {},
-            SampleInfo(count, count, np.full(len(rows), 1.0 / len(self.rows)), count),
+            SampleInfo(count, np.full(len(rows), 1.0 / len(self.rows)), count),
         )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ steps, columns = torch.zeros(4, 3), np.arange(3)
 batch = TrajectoryBatch(
     obs=torch.rand(5, 3, 4), action=steps.long(), reward=steps + 1, discount=steps + 0.9, mask=steps + 1,
     is_first=torch.zeros(5, 3, dtype=torch.bool), terminated=steps.bool(), truncated=steps.bool(),
-    version=steps.long(), extras={}, initial_state={}, sample_info=SampleInfo(*[columns] * 4),
+    version=steps.long(), extras={}, initial_state={}, sample_info=SampleInfo(*[columns] * 3),
 )
 """
 _CARTPOLE = "import gymnasium; env = gymnasium.make('CartPole-v1')"

@@ -18,8 +18,7 @@ MakeTrajectories = Callable[..., TrajectoryBatch]
 def make_batch() -> MakeBatch:
     def make(seed: int = 0, rows: int = 16, weight: float | None = None) -> Batch:
         rng = np.random.default_rng(seed)
-        slots = rng.integers(0, 1000, rows)
-        info = SampleInfo(slots, slots + 7, np.full(rows, 1 / rows), np.zeros(rows, np.int64))
+        info = SampleInfo(rng.integers(0, 1000, rows), np.full(rows, 1 / rows), np.zeros(rows, np.int64))
         return Batch(
             obs=torch.tensor(rng.normal(size=(rows, 4)), dtype=torch.float32),
             action=torch.tensor(rng.integers(0, 2, rows)),
@@ -38,7 +37,7 @@ def make_trajectories() -> MakeTrajectories:
     def make(seed: int = 0, rows: int = 4, columns: int = 3) -> TrajectoryBatch:
         rng = np.random.default_rng(seed)
         generation = np.arange(columns)
-        info = SampleInfo(generation, generation, np.ones(columns), np.zeros(columns, np.int64))
+        info = SampleInfo(generation, np.ones(columns), np.zeros(columns, np.int64))
         shape = (rows, columns)
         return TrajectoryBatch(
             obs=torch.tensor(rng.normal(size=(rows + 1, columns, 4)), dtype=torch.float32),

@@ -34,7 +34,7 @@ def steps(space: spaces.Space[Any], rows: int = 4, columns: int = 3, seed: int =
     mask = torch.ones(shape)
     mask[2, 1] = 0.0
     nothing, false = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
-    info = SampleInfo(*[np.zeros(columns, np.int64)] * 4)
+    info = SampleInfo(*[np.zeros(columns, np.int64)] * 3)
     return TrajectoryBatch(
         obs, torch.tensor(action), nothing, nothing, mask, false, false, false, nothing, {}, {}, info
     )

@@ -85,7 +85,7 @@ def trajectories(seed: int, rows: int, share: float = 0.9) -> TrajectoryBatch:
         version=torch.zeros(shape, dtype=torch.int64),
         extras={"log_probability": torch.full(shape, -1.1)},
         initial_state={},
-        sample_info=SampleInfo(numbers, numbers, np.ones(4), np.zeros(4, np.int64)),
+        sample_info=SampleInfo(numbers, np.ones(4), np.zeros(4, np.int64)),
         burn_in=0,
     )
 

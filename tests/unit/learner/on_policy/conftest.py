@@ -63,7 +63,7 @@ def play() -> Play:
             version=torch.zeros(shape, dtype=torch.int64),
             extras={},
             initial_state=state,
-            sample_info=SampleInfo(*[np.zeros(columns, np.int64)] * 4),
+            sample_info=SampleInfo(*[np.zeros(columns, np.int64)] * 3),
         )
         with torch.no_grad():
             action = evaluate(model, batch._replace(action=_any_action(model, shape))).policy.sample(generator)

@@ -163,7 +163,7 @@ def test_batches_of_nested_observations_and_states_are_put_together(make_model: 
     assert joined.initial_state["state"].shape == (16, 2, 4)
     assert torch.equal(joined.obs["b"][1][:, 8:], second.obs["b"][1])
     assert torch.equal(joined.extras["log_probability"][:, :8], first.extras["log_probability"])
-    assert joined.sample_info.slots.shape == (16,)
+    assert joined.sample_info.generation.shape == (16,)
     assert joined.sample_info.priority is None
 
 

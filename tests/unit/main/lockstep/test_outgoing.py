@@ -92,7 +92,7 @@ class Server:
 
 def transitions(seed: int, *, action: Tensor | None = None, rows: int = 16) -> Batch:
     rng = np.random.default_rng(seed)
-    info = SampleInfo(*[np.zeros(rows, np.int64)] * 4)
+    info = SampleInfo(*[np.zeros(rows, np.int64)] * 3)
     obs, after = (torch.tensor(rng.normal(size=(rows, 4)), dtype=torch.float32) for _ in range(2))
     action = torch.tensor(rng.integers(0, 2, rows)) if action is None else action
     return Batch(obs, action, torch.tensor(rng.random(rows)).float(), torch.full((rows,), 0.9), after, {}, info)
@@ -100,7 +100,7 @@ def transitions(seed: int, *, action: Tensor | None = None, rows: int = 16) -> B
 
 def trajectories(seed: int, rows: int = 8, columns: int = 4) -> TrajectoryBatch:
     rng = np.random.default_rng(seed)
-    shape, info = (rows, columns), SampleInfo(*[np.zeros(columns, np.int64)] * 4)
+    shape, info = (rows, columns), SampleInfo(*[np.zeros(columns, np.int64)] * 3)
     ends = torch.zeros(shape, dtype=torch.bool)
     return TrajectoryBatch(
         obs=torch.tensor(rng.normal(size=(rows + 1, columns, 4)), dtype=torch.float32),

@@ -61,8 +61,8 @@ class Bench:
         rng = np.random.default_rng(self.learner.updates)
         for i in range(updates):
             obs = torch.tensor(rng.normal(size=(2, 8, 4)), dtype=torch.float32)
-            slots = np.arange(8)
-            info = SampleInfo(slots, slots, np.full(8, 1 / 8), slots)
+            numbers = np.arange(8)
+            info = SampleInfo(numbers, np.full(8, 1 / 8), numbers)
             ones = torch.ones(8)
             self.learner.optimize(i, Batch(obs[0], torch.zeros(8, dtype=torch.long), ones, ones / 2, obs[1], {}, info))
 

@@ -69,7 +69,7 @@ def test_a_pinned_batch_asks_torch_for_pinned_copies(monkeypatch: pytest.MonkeyP
         ones,
         zeros,
         {"x": ones},
-        SampleInfo(zeros, zeros, ones, zeros),
+        SampleInfo(zeros, ones, zeros),
     )
     spec = ObsSpec.from_obs(np.zeros(2))
     plain, copied = to_batch(gathered, spec), to_batch(gathered, spec, pin_memory=True)

@@ -26,7 +26,7 @@ def batch(seed: int) -> Batch:
         discount=torch.ones(8),
         next_obs=torch.randn(8, 4, generator=random),
         extras={},
-        sample_info=SampleInfo(numbers, numbers, np.ones(8), np.zeros(8, np.int64)),
+        sample_info=SampleInfo(numbers, np.ones(8), np.zeros(8, np.int64)),
     )
 
 

@@ -23,7 +23,8 @@ class Algorithm(NamedTuple):
 #: By our name, which presets end with.
 ALGORITHMS: dict[str, Algorithm] = {
     "pg": Algorithm("PolicyGradientLearner", ("policy-gradient", "reinforce")),
-    "a2c": Algorithm("A2CLearner", ("da3c", "a3c")),
+    "a2c": Algorithm("A2CLearner"),
+    "a3c": Algorithm("A2CLearner", ("da3c",)),  # whose gradients agents compute
     "ppo": Algorithm("PPOLearner", ("dppo",)),
     "trpo": Algorithm("TRPOLearner"),
     "vtrace": Algorithm("VTraceLearner", ("impala",)),
@@ -53,7 +54,13 @@ def find_algorithm(name: str) -> str:
     raise ConfigError(f"{name} is no algorithm; {advice}", key="-a")
 
 
-def algorithm_of(class_path: str) -> str | None:
-    """Give our name of the algorithm that a class learns by, None if it is a user's own."""
+def algorithm_of(class_path: str, gradients: str = "learner") -> str | None:
+    """Give our name of the algorithm that a class learns by, None if it is a user's own.
+
+    Args:
+        class_path: the setting `learner.class`.
+        gradients: the setting `learner.gradients`.
+    """
     learner = class_path.rpartition(".")[2]
-    return next((own for own, algorithm in ALGORITHMS.items() if algorithm.learner == learner), None)
+    found = next((own for own, algorithm in ALGORITHMS.items() if algorithm.learner == learner), None)
+    return "a3c" if found == "a2c" and gradients == "agents" else found

@@ -121,8 +121,8 @@ def nearest_configuration(name: str) -> str | None:
 
 
 def _suits_apps(path: Path) -> bool:
-    """Whether agents leave the gradients to the learner, as RLX servers do; an example of RLX is none of settings."""
-    return not path.stem.endswith("-rlx") and "gradients: agents" not in path.read_text(encoding="utf-8")
+    """Whether a file is more than an example of RLX."""
+    return not path.stem.endswith("-rlx")
 
 
 def _by_spaces(env_id: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ruamel.yaml.comments import CommentedMap
 
@@ -103,7 +103,7 @@ def switch_environment(config: Path, environment: str, *, has_files: bool) -> Ch
     document, template = read_document(config), find_template(environment)
     app = _app_name(document, config)
     before, now = fitting_families(document), families(template, _env_id(template))
-    algorithm = algorithm_of(str(get_value(document, "learner.class") or "")) or find_algorithm(template.algorithm)
+    algorithm = _algorithm_of(document) or find_algorithm(template.algorithm)
     configuration = choose(algorithm, now)
     text = with_environment(config.read_text(encoding="utf-8"), app, template, configuration)
     has_new_settings = not set(before) & set(now)
@@ -131,7 +131,7 @@ def switch_algorithm(config: Path, name: str, *, keeps_settings: bool = False) -
     """
     document = read_document(config)
     found = find_configuration(name)
-    current = algorithm_of(str(get_value(document, "learner.class") or ""))
+    current = _algorithm_of(document)
     if keeps_settings and found is None and find_algorithm(name) == current:
         return Change(template_of(document), None, [])
     among = fitting_families(document)
@@ -142,6 +142,11 @@ def switch_algorithm(config: Path, name: str, *, keeps_settings: bool = False) -
         warning = f"{configuration.name} is made for another kind of environment than {env_id}; check model and limits"
     kept = save_text(config, _with_algorithm(config.read_text(encoding="utf-8"), configuration, config.parent))
     return Change(template_of(document), configuration, [] if kept is None else [kept], warning)
+
+
+def _algorithm_of(document: Mapping[str, Any]) -> str | None:
+    learner_class, gradients = (str(get_value(document, f"learner.{name}") or "") for name in ("class", "gradients"))
+    return algorithm_of(learner_class, gradients)
 
 
 def switch_local(config: Path, *, to_local: bool) -> Change:

@@ -7,7 +7,7 @@ from typing import Any
 
 from surreal.apps.importing.draft import Draft, Rule, Table, gone, number_or_none, to
 from surreal.apps.importing.off_policy import DDPG, DQN, begin_ddpg, begin_dqn
-from surreal.apps.importing.on_policy import DA3C, DPPO, POLICY_GRADIENT, TRPO, Begin, begin_on_policy
+from surreal.apps.importing.on_policy import DA3C, DPPO, POLICY_GRADIENT, TRPO, Begin, begin_da3c, begin_on_policy
 
 _AT_LEARNER = (
     "one learner computes the gradients, and nothing has to be combined; with learner.gradients: agents, RLX servers "
@@ -96,13 +96,7 @@ ALGORITHMS: dict[str, tuple[Table, Begin]] = {
             "PolicyGradientLearner", {"initial_learning_rate": 1e-4, "baseline": False}, "relu", 50_000_000, 200
         ),
     ),
-    "da3c": (
-        DA3C,
-        begin_on_policy(
-            "A2CLearner", {"initial_learning_rate": 1e-4, "entropy_beta": 0.01, "critic_scale": 1.0}, "relu",
-            50_000_000, 20,
-        ),
-    ),
+    "da3c": (DA3C, begin_da3c),
     "dppo": (
         DPPO,
         begin_on_policy(

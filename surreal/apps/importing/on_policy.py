@@ -54,6 +54,26 @@ def begin_on_policy(learner: str, arguments: dict[str, Any], activation: str, li
     return begin
 
 
+def begin_da3c(draft: Draft) -> None:
+    """Set the defaults of da3c, whose gradients RLX servers compute."""
+    arguments = {"initial_learning_rate": 1e-4, "entropy_beta": 0.01, "critic_scale": 1.0}
+    begin_on_policy("A2CLearner", arguments, "relu", 50_000_000, 20)(draft)
+    draft.settings["learner.gradients"] = "agents"
+
+
+def _of_combining(rule: str) -> Rule:
+    """Make the rule of a key that counts for one way to combine gradients."""
+
+    def chosen(draft: Draft, key: str, value: Any) -> None:
+        combining = draft.given.get("combine_gradients", "fifo")
+        if combining == rule:
+            draft.take(f"learner.{key.rpartition('.')[2]}", value)
+        else:
+            draft.leave_out(key, f"combine_gradients is {combining}, which does not read it")
+
+    return chosen
+
+
 def _icm(draft: Draft, _: str, __: Any) -> None:
     draft.taken += 1
     if draft.given.get("use_icm"):
@@ -106,7 +126,11 @@ DA3C: Table = {
     "batch_size": _steps,
     "episode_len": _steps,
     **{name: gone_unless(False, _LOSS_CLIP) for name in ("policy_clip", "critic_clip")},
-    "hogwild": gone_unless(False, "one learner writes the parameters"),
+    "hogwild": gone_unless(False, "one parameter server writes the parameters"),
+    "combine_gradients": to("learner.combine_gradients"),
+    "num_gradients": _of_combining("avg"),
+    "dc_lambda": _of_combining("dc"),
+    "dc_history": _of_combining("dc"),
     "use_icm": _icm,
     "icm": _icm,
 }

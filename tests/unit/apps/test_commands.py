@@ -95,4 +95,4 @@ def test_an_import_names_what_was_left_out(capsys: Shown) -> None:
     assert main(["config", "import", "old.yaml"]) == 0
     shown = capsys.readouterr().out
     assert "app.yaml is made: 2 settings of old.yaml are in it" in shown
-    assert "  algorithm.hogwild: True: one learner writes the parameters" in shown
+    assert "  algorithm.hogwild: True: one parameter server writes the parameters" in shown

@@ -43,7 +43,7 @@ def test_names_of_the_ancestor_mean_ours(tmp_path: Path) -> None:
     change = new_app(tmp_path / "a", "openai-gym", None)
     assert change.configuration is not None
     assert change.configuration.name == "cartpole-trpo"
-    for number, (name, found) in enumerate({"da3c": "a2c", "dppo": "ppo", "policy-gradient": "pg"}.items()):
+    for number, (name, found) in enumerate({"da3c": "a3c", "dppo": "ppo", "policy-gradient": "pg"}.items()):
         change = new_app(tmp_path / str(number), "bandit", name)
         assert change.configuration is not None
         assert change.configuration.name == f"bandit-{found}"
@@ -86,7 +86,12 @@ def test_what_cannot_be_made_is_one_clear_error_and_leaves_nothing(tmp_path: Pat
         ("a b", "bandit", None, "is no name for an app"),
         ("new", "bandet", None, "did you mean bandit"),
         ("new", "bandit", "dqnn", "did you mean dqn"),
-        ("new", "bandit", "ddpg", "It has settings for a2c, dqn, pg, ppo, sac, trpo, vtrace; ddpg suits Pendulum-v1$"),
+        (
+            "new",
+            "bandit",
+            "ddpg",
+            "It has settings for a2c, a3c, dqn, pg, ppo, sac, trpo, vtrace; ddpg suits Pendulum-v1$",
+        ),
     ):
         with pytest.raises(ConfigError, match=message):
             new_app(tmp_path / name, environment, algorithm)

@@ -125,6 +125,39 @@ def test_values_arrive_where_they_belong(tmp_path: Path) -> None:
     assert config.model.args["hidden_sizes"] == [16]
     assert config.model.args["lstm_size"] == 8
     assert (config.agent.round_steps, config.learner.batch_size, config.seed) == (8, 1, 5)
+    learner = config.learner
+    assert (learner.gradients, learner.combine_gradients, learner.dc_lambda, learner.dc_history) == (
+        "agents",
+        "dc",
+        0.05,
+        20,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "left_out"),
+    [
+        ({}, {"learner.gradients": "agents"}, []),
+        ({"combine_gradients": "fifo", "num_gradients": 4}, {"learner.combine_gradients": "fifo"}, ["num_gradients"]),
+        (
+            {"combine_gradients": "avg", "num_gradients": 2, "dc_lambda": 0.1},
+            {"learner.combine_gradients": "avg", "learner.num_gradients": 2},
+            ["dc_lambda"],
+        ),
+        (
+            {"combine_gradients": "dc", "dc_lambda": 0.1, "dc_history": 7},
+            {"learner.combine_gradients": "dc", "learner.dc_lambda": 0.1, "learner.dc_history": 7},
+            [],
+        ),
+    ],
+)
+def test_da3c_is_a3c_whose_gradients_are_combined_as_before(
+    given: dict[str, Any], settings: dict[str, Any], left_out: list[str]
+) -> None:
+    draft = imported("da3c", **given)
+    found = {name: value for name, value in draft.settings.items() if "gradients" in name or ".dc_" in name}
+    assert found == {"learner.gradients": "agents", **settings}
+    assert [key for key, _ in draft.left_out] == [f"algorithm.{key}" for key in left_out]
 
 
 def test_batches_of_steps_are_cut_into_trajectories(tmp_path: Path) -> None:

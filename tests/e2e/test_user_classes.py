@@ -90,12 +90,12 @@ def test_users_own_classes_train(workplace: Workplace) -> None:
     workplace.assert_nothing_is_left()
 
 
-def test_model_that_does_not_fit_ends_the_run_with_its_file_and_line(workplace: Workplace) -> None:
+def test_model_that_does_not_fit_is_refused_with_its_file_and_line(workplace: Workplace) -> None:
     (workplace.folder / "runs").mkdir()
     (workplace.folder / "runs" / "my_parts.py").write_text(PARTS.replace("int(action_space.n)", "1"))
     (workplace.folder / "runs" / "mine.yaml").write_text(YAML.replace("my_parts.Softmax", "surreal.agent.QAgent"))
     code, output = workplace.run("run", "runs/mine.yaml", "--set", "agent.args={}")
-    assert code == 1, output
+    assert code == 2, output
     line = 1 + PARTS.split("\n").index("    def forward(self, obs):")
     assert f"my_parts.Net.forward (my_parts.py line {line}) gives values of shape" in output, output
 

@@ -15,7 +15,7 @@ import inspect
 import logging
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from surreal.distributed.calls.message import decode, encode
@@ -115,19 +115,27 @@ class CallServer:
         self._client.attempt(send, what=f"answer {name}")
 
     def _execute(self, name: str, args: Any, options: Any) -> bytes:
-        method = self._methods.get(name)
         try:
-            if method is None:
-                known = ", ".join(self._methods)
-                raise TypeError(f"there is no remote method {name!r}; there are: {known}")
-            _check(method, args, options)
-            data = encode([True, method(*args, **options)])
+            data = encode([True, execute(self._methods, name, args, options)])
         except Exception as error:  # a user's method, for a caller in another process
             self._failed += 1
             logger.warning("%s failed for a caller: %r", name, error)
             return encode([False, f"{name}: {type(error).__name__}: {error}"])
         self._answered += 1
         return data
+
+
+def execute(methods: Mapping[str, Callable[..., Any]], name: str, args: Any, options: Any) -> Any:
+    """Call one of the marked methods as another process asks for it.
+
+    Raises:
+        TypeError: there is none of this name, or it does not take these arguments.
+    """
+    method = methods.get(name)
+    if method is None:
+        raise TypeError(f"there is no remote method {name!r}; there are: {', '.join(methods)}")
+    _check(method, args, options)
+    return method(*args, **options)
 
 
 def _check(method: Callable[..., Any], args: Any, options: Any) -> None:

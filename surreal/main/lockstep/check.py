@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from surreal.checkpoint import Checkpoint, open_checkpoint
-from surreal.config import Config
+from surreal.config import Config, accepted_names
 from surreal.distributed.experience.local import LocalShards
 from surreal.distributed.gradients.assigning import assign_parameters
 from surreal.envs import LocalEnvPool
@@ -24,10 +24,10 @@ from surreal.errors import CheckpointError, ConfigError, ContractError, SurrealE
 from surreal.learner import GradientLearner, Learner
 from surreal.main.build.acting import build_model
 from surreal.main.build.check import check_machine, check_names, naming_setting
-from surreal.main.build.construct import refused
+from surreal.main.build.construct import check, refused
 from surreal.main.build.earlier import OWN_WORDS, earlier_checkpoint
 from surreal.main.build.environments import agent_spaces, build_env, build_spaces, find_spaces
-from surreal.main.build.learning import build_checkpoints, build_learner, build_replay
+from surreal.main.build.learning import LEARNER, build_checkpoints, build_learner, build_replay
 from surreal.main.build.saved_policy import policy_file, policy_header, policy_tensors
 from surreal.main.build.wrapping import EnvSpaces
 from surreal.main.lockstep.random_env import RandomEnv
@@ -61,7 +61,7 @@ def check_parts(config: Config) -> EnvSpaces:
     """
     check_names(config)
     check_machine(config)
-    config = config.model_copy(update={"device": "cpu"})
+    config = _on_cpu(config)
     with naming_setting(config, "env.kwargs" if config.env.kwargs else "env.id"):
         spaces = find_spaces(config)
     if config.eval.enabled:
@@ -108,7 +108,7 @@ def try_update(config: Config, spaces: EnvSpaces | None = None) -> None:
     Raises:
         SurrealError: a class of the run does not take them.
     """
-    config = config.model_copy(update={"device": "cpu"})
+    config = _on_cpu(config)
     spaces = find_spaces(config) if spaces is None else spaces
     if spaces.observation is not None:
         with torch.random.fork_rng(devices=()):
@@ -132,6 +132,12 @@ def _try_rows(config: Config, env: RandomEnv) -> None:
             return
         with _explaining(config, "learner", "updates", calls):
             rehearsal.learn(batch)
+
+
+def _on_cpu(config: Config) -> Config:
+    """Give the settings for a learner on the CPU, if its class has devices at all."""
+    cls, _ = check(config, LEARNER)
+    return config.model_copy(update={"device": "cpu"}) if "device" in accepted_names(cls) else config
 
 
 class _Calls:
@@ -189,7 +195,7 @@ def _check_restore(config: Config, restore: str) -> None:
 
 
 def _check_fits(config: Config, found: Checkpoint) -> None:
-    config = config.model_copy(update={"device": "cpu"})
+    config = _on_cpu(config)
     model = build_model(config, build_spaces(config))
     if found.metadata.get("kind") != "learner":
         model.load_tensors(policy_tensors(found), header=policy_header(found))

@@ -15,6 +15,7 @@ import numpy as np
 
 from surreal.agent import AgentLoop
 from surreal.config import Config
+from surreal.distributed.calls.local import LocalServer
 from surreal.distributed.experience.local import LocalShards
 from surreal.envs import EnvPool
 from surreal.main.build.acting import build_agent, build_model, build_sender
@@ -57,16 +58,17 @@ class Rehearsal:
         stack.callback(pool.close)
         spaces = Spaces(pool.obs_spec, pool.action_space)
         self.model = build_model(config, spaces)
-        agent = build_agent(config, self.model, spaces, index=0, rng=np.random.default_rng(config.seed))
-        stack.callback(agent.close)
         shards = LocalShards("rehearsal")
         stack.callback(shards.close)
-        self._sender = build_sender(config, shards, pool, threading.Event(), is_limited=False)
-        stack.callback(self._sender.discard)
         self._replay = build_replay(config, shards, seed=config.seed)
         stack.callback(self._replay.join)
         stack.callback(self._replay.stop)
         self.learner = build_learner(config, self.model, self._replay)
+        server, rng = LocalServer(self.learner), np.random.default_rng(config.seed)
+        agent = build_agent(config, self.model, spaces, index=0, rng=rng, server=server)
+        stack.callback(agent.close)
+        self._sender = build_sender(config, shards, pool, threading.Event(), is_limited=False)
+        stack.callback(self._sender.discard)
         self.learner.metrics_interval = 1
         self._loop = AgentLoop(pool, agent, self._sender)
         self._acted_s = 0.0

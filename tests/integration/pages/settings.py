@@ -19,6 +19,7 @@ _PRESETS = {
     "ConvQFunction": "atari-dqn",
     "PrioritizedReplay": "cartpole-dqn",
     "self_play:": "tictactoe-selfplay-ppo",
+    "icm:": "atari-ppo",
     "izDoom": "vizdoom-basic-ppo",
     "": "cartpole-ppo",
 }

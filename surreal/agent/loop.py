@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from surreal import tree
 from surreal.agent.base import Agent
 from surreal.agent.rounds import Rounds
 from surreal.metrics import MeanDuration
-from surreal.types import Action, StepBatch, StepKind
+from surreal.types import Action, Obs, StepBatch, StepKind
 
 #: Called with return, length and environment id of an episode that ended.
 EpisodeCallback = Callable[[float, int, int], object]
@@ -46,11 +46,48 @@ class StepSender(Protocol):
     def send_batch(self, batch: StepBatch, action: Action) -> None:
         """Take a batch and the actions for its rows `[num_last:]`; everything is copied."""
 
+    def send_outcomes(self, batch: StepBatch) -> None:
+        """Take a batch whose actions are chosen later."""
+
+    def send_actions(self, env_ids: NDArray[np.int64], record: NDArray[np.bool_], action: Action) -> None:
+        """Take the actions for rows of `send_outcomes`."""
+
+    @property
+    def sent_through(self) -> tuple[str, int]:
+        """Name of this sender, and the number of its last chunk that was acknowledged."""
+
     def flush_due(self) -> None:
         """Send what has waited for too long; called while no environment is ready."""
 
     def flush(self) -> None:
         """Send all steps that are complete."""
+
+
+class _Rows(NamedTuple):
+    """Rows that want an action."""
+
+    obs: Obs
+    kind: NDArray[np.uint8]
+    env_ids: NDArray[np.int64]
+    explore: NDArray[np.bool_]
+    record: NDArray[np.bool_]
+    mask: NDArray[np.bool_] | None
+
+    @classmethod
+    def acting(cls, batch: StepBatch) -> _Rows:
+        """Those of a batch."""
+        mask = batch.info.get("action_mask") if batch.info else None
+        rows = cls(batch.obs, batch.kind, batch.env_ids, batch.explore, batch.record, mask)
+        return rows.take(slice(batch.num_last, None)) if batch.num_last else rows
+
+    def take(self, index: slice | NDArray[np.bool_]) -> _Rows:
+        """Some of them; an array copies them."""
+        obs, mask = tree.take(self.obs, index), None if self.mask is None else self.mask[index]
+        return _Rows(obs, self.kind[index], self.env_ids[index], self.explore[index], self.record[index], mask)
+
+    def without(self, env_ids: NDArray[np.int64]) -> _Rows:
+        """Those of other environments."""
+        return self.take(~np.isin(self.env_ids, env_ids))
 
 
 class AgentLoop:
@@ -64,7 +101,7 @@ class AgentLoop:
         agent: chooses the actions; `agent.global_step` follows the sender's.
         sender: takes the experience; None acts without recording.
         on_episode: called on the loop's thread for each episode that ends.
-        rounds: has the agent wait until parameters learned from what it sent; None never waits.
+        rounds: has the agent wait until parameters learned from what it sent; None, or no sender, never waits.
 
     Attributes:
         env_steps: actions taken in rows that are recorded.
@@ -86,7 +123,8 @@ class AgentLoop:
         self._agent = agent
         self._sender = sender
         self._on_episode = on_episode
-        self._rounds = rounds
+        self._rounds = rounds if sender is not None else None
+        self._rested: list[_Rows] = []  # rows whose actions belong to the next round
         self._duration = MeanDuration("agent/act_ms")
         self._last_action = Action(np.zeros(0, dtype=np.int64), {}, 0)
 
@@ -104,14 +142,22 @@ class AgentLoop:
         Returns:
             How many rows acted.
         """
+        if self._rounds is not None and self._rounds.is_over:
+            return self._begin_round(self._rounds)
         batch = self._pool.recv(timeout_s)
         num_rows = len(batch.env_ids)
         num_last = batch.num_last
         sender = self._sender
         if num_last:
             self._report(batch)
+        is_resting = None
         if self._rounds is not None:
+            if len(batch.closed_ids) and self._rested:
+                self._rested = [rows.without(batch.closed_ids) for rows in self._rested]
             self._rounds.count(batch)
+            is_resting = self._rounds.resting(batch.env_ids[num_last:])
+            if self._rounds.is_over or is_resting.any():
+                return self._rest(batch, is_resting)
         if num_rows == num_last:
             if sender is not None:
                 if num_rows or len(batch.closed_ids):
@@ -119,27 +165,10 @@ class AgentLoop:
                 else:
                     sender.flush_due()
             return 0
-        agent = self._agent
-        if sender is not None:
-            agent.global_step = sender.global_step
-        mask = batch.info.get("action_mask") if batch.info else None
-        obs, kind, env_ids, explore, record = batch.obs, batch.kind, batch.env_ids, batch.explore, batch.record
-        if num_last:
-            acting = slice(num_last, None)
-            obs, kind, env_ids = tree.take(obs, acting), kind[acting], env_ids[acting]
-            explore, record = explore[acting], record[acting]
-            mask = None if mask is None else mask[acting]
-        began_s = time.perf_counter()
-        action = self._last_action = agent.act_batch(obs, explore, env_ids, kind == _FIRST, mask)
-        self._duration.add(time.perf_counter() - began_s)
         # First the environments, which can go on while the experience is encoded: the batch stays valid until recv.
-        self._pool.send(action.actions, env_ids)
+        action = self._act(_Rows.acting(batch))
         if sender is not None:
             sender.send_batch(batch, action)
-        self.env_steps += int(np.count_nonzero(record))
-        if sender is not None and self._rounds is not None and self._rounds.is_over:
-            sender.flush()
-            self._rounds.wait(agent.model, action.version)
         return num_rows - num_last
 
     def metrics(self) -> dict[str, float]:
@@ -152,6 +181,44 @@ class AgentLoop:
             **self._agent.metrics(),
             **(self._rounds.metrics() if self._rounds is not None else {}),
         }
+
+    def _act(self, rows: _Rows) -> Action:
+        """Choose actions, and hand them to the environments."""
+        if self._sender is not None:
+            self._agent.global_step = self._sender.global_step
+        began_s = time.perf_counter()
+        action = self._agent.act_batch(rows.obs, rows.explore, rows.env_ids, rows.kind == _FIRST, rows.mask)
+        self._duration.add(time.perf_counter() - began_s)
+        self._last_action = action
+        self._pool.send(action.actions, rows.env_ids)
+        self.env_steps += int(np.count_nonzero(rows.record))
+        return action
+
+    def _act_later(self, rows: _Rows) -> int:
+        """Act in rows whose outcomes were sent already; returns how many there are."""
+        if self._sender is not None and len(rows.env_ids):
+            self._sender.send_actions(rows.env_ids, rows.record, self._act(rows))
+        return len(rows.env_ids)
+
+    def _rest(self, batch: StepBatch, is_resting: NDArray[np.bool_]) -> int:
+        """Act where the round is not over; the other rows rest. Send the round if that was its last step."""
+        sender, rounds = self._sender, self._rounds
+        if sender is None or rounds is None:
+            raise ValueError("rounds need a sender")
+        rows = _Rows.acting(batch)
+        sender.send_outcomes(batch)
+        self._rested.append(rows.take(is_resting))
+        acted = self._act_later(rows.take(~is_resting))
+        if rounds.is_over:
+            sender.flush()
+        return acted
+
+    def _begin_round(self, rounds: Rounds) -> int:
+        """Wait for parameters that learned from the round that is over, and act with them where environments rest."""
+        if self._sender is not None:
+            rounds.wait(self._agent.model, self._sender.sent_through)
+        rested, self._rested = self._rested, []
+        return sum(map(self._act_later, rested))
 
     def _report(self, batch: StepBatch) -> None:
         returns = batch.info.get("episode_return")

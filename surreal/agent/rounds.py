@@ -1,10 +1,11 @@
-"""`Rounds`: an agent that waits for parameters which learned from what it sent, before it acts on."""
+"""`Rounds`: an agent acts with one version of the parameters for a round, then waits until they learned from it."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,98 +15,134 @@ from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
 
-#: Between two looks whether to go on without.
+#: Between two looks whether to continue without newer parameters, s.
 _POLL_S = 0.01
 #: Waits in vain between two warnings.
 _WARN_EVERY = 100
 
 
+class RoundParameters(Protocol):
+    """Where newer parameters come from (see `surreal.main.session.rounds.ListenedParameters`)."""
+
+    def hold(self) -> None:
+        """Keep the parameters as they are."""
+
+    def release(self) -> None:
+        """Let newer parameters come."""
+
+    def has_learned(self, sender: str, sequence: int) -> bool:
+        """Whether the parameters learned from a sender's chunks up to this one."""
+
+
 class Rounds:
-    """Keeps experience new: on-policy algorithms lose what lags.
+    """Keeps experience on-policy: each trajectory is acted by one version, which has learned from the one before.
 
-    A round is over when the agent has sent its trajectories: one of each environment, its part of a batch if each
-    environment of the run has one trajectory in it; of sessions that come and go, a whole batch. It is learned from
-    when the version has grown by one. So the agent
-    counts its rows as the replay cuts them, where the end of an episode takes a row of its own, and the newest version
-    is the barrier: nobody keeps a list of agents, and the agent that is furthest behind never waits for one that is
-    ahead.
+    A round has `steps` steps of each environment. An environment that has its steps rests until all have theirs; the
+    agent sends them, and waits until the learner has published parameters that learned from them. What counts is what
+    the learner says it has learned from, not the number of versions: a learner that is restarted publishes the same
+    parameters again under another version. While the agent acts, no newer parameters come.
 
-    One action is chosen before each wait, for only with the rows that ask for it is the last step complete.
+    Sessions that come and go, and the seats of a game, cannot rest for each other. Their round is over when so many
+    trajectories are complete, whoever played them, and those that are open then go on with the next version.
 
     Args:
-        steps: rows of a trajectory, >= 1: `trajectory_steps` of the replay.
-        trajectories: of a round, >= 1.
-        timeout_s: of a wait; then the agent goes on with what it has, so that an agent or a learner that died does not
-            stop all others. Raising it waits longer for one that is restarted.
+        steps: of a trajectory, >= 1: `trajectory_steps` of the replay.
+        trajectories: of a round, >= 1: the environments, which all take part.
+        is_shared: whether they come and go, and do not rest.
+        parameters: where newer ones come from; None: somebody else sees to that between two rounds.
+        timeout_s: of a wait; then the agent continues with what it has, so that an agent or a learner that died does
+            not stop all others. Raising it waits longer for one that is restarted.
         should_stop: asked while waiting; True ends the wait.
 
     Attributes:
-        done: rounds that are over and were waited for.
+        done: rounds that are over.
         waited_s: for parameters, in all.
         timeouts: waits that were in vain.
     """
 
-    def __init__(self, steps: int, trajectories: int, *, timeout_s: float, should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        steps: int,
+        trajectories: int,
+        *,
+        is_shared: bool = False,
+        parameters: RoundParameters | None = None,
+        timeout_s: float = 30.0,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
         if steps < 1 or trajectories < 1:
             raise ValueError(f"steps is {steps} and trajectories {trajectories}; both must be >= 1")
+        self.done = 0
         self.waited_s = 0.0
         self.timeouts = 0
+        self.parameters = parameters
         self._steps = steps
-        self._per_round = trajectories
-        self._rows: NDArray[np.int64] = np.zeros(trajectories, np.int64)  # of each environment's open trajectory
-        self._trajectories = 0
-        self.done = 0
-        self._base: int | None = None  # version before the first round was learned from
+        self._trajectories = trajectories
+        self._is_shared = is_shared
+        self._counts: NDArray[np.int64] = np.zeros(trajectories, np.int64)  # steps of each environment's trajectory
+        self._complete = 0  # trajectories of the round
         self._timeout_s = timeout_s
         self._should_stop = should_stop
 
     @property
     def is_over(self) -> bool:
-        """Whether a round is over that was not waited for."""
-        return self._trajectories // self._per_round > self.done
+        """Whether the round has all its steps."""
+        return self._complete >= self._trajectories
 
     def count(self, batch: StepBatch) -> None:
         """Count the steps that a pool's rows complete."""
-        missing = int(batch.env_ids.max(initial=-1)) + 1 - len(self._rows)
+        missing = int(batch.env_ids.max(initial=-1)) + 1 - len(self._counts)
         if missing > 0:  # sessions that are new
-            self._rows = np.append(self._rows, np.zeros(missing, np.int64))
-        has_step = (batch.kind != StepKind.FIRST) & batch.record
-        last = np.arange(len(batch.kind)) < batch.num_last
-        self._add_rows(batch.env_ids[has_step])
-        ended = batch.env_ids[has_step & last]
-        # A row of the final observation never stands first in a trajectory.
-        self._add_rows(ended[self._rows[ended] > 0])
+            self._counts = np.append(self._counts, np.zeros(missing, np.int64))
+        has_step = batch.kind != StepKind.FIRST
+        if self._is_shared:
+            has_step &= batch.record
+        env_ids = batch.env_ids[has_step]
+        self._counts[env_ids] += 1
+        full = env_ids[self._counts[env_ids] == self._steps]
+        self._complete += len(full)
+        if self._is_shared:
+            self._counts[full] = 0
 
-    def wait(self, model: Module, version: int) -> bool:
-        """Wait until all rounds were learned from, or for a reason to go on before; returns whether they were.
+    def resting(self, env_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say of each of these environments [N] whether its next action belongs to the next round."""
+        if self._is_shared:
+            return np.full(len(env_ids), self.is_over)
+        return self._counts[env_ids] >= self._steps
+
+    def wait(self, model: Module, sent_through: tuple[str, int]) -> bool:
+        """Begin the next round when the parameters have learned from this one, or it is no use to wait any longer.
 
         Args:
-            model: whose parameters a listener replaces.
-            version: that acted last.
+            model: whose parameters are replaced.
+            sent_through: name of the sender, and the number of its last chunk.
+
+        Returns:
+            Whether they have learned from it.
         """
-        self.done = self._trajectories // self._per_round
-        if self._base is None:
-            self._base = version
-        wanted = self._base + self.done
+        self.done += 1
+        self._complete = 0
+        if not self._is_shared:
+            self._counts[:] = 0
+        if self.parameters is None:
+            return True
         started = time.monotonic()
-        while model.version < wanted and model.failure is None and not self._should_stop():
+        self.parameters.release()
+        while True:
+            version = model.version
+            has_learned = self.parameters.has_learned(*sent_through)
+            if has_learned or model.failure is not None or self._should_stop():
+                break
             if time.monotonic() - started >= self._timeout_s:
                 if self.timeouts % _WARN_EVERY == 0:
-                    logger.warning("no parameters came within %g s of a round; going on without", self._timeout_s)
+                    logger.warning("no parameters came within %g s of a round; continuing without", self._timeout_s)
                 self.timeouts += 1
-                self._base = model.version - self.done  # what did not come now is not waited for again
                 break
-            model.wait_for_version(wanted, _POLL_S)
+            model.wait_for_version(version + 1, _POLL_S)
+        self.parameters.hold()
         self.waited_s += time.monotonic() - started
-        return model.version >= wanted
+        return has_learned
 
     def metrics(self) -> dict[str, float]:
         """Give numbers for the run's telemetry; from any thread."""
         return {"agent/round_wait_s_total": self.waited_s, "agent/round_timeouts_total": float(self.timeouts)}
-
-    def _add_rows(self, env_ids: NDArray[np.int64]) -> None:
-        """Add a row to the open trajectories of these environments, each named once."""
-        self._rows[env_ids] += 1
-        full = self._rows >= self._steps
-        self._trajectories += int(full.sum())
-        self._rows[full] = 0

@@ -42,7 +42,7 @@ def body(process: RoleProcess) -> None:
         pool = build_pool(process.config, index=process.index, opponents=opponents)
         stack.callback(pool.close)
         spaces = Spaces(pool.obs_spec, pool.action_space)
-        rounds = build_rounds(process.config, process.config.env.num_envs, process.should_stop)
+        rounds = build_rounds(process.config, process.should_stop)
         session = ActingSession(process, stack, pool, spaces, rounds=rounds)
         session.run()
         logger.info("acted for %d env steps and %d episodes", session.loop.env_steps, session.loop.episodes)

@@ -163,7 +163,7 @@ class LearnerSession:
 
     def settle(self, *, has_checkpoint: bool) -> None:
         """Decide which parameters to go on from."""
-        if not has_checkpoint and self.publishing.take_over():
+        if self.publishing.take_over(has_checkpoint=has_checkpoint) and not has_checkpoint:
             logger.warning(
                 "no checkpoint to resume from: continuing from the parameters of version %d, without the state of the "
                 "optimizers; checkpoint.checkpoint_time_interval sets how often one is written",

@@ -59,6 +59,7 @@ class GradientIntake:
 
     def __init__(self, queue: GradientQueue, server: ParameterServer, rng: np.random.Generator) -> None:
         self.rng = rng
+        self.learned: Mapping[str, int] = {}
         self._queue = queue
         self._server = server
 

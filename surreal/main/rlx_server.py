@@ -62,7 +62,7 @@ def body(process: RoleProcess, options: ServerOptions) -> None:
         spaces, is_greedy = build_spaces(config, training=not options.is_exploiting), options.is_exploiting
         # Nobody knows how many sessions there will be: a round is a whole batch, whoever plays it.
         can_wait = config.rlx.on_full == "wait" and not is_greedy
-        rounds = build_rounds(config, config.learner.batch_size, process.should_stop) if can_wait else None
+        rounds = build_rounds(config, process.should_stop, sessions=config.learner.batch_size) if can_wait else None
         session = ActingSession(
             process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full, rounds=rounds
         )

@@ -130,6 +130,8 @@ class Replay(ABC, Generic[B]):
             tolerance=samples_per_insert_tolerance,
             batch_size=batch_size * self.steps_per_sample,
         )
+        #: Of each sender, the number of its last chunk of which all complete trajectories were handed out.
+        self.learned: Mapping[str, int] = {}
         self.shards = ReplayShards.of(client)
         self._engine: ReplayEngine[B] = ReplayEngine(
             self,
@@ -337,7 +339,11 @@ class Replay(ABC, Generic[B]):
         return self.owner.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on counting from a checkpoint; before `start_threads`."""
+        """Continue counting from a checkpoint; before `start_threads`.
+
+        Raises:
+            ValueError: what should be a count is none.
+        """
         self.owner.load_state_dict(state)
 
     def metrics(self) -> dict[str, float]:

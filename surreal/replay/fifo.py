@@ -28,6 +28,7 @@ from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.trajectories.cutting import Cut, Cutter
 from surreal.replay.trajectories.fullness import Fullness
+from surreal.replay.trajectories.handed import Handed
 from surreal.replay.trajectories.ledger import Ledger, from_mark
 from surreal.replay.trajectories.unrolling import GatheredTrajectories
 from surreal.replay.trajectory_replay import TrajectoryReplay
@@ -47,12 +48,16 @@ class FIFOReplay(TrajectoryReplay):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: trajectories of a batch, >= 1.
-        trajectory_steps: T, rows of a trajectory, >= 1: its steps, and a row for each end of an episode inside it.
-            Raising it bootstraps later, and makes steps older when they are used.
+        trajectory_steps: T, steps of a trajectory, >= 1. Ends of episodes inside take rows of their own: a batch has
+            T rows and as many more as the trajectory with most of them needs. Raising it bootstraps later, and makes
+            steps older when they are used.
         gamma: discount factor of one step, 0..1.
         max_version_lag: a trajectory is dropped (and counted) when the newest parameter version is ahead of one that
             acted in it by more than this, >= 0; None keeps all. One batch is made ahead, so the lag of what is
             learned from can be one broadcast more.
+        in_rounds: whether agents act with one version for T steps of each environment (`agent.round_steps`). What a
+            lane leaves that breaks off, or loses a part, is then dropped (and counted), and the next trajectory begins
+            with the next version.
         piece_timeout_s: a lane of which nothing came for so long leaves its open trajectory, filled up, s; None waits
             for ever, for agents that are gone too.
         max_bytes: bytes kept in Redis; agents wait when they are used up. None: as Redis' memory limit lets us.
@@ -75,6 +80,7 @@ class FIFOReplay(TrajectoryReplay):
         trajectory_steps: int = 128,
         gamma: float = 0.99,
         max_version_lag: int | None = None,
+        in_rounds: bool = False,
         piece_timeout_s: float | None = 60.0,
         max_bytes: int | None = None,
         pin_memory: bool = False,
@@ -102,7 +108,10 @@ class FIFOReplay(TrajectoryReplay):
         self.trajectory_steps = trajectory_steps
         self.max_version_lag = max_version_lag
         self._piece_timeout_s = piece_timeout_s
-        self._cutter = Cutter(trajectory_steps)
+        self._in_rounds = in_rounds
+        self._cutter = Cutter(trajectory_steps, in_rounds=in_rounds)
+        self._progress = Handed()
+        self._handing: deque[dict[str, int]] = deque()  # of batches that were made and not dequeued: `learned` then
         self._ledger = Ledger()
         self._marks: dict[int, dict[bytes, bytes]] = {}  # what was consumed before this replay began, by shard
         self._arrived: deque[NDArray[np.bool_]] = deque()  # of each chunk just inserted: which steps were consumed
@@ -125,6 +134,7 @@ class FIFOReplay(TrajectoryReplay):
         batch = super().dequeue(timeout_s)
         if batch is not None:
             self._handed += 1
+            self.learned = self._handing.popleft()
         return batch
 
     def commit(self, version: int | None = None) -> None:
@@ -182,6 +192,7 @@ class FIFOReplay(TrajectoryReplay):
         store = self.trajectories
         is_repeated = store.lanes.is_repeated(table.chunk_id)
         numbers = super()._insert(table)
+        self._progress.note(table.chunk_id)
         if is_repeated:  # the first copy is, or was, here
             self._arrived.append(np.ones(len(numbers), np.bool_))
             return numbers
@@ -201,7 +212,8 @@ class FIFOReplay(TrajectoryReplay):
                 if run.begin == run.end:
                     continue
             part = slice(offset, run.end - numbers.start)
-            self._new_cuts += self._cutter.add(run, store.has_ended(run.begin, run.end), version[part], now_s=now_s)
+            cuts = self._cutter.add(run, version[part], now_s=now_s)
+            self._new_cuts += [cut._replace(chunk_id=table.chunk_id) for cut in cuts]
         return numbers
 
     def _evict(self) -> int:
@@ -219,6 +231,8 @@ class FIFOReplay(TrajectoryReplay):
         """Make tensors of what was gathered, and note whose steps they are, to let them go when they are committed."""
         self._made += 1
         self._used.append(_Used(self._made, [gathered.number[gathered.is_step]]))
+        waiting = [cut.chunk_id for cut in self._ready] if self.start_sample_condition() else []
+        self._handing.append(self._progress.through(waiting))
         return super().aggregate_batch(gathered)
 
     def _count_samples(self, gathered: GatheredTrajectories) -> int:
@@ -233,11 +247,11 @@ class FIFOReplay(TrajectoryReplay):
         if newest != self._version or self._new_cuts:
             self._version = newest
             candidates = [*self._ready, *self._new_cuts]
-            self._filled += sum(cut.is_filled for cut in self._new_cuts)
+            self._filled += sum(cut.steps < self.trajectory_steps for cut in self._new_cuts)
             self._new_cuts.clear()
-            self._ready = deque(cut for cut in candidates if not self._is_stale(cut))
+            self._ready = deque(cut for cut in candidates if not self._is_useless(cut))
             if len(self._ready) < len(candidates):
-                self._drop([cut for cut in candidates if self._is_stale(cut)])
+                self._drop([cut for cut in candidates if self._is_useless(cut)])
         while self._used and self._used[0].serial <= self._committed:
             self._ledger.consume(np.concatenate(self._used.popleft().numbers))
         settled = self._ledger.settle()
@@ -249,14 +263,18 @@ class FIFOReplay(TrajectoryReplay):
         if last is not None:
             self.trajectories.evict(last)
 
-    def _is_stale(self, cut: Cut) -> bool:
+    def _is_useless(self, cut: Cut) -> bool:
+        """Whether it is too old; or a part where agents act in rounds, whose batches it would shift for good."""
+        if self._in_rounds and cut.steps < self.trajectory_steps:
+            return True
         if self.max_version_lag is None or cut.oldest_version < 0:
             return False
         return self._version - cut.oldest_version > self.max_version_lag
 
     def _drop(self, cuts: list[Cut]) -> None:
         self._stale += len(cuts)
-        unrolled = self.trajectories.unroll(np.array([cut.start for cut in cuts]), self.trajectory_steps)
+        starts, steps = np.array([cut.start for cut in cuts]), np.array([cut.steps for cut in cuts])
+        unrolled = self.trajectories.unroll(starts, 1, steps)
         numbers = unrolled.number[unrolled.is_step]
         if self._used:  # a lane's steps are consumed in order: after those in use
             self._used[-1].numbers.append(numbers)

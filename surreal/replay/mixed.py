@@ -23,6 +23,7 @@ from surreal.replay.engine.sampling import sample_uniform
 from surreal.replay.sequences import StartIndex
 from surreal.replay.store.storage import Gathered
 from surreal.replay.trajectories.cutting import Cut, Cutter
+from surreal.replay.trajectories.handed import Handed
 from surreal.replay.trajectories.unrolling import GatheredTrajectories
 from surreal.replay.trajectory_replay import TrajectoryReplay
 from surreal.types import Batch, TrajectoryBatch
@@ -116,7 +117,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: fresh trajectories of a batch, >= 1.
-        trajectory_steps: T, rows of a trajectory, >= 1: its steps, and a row for each end of an episode inside it.
+        trajectory_steps: T, steps of a trajectory, >= 1; ends of episodes inside take rows of their own.
         replay_ratio: replayed trajectories for each fresh one, >= 0; raising it learns more off-policy from each step.
         max_version_lag: a trajectory is not on-policy any more (and counted) when the newest parameter version is ahead
             of one that acted in it by more than this, >= 0; None: never.
@@ -163,6 +164,8 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         self._cutter = Cutter(trajectory_steps)
         self._fresh: deque[Cut] = deque()
         self._taken: dict[int, Cut] = {}  # by first step: fresh ones that were sampled for batches not made yet
+        self._progress = Handed()
+        self._made: deque[dict[str, int]] = deque()  # of batches that wait to be dequeued: `learned` then
         self._max_version_lag = max_version_lag
         self._version = self._told_version = -1  # the second is written by the learner's thread
         self._stale = 0
@@ -173,6 +176,13 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         for name, value, reason in _refused(plan.arguments):
             section = "learner" if name == "n_step" else "replay"
             yield f"{section}.{name}", f"is {value}, but {reason}: leave it out"
+
+    def dequeue(self, timeout_s: float) -> TrajectoryBatch | None:
+        """The next batch; None if none was ready in time."""
+        batch = super().dequeue(timeout_s)
+        if batch is not None:
+            self.learned = self._made.popleft()
+        return batch
 
     def commit(self, version: int | None = None) -> None:
         """Take note of the version of the newest parameters; never waits."""
@@ -194,15 +204,16 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         if self.starts is None:
             self.starts = StartIndex(self.trajectory_steps, store.transitions.size)
         numbers = super()._insert(table)
+        self._progress.note(table.chunk_id)
         self.starts.append(len(numbers))
         version = table.columns["version"][table.own]
         if self._told_version < 0:  # what the learner publishes is true; experience is believed only until then
             self._version = max(self._version, int(version.max(initial=-1)))
         for run in store.runs:
-            has_ended = store.has_ended(run.begin, run.end)
-            self.starts.add(run, has_ended)
+            self.starts.add(run, store.has_ended(run.begin, run.end))
             part = slice(run.begin - numbers.start, run.end - numbers.start)
-            self._fresh += self._cutter.add(run, has_ended, version[part])
+            cuts = self._cutter.add(run, version[part])
+            self._fresh += [cut._replace(chunk_id=table.chunk_id) for cut in cuts]
         return numbers
 
     def _evict(self) -> int:
@@ -231,6 +242,9 @@ class MixedTrajectoryReplay(TrajectoryReplay):
             del self._taken[start]
         is_on_policy = np.zeros(gathered.is_step.shape, np.bool_)
         is_on_policy[:, : self.fresh_columns] = True
+        waiting = [*self._taken.values(), *self._fresh]
+        is_enough = len(waiting) >= self.fresh_columns
+        self._made.append(self._progress.through(cut.chunk_id for cut in waiting if is_enough))
         gathered.extras[ON_POLICY_COLUMN] = is_on_policy
         return super().aggregate_batch(gathered)
 

@@ -49,6 +49,7 @@ class SequenceReplay(TrajectoryReplay):
     """
 
     hands_out = "sequences"
+    counts_rows = True
 
     def __init__(
         self,

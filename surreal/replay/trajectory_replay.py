@@ -20,12 +20,14 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
     """Base of `FIFOReplay` and `SequenceReplay`; arguments as in `Replay`.
 
     Attributes:
-        trajectory_steps: T, rows of a trajectory, >= 1; a subclass sets it.
+        trajectory_steps: T of a trajectory, >= 1; a subclass sets it.
+        counts_rows: whether T counts rows, ends of episodes included; else it counts steps.
         burn_in: of these at the start, which only bring the recurrent state up to date.
     """
 
     hands_out: ClassVar[HandsOut] = "trajectories"
     trajectory_steps: int
+    counts_rows: ClassVar[bool] = False
     burn_in: int = 0
 
     @property
@@ -46,6 +48,7 @@ class TrajectoryReplay(Replay[TrajectoryBatch]):
             capacity=self.capacity,
             gamma=self.gamma,
             steps=self.trajectory_steps,
+            counts_rows=self.counts_rows,
             burn_in=self.burn_in,
             pin_memory=self.pin_memory,
         )

@@ -109,12 +109,12 @@ def test_two_runs_go_on_when_an_agent_and_the_learner_are_killed_in_a_round(work
 
 
 def _assert_no_step_is_used_twice(notes: list[Note], folder: Path) -> None:
-    """What a killed learner did after the checkpoint that the next one went on from is in no parameters any more."""
+    """What a killed learner did after its last broadcast, from which the next one continues, is in no parameters."""
     learners = list(dict.fromkeys(note.pid for note in notes))
     assert len(learners) == 2, folder
     went_on = next(note.update for note in notes if note.pid == learners[1])
     assert went_on > 0
-    assert went_on % 5 == 0
+    assert sum(1 for note in notes if note.pid == learners[0] and note.update >= went_on) <= 1
     kept = [note for note in notes if note.pid == learners[1] or note.update < went_on]
     steps = [step for note in kept for step in note.steps]
     assert len(steps) == len(set(steps)) > 500

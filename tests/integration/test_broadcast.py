@@ -116,6 +116,28 @@ def test_thread_polls_when_a_notice_is_lost(client: RedisClient) -> None:
     listener.close()
 
 
+def test_parameters_that_are_held_are_replaced_when_they_are_released(
+    client: RedisClient, listener: TorchListener
+) -> None:
+    """A trajectory is acted by one version, whenever a newer one is published."""
+    model = Net()
+    broadcaster = TorchBroadcaster(client, model)
+    broadcaster.broadcast(model.fill(1), "first")
+    listener.run_listener_thread()
+    assert listener.wait_for_first(30)
+    listener.hold()
+    broadcaster.broadcast(model.fill(2))
+    broadcaster.broadcast(model.fill(3), "third")
+    wait_until(lambda: listener._has_missed)
+    assert listener.model.holds(1)
+    assert (listener.version, listener.message) == (1, "first")
+    listener.release()
+    assert listener.model.holds(3)
+    assert (listener.version, listener.message) == (3, "third")
+    broadcaster.broadcast(model.fill(4))
+    wait_until(lambda: listener.version == 4)
+
+
 def test_many_notices_are_one_fetch(client: RedisClient, listener: TorchListener) -> None:
     model = Net()
     broadcaster = TorchBroadcaster(client, model)

@@ -114,6 +114,12 @@ class Config(Section):
         return max(1, self.agent.count * self.agent.per_process + self.rlx.servers)
 
     @property
+    def has_exact_rounds(self) -> bool:
+        """Whether all agents act in rounds of whole environments; sessions, and seats of a game, share theirs."""
+        has_sessions = self.rlx.servers > 0 or not self.agent.count
+        return self.agent.round_steps is not None and not has_sessions and not self.env.is_game
+
+    @property
     def num_senders(self) -> int:
         """Who fills a replay, as far as is known: the agents and RLX servers of this machine, or one agent alone."""
         return 1 if self.has_parameter_servers else max(1, self.agent.count + self.rlx.servers)

@@ -36,13 +36,13 @@ class AgentConfig(ClassSection):
     `DeterministicAgent` has 0.1, and a `NoisyQAgent` none. 0 never explores."""
 
     round_steps: int | None = Field(None, ge=1)
-    """Rows of a trajectory, the `trajectory_steps` of the replay: when the agent has sent one for each environment,
+    """Steps of a trajectory, the `trajectory_steps` of the replay: when the agent has sent one for each environment,
     it waits for parameters that learned from them. On-policy algorithms need fewer env steps that way. It needs a
     `learner.batch_size` of one trajectory for each environment of all agents. An RLX server waits after each batch of
     its own, with `rlx.on_full: wait`. Unset: agents never wait."""
 
     round_timeout_s: float = Field(30.0, gt=0)
-    """How long in s an agent waits at the end of a round before it goes on without newer parameters."""
+    """How long in s an agent waits at the end of a round before it continues without newer parameters."""
 
     show_ui: bool = False
     """Whether to show each agent's first environment in a window; this slows the agent to a watchable speed."""

@@ -147,6 +147,12 @@ class TorchBroadcaster:
         logger.info("run %s goes on: policy %s, %s", self.client.run, self.policy, standing)
         return True
 
+    def read_message(self) -> str:
+        """Text that came with the last broadcast, of this server's part; "" without one."""
+        read = partial(self.client.redis.hget, self._keys.params, "message")
+        found: Any = self.client.retry(read, what="read the last broadcast's message", stop=self._stop)
+        return text_of(found)
+
     def newest_version(self) -> int:
         """The largest version that is known here or was published, of this server's part."""
         read = partial(self.client.redis.hget, self._keys.params, "version")

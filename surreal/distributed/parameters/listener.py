@@ -87,6 +87,7 @@ class TorchListener:
         self._next_poll = self._next_registration = 0.0
         self._skipped: tuple[str, int] | None = None
         self._notice = b""  # the newest that was not followed yet
+        self._is_held = self._has_missed = False
         self._loaded_at: float | None = None
         self._updates = self._refused = 0
 
@@ -119,6 +120,10 @@ class TorchListener:
             RedisUnavailableError, StoppedError: Redis does not answer in time, or `close` was called.
         """
         with self._update_lock:
+            if self._is_held:
+                self._has_missed = True
+                self._next_poll = time.monotonic() + self._poll_interval_s
+                return False
             stop = self._supervisor.stop_event
             if time.monotonic() >= self._next_registration and self.model.is_materialized:
                 contract = self.model.parameter_contract()
@@ -169,6 +174,19 @@ class TorchListener:
             RedisUnavailableError, StoppedError: as `update_once`.
         """
         return self.client.retry(self._reader.is_held, what="read parameters", stop=self._supervisor.stop_event)
+
+    def hold(self) -> None:
+        """Keep the model's parameters as they are until `release`, so that a whole trajectory is of one version."""
+        with self.model.lock:
+            self._is_held = True
+
+    def release(self) -> None:
+        """Let newer parameters in again, and load those that came meanwhile; raises as `update_once` does."""
+        with self.model.lock:
+            self._is_held = False
+        if self._has_missed:
+            self._has_missed = False
+            self.update_once()
 
     def check(self) -> None:
         """Raise what ended the listener thread, in the thread of its owner.
@@ -268,7 +286,12 @@ class TorchListener:
             raise CodecError(f"their version is {fetched.version}; the largest possible is {MAX_VERSION}")
         try:
             tensors, header = fetched.decode(self._max_bytes)
-            self.model.load_tensors(tensors, fetched.version, header)
+            with self.model.lock:
+                if self._is_held:
+                    self._has_missed = True
+                    return False
+                self.model.load_tensors(tensors, fetched.version, header)
+                self.version, self.epoch, self.message = fetched.version, fetched.epoch, fetched.message
         except CodecError:
             self._skipped = mark  # reading the same bytes again would not help
             raise
@@ -287,7 +310,6 @@ class TorchListener:
             return False
         if self._loaded_at is None:
             self._tell_whether_it_is_old()
-        self.version, self.epoch, self.message = fetched.version, fetched.epoch, fetched.message
         self._loaded_at = time.monotonic()
         self._updates += 1
         logger.debug("loaded version %d of policy %s: %s", fetched.version, self.policy, fetched.message)

@@ -18,6 +18,9 @@ from surreal.model import PolicyValue
 from surreal.types import Obs, SampleInfo, TrajectoryBatch
 from surreal.utils.pytorch import Module
 
+#: Columns that are 0 in a row without a step.
+_ABSENT = ("reward", "discount", "mask", "is_first", "terminated", "truncated")
+
 
 class Minibatch(NamedTuple):
     """Some of the steps of a batch, or all: [N] single ones, or [T, b] of whole sequences."""
@@ -90,10 +93,12 @@ def minibatches(
 
 
 def concatenate(batches: Sequence[TrajectoryBatch]) -> TrajectoryBatch:
-    """Put the trajectories of several batches, one at least, into one; all have as many rows."""
+    """Put the trajectories of several batches, one at least, into one; those with fewer rows are filled up."""
     first = batches[0]
     if len(batches) == 1:
         return first
+    rows = max(len(batch.mask) for batch in batches)
+    batches = [_filled_up(batch, rows) for batch in batches]
     infos: Any = zip(*(batch.sample_info for batch in batches), strict=True)
     joined: dict[str, Any] = {
         name: _join([getattr(batch, name) for batch in batches], dim=0 if name == "initial_state" else 1)
@@ -102,6 +107,28 @@ def concatenate(batches: Sequence[TrajectoryBatch]) -> TrajectoryBatch:
     }
     info: Any = [None if column[0] is None else np.concatenate(column) for column in infos]
     return TrajectoryBatch(**joined, sample_info=SampleInfo(*info), burn_in=first.burn_in)
+
+
+def _filled_up(batch: TrajectoryBatch, rows: int) -> TrajectoryBatch:
+    """Add rows without a step, with the last observation, until there are so many."""
+    more = rows - len(batch.mask)
+    if not more:
+        return batch
+
+    def repeat(leaf: Tensor) -> Tensor:
+        return torch.cat([leaf, leaf[-1:].expand(more, *leaf.shape[1:])])
+
+    def clear(leaf: Tensor) -> Tensor:
+        return torch.cat([leaf, leaf.new_zeros(more, *leaf.shape[1:])])
+
+    cleared: dict[str, Any] = {name: clear(getattr(batch, name)) for name in _ABSENT}
+    return batch._replace(
+        obs=tree.map_leaves(repeat, batch.obs),
+        action=tree.map_leaves(repeat, batch.action),
+        version=repeat(batch.version),
+        extras={name: repeat(column) for name, column in batch.extras.items()},
+        **cleared,
+    )
 
 
 def _join(trees: Sequence[Any], dim: int) -> Any:

@@ -157,12 +157,22 @@ def build_sender(
     )
 
 
-def build_rounds(config: Config, trajectories: int, should_stop: Callable[[], bool]) -> Rounds | None:
-    """Make what lets agents wait for parameters, if `agent.round_steps` wants it, after so many trajectories each."""
+def build_rounds(config: Config, should_stop: Callable[[], bool], *, sessions: int | None = None) -> Rounds | None:
+    """Make what lets agents wait for parameters, if `agent.round_steps` wants it.
+
+    Args:
+        config: of the run.
+        should_stop: ends a wait.
+        sessions: of an RLX server, trajectories of a round; None: the agent has the configuration's environments.
+    """
     if config.agent.round_steps is None:
         return None
     return Rounds(
-        config.agent.round_steps, trajectories, timeout_s=config.agent.round_timeout_s, should_stop=should_stop
+        config.agent.round_steps,
+        config.env.num_envs if sessions is None else sessions,
+        is_shared=sessions is not None or config.env.is_game,
+        timeout_s=config.agent.round_timeout_s,
+        should_stop=should_stop,
     )
 
 

@@ -54,7 +54,7 @@ REPLAY: Recipe[Replay[Any]] = Recipe(
     "replay",
     Replay,
     1,
-    frozenset({"seed", *(setting.argument for setting in _REPLAY_SETTINGS)}),
+    frozenset({"seed", "in_rounds", *(setting.argument for setting in _REPLAY_SETTINGS)}),
     settings=_REPLAY_SETTINGS,
 )
 
@@ -140,6 +140,7 @@ def _offered(config: Config) -> dict[str, Any]:
     """What the run has for a replay; what is unset is left to the class."""
     values = {setting.argument: value_of(config, setting.key)[0] for setting in _REPLAY_SETTINGS}
     values["is_owner"] = not config.replay.follow
+    values["in_rounds"] = config.has_exact_rounds or None
     return {name: value for name, value in values.items() if value is not None}
 
 

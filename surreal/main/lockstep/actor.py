@@ -64,7 +64,7 @@ class Actor:
         stack.callback(self.sender.discard)
         # A wait for parameters would wait for its own thread.
         trajectories = turn_trajectories(config) if self._has_sessions else config.env.num_envs
-        self._rounds = Rounds(turn_rows(config), trajectories, timeout_s=1.0, should_stop=lambda: True)
+        self._rounds = Rounds(turn_rows(config), trajectories, is_shared=self._has_sessions or config.env.is_game)
         self.loop = AgentLoop(
             self.pool,
             agent,
@@ -76,10 +76,10 @@ class Actor:
     def act(self, check_stop: Callable[[], object]) -> None:
         """Act with the newest parameters until a round is sent, or no session asks for an action."""
         self.listener.update_once()
-        done = self._rounds.done
-        while self._rounds.done == done:
+        while True:
             check_stop()
-            if not self.loop.step() and self._has_sessions:
+            acted = self.loop.step()
+            if self._rounds.is_over or (not acted and self._has_sessions):
                 return
 
     def end(self) -> None:

@@ -28,7 +28,7 @@ from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.main.process.versions import require_same_format, stamp, tell_other_version, version_of
 from surreal.utils.liveness.wait_notice import WaitNotice
-from surreal.values import MAX_COUNT, checked_count
+from surreal.values import checked_count
 
 logger = logging.getLogger(__name__)
 
@@ -264,27 +264,45 @@ def list_runs(client: RedisClient) -> list[RunEntry]:
 
 
 def write_progress(
-    updates: int, global_step: int, applied: Mapping[str, int] | None = None, *, skipped: int = 0
+    updates: int,
+    global_step: int,
+    applied: Mapping[str, int] | None = None,
+    learned: Mapping[str, int] | None = None,
+    *,
+    skipped: int = 0,
 ) -> str:
     """What a learner sends along with its parameters: how far it is.
 
     Args:
-        updates: of the learner.
+        updates: of the learner: batches (of agents in rounds: rounds) that it has learned from. Publishing the same
+            parameters again does not change it.
         global_step: env steps of the run.
         applied: of a parameter server, the number of the last gradient of each sender that is in the parameters.
+        learned: of an on-policy learner, the number of the last chunk of each sender that it has learned from.
         skipped: updates that changed nothing.
     """
-    content: dict[str, Any] = {"updates": updates, "global_step": global_step}
-    return json.dumps(
-        {**content, **({"applied": applied} if applied else {}), **({"skipped": skipped} if skipped else {})}
-    )
+    further = {"applied": applied, "learned": learned, "skipped": skipped}
+    given = {name: value for name, value in further.items() if value}
+    return json.dumps({"updates": updates, "global_step": global_step, **given})
 
 
 def read_applied(message: str, sender: str) -> int | None:
     """Number of a sender's last gradient that is in the parameters; None if none is known to be."""
-    applied = _json(message.encode()).get("applied")
-    number = applied.get(sender) if isinstance(applied, dict) else None
-    return number if isinstance(number, int) and 0 <= number <= MAX_COUNT else None
+    return read_table(message, "applied").get(sender)
+
+
+def read_learned(message: str, sender: str) -> int | None:
+    """Number of a sender's last chunk that the parameters learned from; None if the learner has seen none."""
+    return read_table(message, "learned").get(sender)
+
+
+def read_table(message: str, name: str) -> dict[str, int]:
+    """A number for each sender, `applied` or `learned`; empty if there is no such table."""
+    table = _json(message.encode()).get(name)
+    try:
+        return {sender: checked_count(number) for sender, number in table.items()} if isinstance(table, dict) else {}
+    except ValueError:
+        return {}
 
 
 def read_progress(message: str) -> dict[str, int]:

@@ -28,6 +28,7 @@ from surreal.main.build.acting import (
 from surreal.main.build.environments import Spaces
 from surreal.main.build.saved_policy import Policy
 from surreal.main.process.role import RoleProcess
+from surreal.main.session.rounds import ListenedParameters
 from surreal.main.session.waiting import AgentWaits
 from surreal.metrics import RateMeter
 from surreal.utils.liveness.wait_notice import WaitNotice
@@ -51,7 +52,7 @@ class ActingSession:
         spaces: of the environments, as the agent sees them.
         is_greedy: act as well as the agent can, and record nothing.
         on_full: what to do with experience that a full replay does not take; None: as `sender.on_full` says.
-        rounds: after how many env steps to wait for parameters; None never waits.
+        rounds: has the agent wait for parameters that learned from what it sent; None never waits.
     """
 
     def __init__(
@@ -101,6 +102,9 @@ class ActingSession:
             on_episode=self._on_episode,
             rounds=rounds,
         )
+        if rounds is not None and self.sender is not None:
+            rounds.parameters = ListenedParameters(listener)
+            listener.hold()
         self._rate = RateMeter("agent/env_steps_per_s")
         self._rounds = rounds
         if self.sender is not None:

@@ -15,7 +15,7 @@ from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.distributed.telemetry.heartbeats import Heartbeat, newest_version
 from surreal.errors import CodecError, ContractError, SurrealError
 from surreal.learner import Learner
-from surreal.main.process.registry import read_progress, write_progress
+from surreal.main.process.registry import read_progress, read_table, write_progress
 from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
@@ -26,9 +26,11 @@ class Intake(Protocol):
 
     Attributes:
         rng: that it draws by.
+        learned: of each sender, the number of its last chunk of which all complete trajectories were handed out.
     """
 
     rng: np.random.Generator
+    learned: Mapping[str, int]
 
     @property
     def stream_mode(self) -> str:
@@ -103,12 +105,20 @@ class Publishing:
         keys = self._client.policy_keys(self._config.published_policy)
         return bool(self._client.redis.hexists(keys.params, "version"))
 
-    def take_over(self) -> bool:
-        """Continue from what was broadcast last, as without a checkpoint; returns whether anything was."""
+    def take_over(self, *, has_checkpoint: bool = False) -> bool:
+        """Continue from what was broadcast last, where that is better than what the learner has; returns whether.
+
+        Without a checkpoint, it is better than nothing. With one, it is newer, and holds what was learned since from
+        experience that a consuming stream has let go; so the checkpoint gives the optimizer's state alone.
+        """
+        message = self._broadcaster.read_message()
+        self._replay.learned = read_table(message, "learned")  # agents wait for what has been learned from
+        updates = read_progress(message).get("updates", 0)
+        if has_checkpoint and (self._replay.stream_mode != "consume" or updates <= self._learner.updates):
+            return False
         if not self._load_last():
             return False
-        # Counts go on too: schedules and limits depend on them.
-        self._learner.updates = read_progress(self._broadcaster.message).get("updates", 0)
+        self._learner.updates = updates  # schedules and limits depend on it
         return True
 
     def go_back(self) -> str:
@@ -126,10 +136,9 @@ class Publishing:
 
     def publish(self) -> None:
         """Broadcast the parameters with how far the run is."""
-        learner = self._learner
-        progress = write_progress(
-            learner.updates, self._replay.global_step, self.applied(), skipped=learner.skipped_updates
-        )
+        learner, replay = self._learner, self._replay
+        counts = (learner.updates, replay.global_step, self.applied(), replay.learned)
+        progress = write_progress(*counts, skipped=learner.skipped_updates)
         self._broadcaster.broadcast(self._model, progress)
         self._last_s = self._clock()
         self._last_updates = self._learner.updates

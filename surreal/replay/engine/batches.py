@@ -95,7 +95,8 @@ class TrajectoryMaker(BatchMaker[GatheredTrajectories, TrajectoryBatch]):
     """Batches of trajectories, each named by its first step; arguments as in `TrajectoryStore` and `BatchMaker`.
 
     Args:
-        steps: T, rows of each.
+        steps: T, of each: its steps, or its rows.
+        counts_rows: whether they are rows, ends of episodes included.
         burn_in: of them at the start, which only bring the recurrent state up to date.
     """
 
@@ -109,12 +110,14 @@ class TrajectoryMaker(BatchMaker[GatheredTrajectories, TrajectoryBatch]):
         capacity: int,
         gamma: float,
         steps: int,
+        counts_rows: bool,
         burn_in: int,
         pin_memory: bool,
     ) -> None:
         store = TrajectoryStore(contract, capacity=capacity, gamma=gamma, observations=observations)
         super().__init__(store, pin_memory=pin_memory)
         self._steps = steps
+        self._counts_rows = counts_rows
         self._burn_in = burn_in
         self._asked: deque[TrajectoryRequest] = deque()
 
@@ -123,7 +126,9 @@ class TrajectoryMaker(BatchMaker[GatheredTrajectories, TrajectoryBatch]):
         return len(self._asked)
 
     def ask(self, numbers: NDArray[np.int64], probability: NDArray[np.float64]) -> None:
-        self._asked.append(self.store.request_unrolled(self.store.unroll(numbers, self._steps), probability))
+        steps = None if self._counts_rows else np.full(len(numbers), self._steps)
+        unrolled = self.store.unroll(numbers, self._steps, steps)
+        self._asked.append(self.store.request_unrolled(unrolled, probability))
 
     def collect(self) -> GatheredTrajectories | None:
         return self.store.collect_unrolled(self._asked.popleft())

@@ -62,7 +62,13 @@ class Intake(Generic[B]):
         self._place = place
         self._stop = stop
         self.ages = Ages(streams, max_age_s)
-        self.pointer_queue = ShardedPointerQueue(streams, stop=stop, needs_blocks=place.needs_blocks, on_ready=on_ready)
+        self.pointer_queue = ShardedPointerQueue(
+            streams,
+            stop=stop,
+            needs_blocks=place.needs_blocks,
+            on_ready=on_ready,
+            may_read=owner.owns if owner.consumes else lambda _: True,
+        )
         self.chunks = LiveChunks()
         self.batches: BatchMaker[Any, B] | None = None
         self._evicted_chunks = 0

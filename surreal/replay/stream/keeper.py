@@ -65,6 +65,7 @@ class StreamKeeper:
         others: Sequence[Stream] = (),
     ) -> None:
         self.samples = 0
+        self.consumes = is_owner and mode == "consume"
         self._is_only = len(streams) == 1
         self._lease_s = lease_s
         self._stop = stop

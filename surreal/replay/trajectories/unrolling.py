@@ -1,6 +1,7 @@
-"""Trajectories out of stored steps: consecutive steps of one lane, unrolled to a fixed length.
+"""Trajectories out of stored steps: consecutive steps of one lane, unrolled to the same number of rows.
 
-A trajectory of T rows begins at a step and follows its lane, over chunks and over ends of episodes:
+A trajectory begins at a step and follows its lane, over chunks and over ends of episodes. It has a number of rows (a
+sequence of a replay), or a number of steps; then a batch has as many rows as the one with the most ends inside needs:
 
     row        0      1      2      3      4      5      6    | 7 = T
     step       s0     s1     s2     -      s3     s4     s5   |
@@ -120,20 +121,31 @@ class TrajectoryStore(TransitionStore):
         flags = self.links.take("flags", np.arange(begin, end))
         return flags.astype(np.bool_)
 
-    def unroll(self, starts: NDArray[np.int64], length: int) -> Unrolled:
-        """Follow the links from these steps [B] for `length` rows."""
-        number = np.empty((length, len(starts)), np.int64)
-        is_step = np.empty((length, len(starts)), np.bool_)
+    def unroll(self, starts: NDArray[np.int64], length: int, steps: NDArray[np.int64] | None = None) -> Unrolled:
+        """Follow the links from these steps [B].
+
+        Args:
+            starts: numbers of the first steps.
+            length: rows; at least, where `steps` is given.
+            steps: of each, [B]: where it has them, the rest of its rows are filled. None: as many as the rows hold.
+        """
+        number: list[NDArray[np.int64]] = []
+        is_step: list[NDArray[np.bool_]] = []
         current, is_final = starts, np.zeros(len(starts), np.bool_)
+        left = np.full(len(starts), length) if steps is None else steps.copy()
+        is_over = is_final
         following, flags = self.links.columns["next"], self.links.columns["flags"]
-        for row in range(length):
-            number[row], is_step[row] = current, ~is_final
+        while len(number) < length or (steps is not None and not is_over.all()):
+            number.append(current)
+            is_step.append(~is_final)
+            left = left - ~is_final
             slot = current % self.links.size
             after = following.take(slot)
+            is_over = (left == 0) | (after < 0)
             # Behind a step that ended its episode stands the final observation; behind that, the next episode.
-            is_final = (~is_final & (flags.take(slot) != 0)) | (after < 0)
+            is_final = (~is_final & (flags.take(slot) != 0)) | is_over
             current = np.where(is_final, current, after)
-        return Unrolled(number, is_step)
+        return Unrolled(np.stack(number), np.stack(is_step))
 
     def request_unrolled(self, unrolled: Unrolled, probability: NDArray[np.float64]) -> TrajectoryRequest:
         """Ask for trajectories, sampled with these probabilities [B]; `collect_unrolled` gives them, in this order."""

@@ -42,6 +42,7 @@ def feed(pool: Pool, sender: ExpSender, turns: int) -> None:
 
 def turn(replay: FIFOReplay) -> None:
     """Read what is there, and do all that can be done."""
+    replay.owner.claim()
     queue = replay.pointer_queue
     has_more = True
     while has_more:
@@ -175,6 +176,84 @@ def test_a_learner_that_dies_takes_nothing_along(run: Any, make_fifo: Callable[.
     replay.commit()
     settle(replay)
     assert live(run) == (0, 0, 0, 0)
+
+
+def test_a_second_learner_reads_nothing_before_the_first_is_gone(
+    run: Any, make_fifo: Callable[..., FIFOReplay]
+) -> None:
+    """What it had downloaded by then would be learned from twice: the first one still consumes it."""
+    first, second = make_fifo(trajectory_steps=4, batch_size=2), make_fifo(trajectory_steps=4, batch_size=2)
+    pool, sender = Pool(3, 1, 0.5, is_dict=False), run.sender(chunk_steps=7)
+    feed(pool, sender, 20)
+    turn(first)
+    assert second.pointer_queue.enqueue_step() == 0
+    found = drain(first)
+    first.commit()
+    settle(first)
+    first.stop()
+    assert first.join(DEADLINE_S)
+    feed(pool, sender, 20)
+    assert sender.close(DEADLINE_S)
+    found += drain(second)
+    second.batch_size = 1
+    flush_pieces(second)
+    found += drain(second)
+    assert_each_once_in_order(found, [pool])
+
+
+def play(sender: ExpSender, versions: list[int], *, ends: bool = False) -> None:
+    """Send a step acted by each of these versions, and wait until they are there."""
+    for number, version in enumerate(versions):
+        obs = np.array([number], np.float32)
+        done = ends and number % 3 == 2
+        sender.send([obs, obs + 1], 0, 1.0, done=done, version=version)
+    sender.flush()
+
+
+def test_the_learner_is_told_how_far_it_has_learned_from_each_sender(
+    run: Any, make_fifo: Callable[..., FIFOReplay]
+) -> None:
+    """A round of all agents is one batch; a part of a round that makes no batch keeps no agent waiting."""
+    replay = make_fifo(trajectory_steps=4, batch_size=2)
+    senders = [run.sender(chunk_steps=1000, lookahead=0) for _ in range(3)]
+    names = [sender.sent_through[0] for sender in senders]
+    for sender in senders:
+        play(sender, [1] * 4)
+    turn(replay)
+    assert replay.learned == {}
+    assert replay.dequeue(0.0) is not None
+    assert replay.learned == dict.fromkeys(names, 1), "the third trajectory waits for a fourth"
+    play(senders[0], [2] * 4)
+    play(senders[1], [2] * 8)
+    turn(replay)
+    assert replay.dequeue(0.0) is not None
+    assert replay.learned == dict(zip(names, (2, 1, 1), strict=True)), "two of the second sender are next"
+    turn(replay)
+    assert replay.dequeue(0.0) is not None
+    assert replay.learned == dict(zip(names, (2, 2, 1), strict=True))
+    assert [sender.sent_through[1] for sender in senders] == [2, 2, 1]
+
+
+def test_in_rounds_every_trajectory_is_of_one_version(run: Any, make_fifo: Callable[..., FIFOReplay]) -> None:
+    replay = make_fifo(trajectory_steps=4, batch_size=1, in_rounds=True)
+    sender = run.sender(chunk_steps=1000, lookahead=0)
+    # A step of the second round was lost, and the last round is not over.
+    for version, steps in ((1, 4), (2, 3), (3, 4), (4, 4), (4, 1)):
+        play(sender, [version] * steps, ends=True)
+    found = []
+    while True:
+        turn(replay)
+        batch = replay.dequeue(timeout_s=0.001)
+        if batch is None:
+            break
+        found.append(set(batch.version[batch.mask > 0].tolist()))
+        assert int(batch.mask.sum()) == 4
+        assert len(batch.mask) == 5, "one episode ends inside"
+    assert found == [{1}, {3}, {4}]
+    assert replay.metrics()["replay/filled_trajectories_total"] == 1
+    replay.commit()
+    settle(replay)
+    assert live(run)[2] == 1, "what was dropped is consumed, the last step is open"
 
 
 def test_commit_is_of_what_was_handed_out_and_is_done_by_join_at_last(

@@ -72,7 +72,8 @@ def test_each_step_is_on_policy_once_and_in_order(run: Any, make_mixed: Make) ->
     lane_of = {name: i for i, lane in enumerate(lanes) for name in lane}
     got: list[list[int]] = [[] for _ in lanes]
     for batch in batches:
-        assert batch.mask.shape == (ROWS, 5)
+        assert batch.mask.shape[0] >= ROWS
+        assert batch.mask.shape[1] == 5
         fresh = columns_of(batch, is_on_policy=True)
         assert len(fresh) == 2
         for names in fresh:
@@ -142,5 +143,6 @@ def test_without_replayed_ones_a_batch_is_fresh_alone(run: Any, make_mixed: Make
     replay, pool = make_mixed(replay_ratio=0.0), Pool(3, 1, 0.5, is_dict=False)
     feed(run, replay, pool, 60)
     first, *_ = drain(replay)
-    assert first.mask.shape == (ROWS, 2)
+    assert first.mask.shape[0] >= ROWS
+    assert first.mask.shape[1] == 2
     assert first.extras["is_on_policy"].all()

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surreal.agent import ActContext, Agent, AgentLoop, Rounds
+from surreal.agent import ActContext, Agent, AgentLoop
 from surreal.errors import ContractError
 from surreal.types import Action, StepBatch, StepKind
 from surreal.utils.pytorch import Module
 
 FIRST, MID, LAST = StepKind.FIRST, StepKind.MID, StepKind.LAST
+
 DEADLINE_S = 20.0
 
 
@@ -72,6 +73,16 @@ class FakeSender:
         self.events.append("record")
         self.sent.append((batch, action))
 
+    def send_outcomes(self, batch: StepBatch) -> None:
+        self.events.append("outcomes")
+
+    def send_actions(self, env_ids: np.ndarray, record: np.ndarray, action: Action) -> None:
+        self.events.append(("actions", env_ids.tolist(), action.version))
+
+    @property
+    def sent_through(self) -> tuple[str, int]:
+        return "me", self.events.count("flush all")
+
     def flush_due(self) -> None:
         self.events.append("flush")
 
@@ -129,94 +140,6 @@ def test_a_batch_of_last_rows_only_is_recorded_without_actions() -> None:
     assert {name: column.shape for name, column in action.extras.items()} == {"value": (0,)}
     assert pool.events == ["recv", ("send", [20.0], [2]), "record", "recv", "record"]
     assert len(agent.calls) == 1
-
-
-def waiting(steps: int, num_envs: int, *, timeout_s: float = DEADLINE_S, should_stop: Any = lambda: False) -> Rounds:
-    return Rounds(steps, num_envs, timeout_s=timeout_s, should_stop=should_stop)
-
-
-def test_a_round_ends_with_all_its_steps_sent_and_the_next_acts_with_newer_parameters() -> None:
-    def publish() -> bool:
-        agent.model.version += 1
-        return False
-
-    batches = [make_batch([FIRST, FIRST], [0, 1]), *[make_batch([MID, MID], [0, 1]) for _ in range(6)]]
-    loop, pool, agent, sender = make_loop(*batches, rounds=waiting(2, 2, should_stop=publish))
-    for _ in range(7):
-        loop.step()
-    # The second step is complete with the third action: three actions at first, then two each.
-    assert [event for event in pool.events if isinstance(event, str) and event != "recv"] == [
-        *["record"] * 3, "flush all", *["record"] * 2, "flush all", *["record"] * 2, "flush all",
-    ]  # fmt: skip
-    assert [action.version for _, action in sender.sent] == [0, 0, 0, 1, 1, 2, 2]
-    assert loop.metrics()["agent/round_timeouts_total"] == 0.0
-
-
-def test_ends_of_episodes_count_as_rows_and_a_batch_that_they_fill_is_waited_for() -> None:
-    """Trajectories of 3 rows: a step, its final observation, a step; and none begins with a final observation."""
-    rounds = waiting(3, 1)
-    rows = [make_batch([FIRST], [0]), make_batch([LAST, FIRST], [0, 0]), make_batch([MID], [0])]
-    over = []
-    for batch in [*rows, make_batch([MID], [0]), make_batch([MID], [0]), make_batch([LAST, FIRST], [0, 0])]:
-        rounds.count(batch)
-        over.append(rounds.is_over)
-        model = Module()
-        model.version = 99
-        if rounds.is_over:
-            rounds.wait(model, 1)
-    assert over == [False, False, True, False, False, True]
-    rounds.count(make_batch([MID], [0]))
-    rounds.count(make_batch([MID], [0]))
-    assert not rounds.is_over
-
-
-def test_sessions_that_come_later_count_towards_a_batch_like_all_others() -> None:
-    rounds = waiting(2, 3)
-    for env_id in (0, 9, 9, 0, 4):
-        rounds.count(make_batch([MID], [env_id]))
-        assert not rounds.is_over
-    rounds.count(make_batch([MID], [4]))
-    assert rounds.is_over
-
-
-def test_rows_that_are_not_recorded_are_in_no_trajectory() -> None:
-    rounds = waiting(1, 1)
-    rounds.count(make_batch([MID], [0], record=[False]))
-    assert not rounds.is_over
-
-
-def test_an_agent_waits_for_all_it_sent_and_not_for_just_any_newer_version() -> None:
-    rounds, model = waiting(1, 1, timeout_s=0.01), Module()
-    rounds.count(make_batch([MID], [0]))
-    model.version = 6
-    assert rounds.wait(model, 5)
-    rounds.count(make_batch([MID], [0]))
-    assert not rounds.wait(model, 6)
-    assert rounds.timeouts == 1
-
-
-def test_a_round_whose_parameters_do_not_come_is_given_up_and_not_waited_for_again() -> None:
-    batches = [make_batch([MID], [0]) for _ in range(3)]
-    loop, _, agent, sender = make_loop(*batches, rounds=waiting(1, 1, timeout_s=0.01))
-    for _ in range(3):
-        loop.step()
-    assert len(sender.sent) == 3
-    assert loop.metrics()["agent/round_timeouts_total"] == 3.0
-    rounds = waiting(1, 1, timeout_s=0.01)
-    rounds.count(batch := make_batch([MID], [0]))
-    assert not rounds.wait(agent.model, 0)
-    rounds.count(batch)
-    agent.model.version = 1
-    assert rounds.wait(agent.model, 0)
-
-
-def test_a_waiting_agent_hears_that_it_is_to_stop_and_that_parameters_will_never_come() -> None:
-    model = Module()
-    for rounds in (waiting(1, 1, should_stop=lambda: True), waiting(1, 1)):
-        rounds.count(make_batch([MID], [0]))
-        assert not rounds.wait(model, 0)
-        assert rounds.timeouts == 0
-        model.fail(ContractError("another model"))
 
 
 def test_an_empty_batch_lets_the_sender_flush() -> None:

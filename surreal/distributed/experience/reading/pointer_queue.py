@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 _START = b"0-0"
 _BLOCK_MS = 200
+_OWNER_POLL_S = 0.02
 #: Entries that are remembered, more than a replica is ever behind; and how many of them are looked for at a time.
 _REMEMBERED, _LOOKED_FOR = 4096, 64
 
@@ -46,6 +47,8 @@ class PointerQueue:
         needs_blocks: asked once for each contract (on the enqueue thread) whether observations are to be downloaded;
             what it raises ends `enqueue_step`.
         on_ready: called (on the enqueue thread) whenever chunks are ready.
+        may_read: whether the stream may be read now. One that is consumed is read only by its owner: what another one
+            still consumes must not be downloaded before.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class PointerQueue:
         is_patient: bool = False,
         needs_blocks: Callable[[Contract], bool] = lambda _: True,
         on_ready: Callable[[], object] = lambda: None,
+        may_read: Callable[[], bool] = lambda: True,
     ) -> None:
         self.stream = stream
         self.contract: Contract | None = None
@@ -72,6 +76,7 @@ class PointerQueue:
         self._needs_blocks = needs_blocks
         self._fetches_blocks = True  # as the last contract says
         self._on_ready = on_ready
+        self._may_read = may_read
         self._cursor = _START
         self._read_last: deque[Entry] = deque(maxlen=_REMEMBERED)  # without their heads
         self._has_warned = False
@@ -91,6 +96,10 @@ class PointerQueue:
             ContractError: the replay cannot work with the stream's contract.
             StoppedError: `stop` was set.
         """
+        if not self._may_read():
+            if waits and self._stop.wait(_OWNER_POLL_S):
+                raise StoppedError("stopped before the stream was owned")
+            return 0
         if not waits and self._queue.maxsize - len(self) < self._read_count:
             return 0
         entries = self._retry(lambda: self._read(waits), "read the replay's stream")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from surreal.distributed.experience.format.codec import Chunk, Contract
 from surreal.distributed.experience.reading.pointer_queue import PointerQueue
@@ -21,6 +22,7 @@ class ShardedPointerQueue:
     Args:
         streams: of the shards.
         stop: ends the waits.
+        may_read: whether the stream of a shard may be read now.
         needs_blocks, on_ready: as for `PointerQueue`; called on several threads.
 
     Attributes:
@@ -34,10 +36,18 @@ class ShardedPointerQueue:
         stop: threading.Event,
         needs_blocks: Callable[[Contract], bool],
         on_ready: Callable[[], object],
+        may_read: Callable[[int], bool] = lambda _: True,
     ) -> None:
         is_patient = len(streams) > 1  # the other shards are worth going on for
         self.queues = [
-            PointerQueue(stream, stop=stop, is_patient=is_patient, needs_blocks=needs_blocks, on_ready=on_ready)
+            PointerQueue(
+                stream,
+                stop=stop,
+                is_patient=is_patient,
+                needs_blocks=needs_blocks,
+                on_ready=on_ready,
+                may_read=partial(may_read, stream.shard),
+            )
             for stream in streams
         ]
         self.has_caught_up = self.queues[0].has_caught_up if len(streams) == 1 else threading.Event()

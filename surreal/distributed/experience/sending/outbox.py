@@ -31,6 +31,8 @@ from surreal.utils.memory import stream_bound_bytes
 
 logger = logging.getLogger(__name__)
 
+#: Env steps of the whole run between two chunks of a sender, at most.
+_MOST_STEPS = 1 << 30
 _MIN_WAIT_S, _MAX_WAIT_S = 0.001, 0.08
 #: Why a stream takes nothing.
 _REASONS = {
@@ -61,6 +63,7 @@ class Outbox:
         self.stream = stream
         self.sender_id = uuid.uuid4().hex[:20]
         self.global_step = 0
+        self.sent_through = 0  #: number of the last chunk that was acknowledged
         self._drops_when_full = drops_when_full
         self._max_stream_bytes = max_stream_bytes
         self._away_timeout_s = away_timeout_s
@@ -108,7 +111,7 @@ class Outbox:
                 answer = self._wait_for_room(deadline_s, timeout_s, is_limited, stop)
                 self._asks_first = True
             if answer.status in ("ok", "duplicate"):
-                self._acknowledged(self._pending.popleft().chunk, answer)
+                self._acknowledged(self._pending.popleft(), answer)
             elif answer.status == "contract":
                 self._sends_contract = True
             elif answer.status == "mismatch":
@@ -236,14 +239,17 @@ class Outbox:
             count()
             self._notice.end()
 
-    def _acknowledged(self, chunk: EncodedChunk, answer: Appended) -> None:
+    def _acknowledged(self, pending: _Pending, answer: Appended) -> None:
+        chunk, self.sent_through = pending.chunk, pending.sequence
         self._steps += chunk.own_steps
         self._chunks += 1
         self._bytes += chunk.content_bytes + len(chunk.head)
         self._duplicates += answer.status == "duplicate"
         self._sends_contract = False
         # After Redis was emptied the shard counts from zero until its owner has added what it knew.
-        self.global_step = max(self.global_step, answer.steps)
+        # A number that no run reaches between two chunks was written by somebody else.
+        if not self.global_step or answer.steps <= self.global_step + _MOST_STEPS:
+            self.global_step = max(self.global_step, answer.steps)
 
     def _drop(self, pending: _Pending) -> None:
         self._dropped_chunks += 1

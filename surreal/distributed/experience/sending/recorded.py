@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surreal.tree import take
 from surreal.types import Action, StepBatch
 
 
-def recorded(batch: StepBatch, action: Action) -> tuple[StepBatch, Action]:
+def recorded(batch: StepBatch) -> StepBatch:
     """Only the rows that are experience to be sent."""
     keep = batch.record
-    acting = keep[batch.num_last :]
-    kept = batch._replace(
+    return batch._replace(
         kind=batch.kind[keep],
         env_ids=batch.env_ids[keep],
         obs=take(batch.obs, keep),
@@ -24,5 +24,8 @@ def recorded(batch: StepBatch, action: Action) -> tuple[StepBatch, Action]:
         info={name: column[keep] for name, column in batch.info.items()},
         num_last=int(np.count_nonzero(keep[: batch.num_last])),
     )
-    extras = {name: column[acting] for name, column in action.extras.items()}
-    return kept, Action(action.actions[acting], extras, action.version)
+
+
+def chosen(action: Action, keep: NDArray[np.bool_]) -> Action:
+    """Only the actions of some rows [N]."""
+    return Action(action.actions[keep], {name: column[keep] for name, column in action.extras.items()}, action.version)

@@ -96,8 +96,12 @@ class RowLog:
         for new_column, old_column in zip(self._columns(), old, strict=True):
             new_column[:length] = old_column[:length]
 
-    def append_batch(self, batch: StepBatch, action: Action) -> None:
+    def append_batch(self, batch: StepBatch, action: Action | None) -> None:
         """Copy the rows of a pool's batch; actions and extras belong to its rows after the LAST ones.
+
+        Args:
+            batch: of a pool.
+            action: None: `set_actions` adds them later.
 
         Raises:
             ValueError: shapes do not fit the contract.
@@ -121,15 +125,38 @@ class RowLog:
         else:
             for column, leaf in zip(self.leaves, obs.flatten(batch.obs), strict=True):
                 _copy_rows(column, begin, end, leaf if self.contract.stack == 1 else self._newest(leaf))
-        if acting < end:
+        if acting < end and action is not None:
             _copy_rows(self.action, acting, end, action.actions)
             self.version[acting:end] = action.version
-            if action.extras.keys() != self.extras.keys():
-                agreed = sorted(self.extras)
-                raise ValueError(f"extras have columns {sorted(action.extras)} where {agreed} are agreed on")
+            self._check_extras(action)
             for name, column in self.extras.items():
                 _copy_rows(column, acting, end, action.extras[name])
         self.length = end
+
+    def set_actions(self, env_slots: NDArray[np.int64], action: Action) -> None:
+        """Set the actions taken in the last row of each of these environments.
+
+        Raises:
+            ValueError: shapes do not fit the contract.
+        """
+        self._check_extras(action)
+        slots = self.env_slot[: self.length]
+        last = np.zeros(int(slots.max(initial=0)) + 1, np.int64)
+        last[slots] = np.arange(self.length)  # of equal slots, the last one stays
+        rows = last[env_slots]
+        self.version[rows] = action.version
+        columns = [(self.action, action.actions)]
+        columns += [(column, action.extras[name]) for name, column in self.extras.items()]
+        for column, values in columns:
+            if values.shape != (len(rows), *column.shape[1:]):
+                wanted = (len(rows), *column.shape[1:])
+                raise ValueError(f"rows of shape {values.shape} where {wanted} is agreed on")
+            column[rows] = values
+
+    def _check_extras(self, action: Action) -> None:
+        if action.extras.keys() != self.extras.keys():
+            agreed = sorted(self.extras)
+            raise ValueError(f"extras have columns {sorted(action.extras)} where {agreed} are agreed on")
 
     def _newest(self, stacks: NDArray[Any]) -> NDArray[Any]:
         """The newest frame of each stack [N, stack, ...]."""

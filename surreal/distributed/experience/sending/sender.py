@@ -20,7 +20,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.block import COMPRESSIONS
 from surreal.distributed.experience.format.codec import MAX_STACK, Contract
 from surreal.distributed.experience.format.data_contract import MASK_COLUMN, NEXT_MASK_COLUMN, extra_specs, frame_spec
-from surreal.distributed.experience.sending.recorded import recorded
+from surreal.distributed.experience.sending.recorded import chosen, recorded
 from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.distributed.experience.sending.sharded_outbox import make_outbox
 from surreal.distributed.experience.sending.single_steps import SingleSteps
@@ -125,14 +125,41 @@ class ExpSender:
             ContractError: the stream holds experience of another kind.
             StoppedError: `stop` was set during a wait.
         """
+        if np.count_nonzero(batch.record) != len(batch.record):
+            action = chosen(action, batch.record[batch.num_last :])
+        self._record(batch, action)
+
+    def send_outcomes(self, batch: StepBatch) -> None:
+        """Record the rows of a pool before actions are taken in them, which `send_actions` adds; raises as above.
+
+        So the last steps of a round are complete, and can be sent, before parameters that learned from them act.
+        """
+        self._record(batch, None)
+
+    def send_actions(self, env_ids: NDArray[np.int64], record: NDArray[np.bool_], action: Action) -> None:
+        """Add the actions taken in the last rows of these environments, which `send_outcomes` recorded.
+
+        Args:
+            env_ids: [N].
+            record: [N] whether each row is experience to be sent.
+            action: of these rows.
+        """
+        if self._log is not None and record.any():
+            self._log.set_actions(env_ids[record], action if record.all() else chosen(action, record))
+
+    def _record(self, batch: StepBatch, action: Action | None) -> None:
         if batch.closed_ids.size and self._log is not None:
             self._log.close_slots(batch.closed_ids)
         if np.count_nonzero(batch.record) != len(batch.record):
-            batch, action = recorded(batch, action)
+            batch = recorded(batch)
         if not len(batch.kind):
             self.flush_due()
             return
-        log = self._log or self._open(batch, action)
+        log = self._log
+        if log is None:
+            if action is None:
+                raise ValueError("send_outcomes comes before send_batch: what an action is, is not known yet")
+            log = self._open(batch, action)
         if log.length == log.carried:
             self._oldest_s = time.monotonic()
         log.append_batch(batch, action)
@@ -283,6 +310,11 @@ class ExpSender:
     def metrics(self) -> dict[str, float]:
         """Counts since the start: steps, chunks and bytes acknowledged, waits, what was dropped."""
         return self.outbox.metrics()
+
+    @property
+    def sent_through(self) -> tuple[str, int]:
+        """Name of this sender in the stream, and the number of the last chunk that was acknowledged; 0: none was."""
+        return self.outbox.sender_id, self.outbox.sent_through
 
     @property
     def global_step(self) -> int:

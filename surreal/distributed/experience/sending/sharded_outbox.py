@@ -97,6 +97,16 @@ class ShardedOutbox:
         """Env steps of the whole run, as the last acknowledgement told."""
         return max(box.global_step for box in self._boxes)
 
+    @property
+    def sender_id(self) -> str:
+        """Name of the sender at the shard in use."""
+        return self._boxes[self._current].sender_id
+
+    @property
+    def sent_through(self) -> int:
+        """Number of the last chunk that was acknowledged at the shard in use."""
+        return self._boxes[self._current].sent_through
+
     def drop_all(self) -> None:
         """Give up what waits, and count it."""
         self._has_ended.set()

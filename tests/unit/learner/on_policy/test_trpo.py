@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 
 from surreal.learner import TRPOLearner
+from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.evaluating import make_targets
 from surreal.learner.on_policy.minibatches import concatenate, minibatches
 from surreal.learner.on_policy.trust_region import conjugate_gradient, shorter_fraction
@@ -150,6 +151,33 @@ def test_batches_are_gathered_until_there_are_enough_episodes_or_steps(make_mode
             learner.optimize(i, batch)
         for key, tensor in whole.tensors().items():
             torch.testing.assert_close(model.tensors()[key], tensor)
+
+
+def test_batches_with_fewer_rows_are_filled_up_where_they_are_put_together(make_model: MakeModel, play: Play) -> None:
+    """Batches have as many rows as their trajectory with most ends of episodes needs."""
+    model = make_model()
+    long, short = play(model, seed=0), play(model, seed=1)
+    rows = len(long.mask) - 2
+    short = short._replace(
+        obs=short.obs[: rows + 1],
+        is_first=short.is_first[: rows + 1],
+        extras={name: column[:rows] for name, column in short.extras.items()},
+        **{name: getattr(short, name)[:rows] for name in (
+            "action", "reward", "discount", "mask", "terminated", "truncated", "version",
+        )},
+    )  # fmt: skip
+    joined, columns = concatenate([short, long]), short.mask.shape[1]
+    assert joined.mask.shape[0] == rows + 2
+    filling = slice(rows, None)
+    for name in ("mask", "reward", "discount", "terminated", "truncated"):
+        assert not getattr(joined, name)[filling, :columns].any()
+    assert not joined.is_first[rows + 1 :, :columns].any()
+    assert (joined.obs[rows:, :columns] == short.obs[-1]).all(), "the observation to bootstrap from"
+    assert torch.equal(joined.mask[:, columns:], long.mask)
+    ones = torch.ones(rows + 3, joined.mask.shape[1])
+    found = generalised_advantages(joined.reward, joined.discount, joined.mask, ones, 0.9)
+    alone = generalised_advantages(short.reward, short.discount, short.mask, ones[: rows + 1, :columns], 0.9)
+    torch.testing.assert_close(found[:rows, :columns], alone)
 
 
 def test_batches_of_nested_observations_and_states_are_put_together(make_model: MakeModel, play: Play) -> None:

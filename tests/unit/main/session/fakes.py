@@ -42,6 +42,7 @@ class FakeReplay:
 
     def __init__(self) -> None:
         self.commits: list[int] = []
+        self.learned: dict[str, int] = {}
         self.loaded: object = None
         self.rng = np.random.default_rng(0)
 
@@ -68,6 +69,9 @@ class FakeBroadcaster:
 
     def propose(self, version: int) -> None:
         self.version = max(self.version, version)
+
+    def read_message(self) -> str:
+        return self.message
 
     def newest_version(self) -> int:
         return self.version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 
 from surreal.config import load_config
 from surreal.errors import ContractError, RedisUnavailableError
-from surreal.main.process.registry import read_progress, write_progress
+from surreal.main.process.registry import read_learned, read_progress, write_progress
 from surreal.main.session.publishing import Publishing
 from tests.unit.main.session.fakes import Clock, FakeBroadcaster, FakeLearner, FakeReplay
 
@@ -101,6 +102,37 @@ def test_published_parameters_are_known_by_their_version(published: bool) -> Non
     )
     bench.publishing._client = client
     assert bench.publishing.has_parameters() is published
+
+
+@pytest.mark.parametrize(
+    ("mode", "updates", "expected"), [("consume", 30, 40), ("consume", 40, 40), ("window", 30, 30)]
+)
+def test_broadcast_that_is_newer_than_the_checkpoint_keeps_what_was_learned_from_consumed_experience(
+    mode: str, updates: int, expected: int
+) -> None:
+    bench = Bench()
+    bench.publishing._model = cast(Any, SimpleNamespace(version=7))
+    bench.replay.stream_mode, bench.learner.updates = mode, updates
+    bench.broadcaster.found, bench.broadcaster.message = True, write_progress(40, 70, None, {"a": 5})
+    bench.publishing.take_over(has_checkpoint=True)
+    assert bench.learner.updates == expected
+    assert bench.replay.learned == {"a": 5}
+
+
+def test_publishing_again_is_no_round() -> None:
+    """A restart, a rollback and an emptied Redis give a newer version that has learned from nothing more."""
+    bench = Bench()
+    bench.learner.updates, bench.replay.learned = 3, {"a": 5, "b": 2}
+    for _ in range(3):
+        bench.publishing.publish()
+    assert bench.broadcaster.version == 3
+    assert len(set(bench.broadcaster.messages)) == 1
+    message = bench.broadcaster.messages[-1]
+    assert read_progress(message)["updates"] == 3
+    assert [read_learned(message, sender) for sender in ("a", "b", "c")] == [5, 2, None]
+    for broken in ({"a": -1}, {"a": 0.5}, {"a": None}, ["a"], 7):
+        message = json.dumps({"updates": 3, "global_step": 0, "learned": broken})
+        assert read_learned(message, "a") is None
 
 
 def test_learner_without_a_checkpoint_goes_on_from_the_last_broadcast_or_from_scratch(

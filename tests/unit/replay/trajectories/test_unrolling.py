@@ -153,19 +153,21 @@ class Received:
         return found
 
 
-def naive_trajectories(received: Received, length: int) -> dict[int, list[tuple[list[Row], bool]]]:
-    """For each slot its trajectories, and whether each is complete; the last of a piece may not be."""
-    found: dict[int, list[tuple[list[Row], bool]]] = {}
+def naive_trajectories(received: Received, length: int, *, in_rounds: bool) -> dict[int, list[list[Step]]]:
+    """For each slot its trajectories; those that break off have fewer than `length` steps."""
+    found: dict[int, list[list[Step]]] = {}
     for slot, pieces in received.pieces.items():
         found[slot] = []
         for piece in pieces:
-            rows = received.rows(piece)
-            while rows:
-                if rows[0][1]:
-                    rows = rows[1:]
-                    continue
-                found[slot].append((rows[:length], len(rows) >= length))
-                rows = rows[length:]
+            open_one: list[Step] = []
+            for step in piece:
+                is_new = in_rounds and open_one and open_one[-1].version != step.version
+                if len(open_one) == length or is_new:
+                    found[slot].append(open_one)
+                    open_one = []
+                open_one.append(step)
+            if open_one:
+                found[slot].append(open_one)
     return found
 
 
@@ -224,9 +226,11 @@ worlds = st.builds(
 
 
 @examples(80)
-@given(data=st.data(), world=worlds, length=st.integers(1, 6))
-def test_each_step_is_in_one_trajectory_in_order(data: st.DataObject, world: World, length: int) -> None:
-    store, cutter = TrajectoryStore(world.contract, capacity=8, gamma=GAMMA), Cutter(length)
+@given(data=st.data(), world=worlds, length=st.integers(1, 6), in_rounds=st.booleans())
+def test_each_step_is_in_one_trajectory_in_order(
+    data: st.DataObject, world: World, length: int, in_rounds: bool
+) -> None:
+    store, cutter = TrajectoryStore(world.contract, capacity=8, gamma=GAMMA), Cutter(length, in_rounds=in_rounds)
     received = Received(world)
     cuts: list[Cut] = []
 
@@ -241,9 +245,7 @@ def test_each_step_is_in_one_trajectory_in_order(data: st.DataObject, world: Wor
             assert [run.begin for run in store.runs] == [numbers.start, *(run.end for run in store.runs[:-1])]
             for run in store.runs:
                 part = slice(run.begin - numbers.start, run.end - numbers.start)
-                new = cutter.add(run, store.has_ended(run.begin, run.end), version[part])
-                assert all(cut.is_filled for cut in new) or run.previous >= 0 or len(new) > 0
-                cuts.extend(new)
+                cuts.extend(cutter.add(run, version[part]))
 
     for _ in range(data.draw(st.integers(0, 60))):
         play(data, world)
@@ -251,26 +253,28 @@ def test_each_step_is_in_one_trajectory_in_order(data: st.DataObject, world: Wor
             take_in()
     world.close()
     take_in()
-    is_filled = {cut.start: cut.is_filled for cut in cuts}
     rest = [cut for _, cut in cutter.break_off(np.inf)]
     assert len(cutter) == 0
     cuts += rest
     if not cuts:
         return
-    unrolled = store.unroll(np.array([cut.start for cut in cuts]), length)
+    unrolled = store.unroll(np.array([cut.start for cut in cuts]), length, np.array([cut.steps for cut in cuts]))
     numbers = unrolled.number[unrolled.is_step]
     assert sorted(numbers.tolist()) == list(range(len(store))), "every step once"
     batch = gather(store, unrolled)
-    expected = naive_trajectories(received, length)
+    expected = naive_trajectories(received, length, in_rounds=in_rounds)
+    most = max(len(received.rows(steps)) for found in expected.values() for steps in found)
+    assert length <= len(batch.mask) <= max(most, length), "no more rows than one of them needs"
     next_of = dict.fromkeys(expected, 0)
     for column, cut in enumerate(cuts):
         slot = world.steps[int(batch.action[0, column])].slot
-        rows, is_complete = expected[slot][next_of[slot]]
+        steps = expected[slot][next_of[slot]]
         next_of[slot] += 1
-        check(batch, column, rows, length)
-        assert cut.is_filled != is_complete
-        assert is_filled.get(cut.start, True) == cut.is_filled
-        assert cut.oldest_version == min(step.version for step, _ in rows)
+        check(batch, column, received.rows(steps)[: len(batch.mask)], len(batch.mask))
+        assert cut.steps == len(steps)
+        versions = {step.version for step in steps}
+        assert cut.oldest_version == min(versions)
+        assert not in_rounds or len(versions) == 1
     assert next_of == {slot: len(found) for slot, found in expected.items()}
 
 

@@ -32,10 +32,12 @@ class Slow(Numbered):
 
 class Noting(PPOLearner):
     def learn(self, i, batch):
+        is_step = batch.mask > 0
+        lag = int(self.model.version - batch.version[is_step].min())
         metrics = super().learn(i, batch)
         steps = (batch.obs[:-1][batch.mask > 0].double() * 2**24).round().long().tolist()
         with open(os.environ["NOTES"], "a") as file:
-            file.write(json.dumps([os.getpid(), self.updates, steps]) + "\\n")
+            file.write(json.dumps([os.getpid(), self.updates, lag, steps]) + "\\n")
         return metrics
 
 gymnasium.register("Slow-v0", Slow)
@@ -58,6 +60,7 @@ class Note(NamedTuple):
 
     pid: int
     update: int
+    lag: int  #: versions that the oldest step is behind
     steps: list[tuple[int, int, int]]
 
 
@@ -75,8 +78,10 @@ class Rounds:
         lines = self._notes.read_text().splitlines(keepends=True) if self._notes.exists() else []
         for line in lines:
             if line.endswith("]\n"):
-                pid, update, steps = json.loads(line)
-                yield Note(pid, update, [(process, env, count) for process, env, count in steps])
+                pid, update, lag, steps = json.loads(line)
+                if max(env for _, env, _ in steps) >= 3:  # an update that was tried with observations of no environment
+                    continue
+                yield Note(pid, update, lag, [(process, env, count) for process, env, count in steps])
 
     def updates(self) -> int:
         """Updates noted so far, of all learners."""
@@ -116,6 +121,10 @@ def _assert_no_step_is_used_twice(notes: list[Note], folder: Path) -> None:
     assert went_on > 0
     assert sum(1 for note in notes if note.pid == learners[0] and note.update >= went_on) <= 1
     kept = [note for note in notes if note.pid == learners[1] or note.update < went_on]
+    # Killed between its broadcast and the commit that follows, it leaves that batch to the next one.
+    again = next(note.steps for note in kept if note.pid == learners[1])
+    kept = [note for note in kept if note.pid == learners[1] or note.steps != again]
     steps = [step for note in kept for step in note.steps]
     assert len(steps) == len(set(steps)) > 500
+    assert {note.lag for note in notes[-4:]} == {0}, "all steps are of the newest version again"
     assert len({process for process, _, _ in steps}) == 3  # of two agents, one of which was killed

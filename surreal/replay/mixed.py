@@ -121,6 +121,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         replay_ratio: replayed trajectories for each fresh one, >= 0; raising it learns more off-policy from each step.
         max_version_lag: a trajectory is not on-policy any more (and counted) when the newest parameter version is ahead
             of one that acted in it by more than this, >= 0; None: never.
+        in_rounds: as for `FIFOReplay`.
         start_size: transitions that must be there before the first batch, >= 1.
         prefetch: batches gathered ahead, >= 1; raising it replays older ones, and hands out fresh ones later.
         options: as in `Replay`, without `n_step` and `samples_per_insert`.
@@ -139,6 +140,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         trajectory_steps: int = 16,
         replay_ratio: float = 1.0,
         max_version_lag: int | None = 4,
+        in_rounds: bool = False,
         start_size: int = 1,
         prefetch: int | None = 1,
         **options: Any,
@@ -161,7 +163,8 @@ class MixedTrajectoryReplay(TrajectoryReplay):
             )
         self.trajectory_steps = trajectory_steps
         self.starts: StartIndex | None = None
-        self._cutter = Cutter(trajectory_steps)
+        self._cutter = Cutter(trajectory_steps, in_rounds=in_rounds)
+        self._least_steps = trajectory_steps if in_rounds else 1
         self._fresh: deque[Cut] = deque()
         self._taken: dict[int, Cut] = {}  # by first step: fresh ones that were sampled for batches not made yet
         self._progress = Handed()
@@ -274,7 +277,9 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         self._fresh = deque(
             cut
             for cut in self._fresh
-            if cut.start >= self.alive.start and (cut.oldest_version < 0 or cut.oldest_version >= oldest)
+            if cut.start >= self.alive.start
+            and cut.steps >= self._least_steps
+            and (cut.oldest_version < 0 or cut.oldest_version >= oldest)
         )
         self._stale += count - len(self._fresh)
 

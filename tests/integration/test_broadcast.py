@@ -388,7 +388,7 @@ def test_a_session_takes_over_the_last_broadcast_and_says_nothing_of_an_old_run(
     first.broadcast(message=write_progress(40, 70))
     first.close()
     model: Any = Net()
-    learner: Any = SimpleNamespace(model=model, updates=0)
+    learner: Any = SimpleNamespace(model=model, updates=0, skipped_updates=0)
     replay: Any = SimpleNamespace(global_step=70, commit=lambda _: None)
     second = TorchBroadcaster(client, model)
     session = Publishing(load_config("cartpole-dqn"), client, model, learner, replay, second)

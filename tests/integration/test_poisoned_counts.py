@@ -38,8 +38,8 @@ def begin_learner(client: RedisClient) -> TorchBroadcaster:
     """Do what a learner that comes back does with versions."""
     model: Any = Net()
     broadcaster = TorchBroadcaster(client, model)
-    learner: Any = SimpleNamespace(model=model, updates=0)
-    replay: Any = SimpleNamespace(global_step=0, commit=lambda _: None)
+    learner: Any = SimpleNamespace(model=model, updates=0, skipped_updates=0)
+    replay: Any = SimpleNamespace(global_step=0, learned={}, commit=lambda _: None)
     publishing = Publishing(load_config("cartpole-dqn"), client, model, learner, replay, broadcaster)
     publishing.take_over()
     publishing.begin(live_processes(client))

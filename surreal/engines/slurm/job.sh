@@ -23,22 +23,29 @@ connect() {
     return 1
 }
 
-# Runs a program, and again when a signal has killed it (too little memory, ...) or one of the learner's ranks (4). When
-# Slurm tells this shell to end, it has told the program as well: that drains, and is not started again.
+# Runs a program, and again when a signal has killed it (too little memory, ...) or one of the learner's ranks (4), unless
+# it died too often within a minute. When Slurm tells this shell to end, it has told the program as well: that drains, and
+# is not started again.
 again() {
-    local code attempt
+    local code deaths=()
     is_told=0
     trap 'is_told=1' TERM
-    for ((attempt = 0; attempt <= restart_limit; attempt++)); do
+    while true; do
         code=0
         "$@" || code=$?
         if ((is_told || (code <= 128 && code != 4))); then
             return "$code"
         fi
+        deaths+=("$SECONDS")
+        while ((SECONDS - deaths[0] > 60)); do
+            deaths=("${deaths[@]:1}")
+        done
+        if ((${#deaths[@]} > restart_limit)); then
+            return "$code"
+        fi
         echo "$1 $2 ended with $code and is started again" >&2
-        sleep 2
+        ((${#deaths[@]} == 1)) || sleep 2
     done
-    return "$code"
 }
 
 # Runs a process of the run: a role, and its arguments.

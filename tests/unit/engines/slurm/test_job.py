@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import psutil
@@ -166,6 +167,15 @@ def test_it_gives_up_what_is_killed_again_and_again(job: Job) -> None:
     job.start(JobOptions(has_array=True))
     code, _ = job.end()
     assert (code, len(job.calls("learner"))) == (137, 2)
+
+
+def test_deaths_a_minute_apart_are_forgiven() -> None:
+    job = (files("surreal.engines.slurm") / "job.sh").read_text()
+    again = job[job.index("again() {") : job.index("\n}\n", job.index("again() {")) + 3]
+    program = "die() { SECONDS=$((SECONDS + 61)); calls=$((calls + 1)); ((calls < 5)) && return 137; return 0; }"
+    script = f"set -euo pipefail; restart_limit=1; calls=0; {again}{program}\nagain die x; echo $calls"
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == "5\n"
 
 
 @pytest.mark.parametrize(("is_requeued", "count"), [(True, 1), (False, 0)])

@@ -20,7 +20,7 @@ Write the parts that are yours, and name them in a YAML file (`class: my_classes
     Replay._sample(batch_size)          which transitions make a batch            see help("surreal.replay.base")
     Model.forward(obs)                  the network                               see help("surreal.model.base")
 
-Or leave the launcher out and write the loops yourself, in thirty lines: scripts/run_cartpole_agent.py, _learner.py and
+Or leave the launcher out and write the loops yourself, in fifty lines: scripts/run_cartpole_agent.py, _learner.py and
 _eval.py use `RedisClient`, `ExpSender`, `TorchListener`, `TorchBroadcaster` and the classes below. Ten small programs,
 each a thing people ask for, are in examples/ (docs/examples.md).
 

@@ -14,8 +14,7 @@ a group of `pattern` has found in the name that a person gave. If a person gave 
 `other_ids` replace the default `id` for algorithms that do not suit it. A template with a `base`, the name of another
 one, has the files and the app.yaml of that one, and puts its own over them. `configurations` are families of settings
 (the first part of the names that `surreal config` lists) in order of preference; without it, they follow from the
-spaces of `env.id`. `extra` is what must be installed besides: `pip install 'surreal-rl[EXTRA]'`; `packages` what pip is
-to install beyond.
+spaces of `env.id`. `extra` is the extra of this package that it needs, and `packages` are further packages for pip.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from surreal.apps.document import merge, parse_document
 from surreal.config.checking.problems import nearest
 from surreal.config.yaml_tree import parse
 from surreal.errors import ConfigError
+from surreal.utils.installing import install_command
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _SECTIONS, _METADATA = "app.yaml", "template.yaml"
@@ -119,8 +119,10 @@ class Template:
         from surreal.envs.ids import extra_of  # brings gymnasium
 
         extra = self.extra or extra_of(self.values.get("id", ""))
-        names = [*([] if extra is None else [f"surreal-rl[{extra}]"]), *self.packages]
-        return "pip install " + " ".join(f"'{name}'" for name in names) if names else ""
+        packages = " ".join(f"'{name}'" for name in self.packages)
+        if extra is None:
+            return f"pip install {packages}" if packages else ""
+        return f"{install_command(extra)} {packages}".rstrip()
 
 
 def templates() -> list[Template]:

@@ -24,6 +24,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from surreal.envs.atari.preprocessing import is_atari, load_ale
 from surreal.errors import EnvError
+from surreal.utils.installing import install_command
 
 
 class Family(NamedTuple):
@@ -101,7 +102,7 @@ def missing_package(env_id: str, what: object) -> EnvError | None:
     extra = extra_of(env_id, what)
     if extra is None:
         return None
-    return EnvError(f"{env_id} needs a package that is not installed; run in the clone: pip install -e '.[{extra}]'")
+    return EnvError(f"{env_id} needs a package that is not installed; run: {install_command(extra)}")
 
 
 def nearest_env_id(env_id: str) -> str | None:

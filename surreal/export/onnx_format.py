@@ -15,6 +15,7 @@ from surreal.agent.exported import MASK, METADATA
 from surreal.errors import ExportError
 from surreal.export.module import PolicyModule
 from surreal.export.torchscript import first_line
+from surreal.utils.installing import install_command
 
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
@@ -27,7 +28,7 @@ def require_onnx() -> None:
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise ExportError(f"ONNX needs {' and '.join(missing)}; run: pip install 'surreal-rl[onnx]'")
+        raise ExportError(f"ONNX needs {' and '.join(missing)}; run: {install_command('onnx')}")
 
 
 def to_onnx(module: PolicyModule, example: dict[str, Tensor], about: str) -> bytes:

@@ -22,6 +22,7 @@ from surreal.engines.scaling.serving import open_reader, serve
 from surreal.errors import SurrealError
 from surreal.main.process import registry
 from surreal.main.process.registry import Registrant
+from surreal.utils.installing import install_command
 
 #: Name and labels to value.
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -183,7 +184,7 @@ def test_without_prometheus_client_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert main(["metrics", "--redis", "127.0.0.1:1"]) == 2
-    assert "pip install 'surreal-rl[prometheus]'" in capsys.readouterr().err
+    assert install_command("prometheus") in capsys.readouterr().err
 
 
 def test_once_prints_it(start_redis: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:

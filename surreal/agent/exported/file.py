@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from surreal.errors import CheckpointError
+from surreal.utils.installing import install_command
 
 #: Formats by the ending of their files' names.
 FORMATS: Mapping[str, str] = {".pt": "torchscript", ".onnx": "onnx"}
@@ -106,7 +107,7 @@ def _open_onnx(path: Path) -> tuple[Callable[[Arrays], dict[str, NDArray[Any]]],
     try:
         import onnxruntime
     except ImportError as error:
-        raise CheckpointError(f"{path} needs onnxruntime; run: pip install 'surreal-rl[onnx]'") from error
+        raise CheckpointError(f"{path} needs onnxruntime; run: {install_command('onnx')}") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors come as exceptions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 
 from surreal.config.checking.problems import nearest
@@ -34,9 +35,8 @@ def preset_path(name: str) -> Path:
 
 
 def preset_title(name: str) -> str:
-    """Give what the first comment line of a preset says of it."""
-    first = preset_path(name).read_text(encoding="utf-8").partition("\n")[0]
-    return first.removeprefix("#").strip()
+    """Give the first sentence of a preset's header."""
+    return re.split(r"(?<=\.)\s+(?=[A-Z])", _header(name), maxsplit=1)[0]
 
 
 def preset_table() -> Mapping[str, Mapping[str, str]]:
@@ -45,14 +45,19 @@ def preset_table() -> Mapping[str, Mapping[str, str]]:
     for name in preset_names():
         config, _ = parse(preset_path(name).read_text(encoding="utf-8"), name)
         task, title = config["env"]["id"].removeprefix("surreal/"), preset_title(name)
-        if extra := preset_extra(name):
-            title = title.removesuffix(f" Needs the {extra} extra.")
+        extra = preset_extra(name)
         heading = task + (f"   (needs the {extra} extra)" if extra else "")
         table.setdefault(heading, {})[name] = title.removeprefix(f"{task} with ")
     return table
 
 
 def preset_extra(name: str) -> str | None:
-    """Give the extra of the package that a preset's environment needs, which its first line names; None if none."""
-    found = re.search(r"Needs the ([\w-]+) extra\.$", preset_title(name))
+    """Give the extra of the package that a preset's environment needs, which its header names; None if none."""
+    found = re.search(r"Needs the ([\w-]+) extra\.", _header(name))
     return found[1] if found else None
+
+
+def _header(name: str) -> str:
+    """The comment that a preset begins with, in one line."""
+    lines = preset_path(name).read_text(encoding="utf-8").splitlines()
+    return " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))

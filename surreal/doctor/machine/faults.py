@@ -8,7 +8,7 @@ PACKAGE = Fault(
     "package-version",
     _WARNING,
     "A package is missing, or is of a version that Surreal is not made for.",
-    "pip install -U surreal-rl, or in a clone: pip install -c constraints.txt -e .",
+    "in the folder of the source: pip install -c constraints.txt -e .",
 )
 NOT_INSTALLED = Fault(
     "not-installed",
@@ -20,7 +20,7 @@ EXTRA = Fault(
     "extra-missing",
     _ERROR,
     "The configuration needs a package that is an extra, and that is not installed.",
-    "pip install 'surreal-rl[EXTRA]'",
+    "the command that the finding names, which installs it: pip install -e '.[EXTRA]' in the folder of the source",
 )
 NO_CUDA = Fault(
     "torch-without-cuda",

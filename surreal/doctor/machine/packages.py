@@ -14,8 +14,7 @@ from surreal.config import Config
 from surreal.doctor.frame.finding import Finding, ok
 from surreal.doctor.machine.faults import EXTRA, NOT_INSTALLED, PACKAGE
 from surreal.envs.ids import extra_of
-
-DISTRIBUTION = "surreal-rl"
+from surreal.utils.installing import DISTRIBUTION, install_command
 
 #: Modules of extras, by the extra's name in setup.py.
 MODULES = {
@@ -79,9 +78,7 @@ def extras(config: Config, *, is_there: Callable[[str], bool] = has_module) -> I
     needed = needed_extras(config)
     for extra, why in needed.items():
         if not is_there(MODULES[extra]):
-            yield EXTRA.found(
-                f"{why} needs {MODULES[extra]}, which is not installed", f"pip install 'surreal-rl[{extra}]'"
-            )
+            yield EXTRA.found(f"{why} needs {MODULES[extra]}, which is not installed", install_command(extra))
     if needed and all(is_there(MODULES[extra]) for extra in needed):
         yield ok(f"the configuration needs the extras {', '.join(needed)}, which are there")
 

@@ -11,6 +11,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.engines.scaling.reading import RunReader
 from surreal.errors import ConfigError, RedisUnavailableError, SurrealError, describe_os_error
 from surreal.main.process.ending.interrupts import set_at_signals
+from surreal.utils.installing import install_command
 
 #: Of one answer of Redis, s: a scrape has ten, by default.
 _TIMEOUT_S = 3.0
@@ -101,4 +102,4 @@ def _needed() -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "prometheus_client":
             raise
-        raise ConfigError("metrics need prometheus_client; install it: pip install 'surreal-rl[prometheus]'") from error
+        raise ConfigError(f"metrics need prometheus_client; install it: {install_command('prometheus')}") from error

@@ -22,6 +22,7 @@ from surreal.envs.players.base import Game
 from surreal.envs.players.pettingzoo import ParallelGame, TurnGame
 from surreal.envs.players.uniform import UniformGame
 from surreal.errors import EnvError
+from surreal.utils.installing import install_command
 
 GAMES = {"tictactoe": "surreal.envs.players.tictactoe.TicTacToe"}
 _PREFIXES = ("game:", "pettingzoo:")
@@ -136,7 +137,7 @@ def _registered(path: str) -> Callable[..., Any]:
 def _explain(env_id: str, path: str, error: ImportError) -> EnvError:
     missing = (error.name or "").partition(".")[0]
     if missing in _PACKAGES and importlib.util.find_spec(missing) is None:
-        return EnvError(f"{env_id} needs {missing}, which is not installed; run: pip install 'surreal-rl[pettingzoo]'")
+        return EnvError(f"{env_id} needs {missing}, which is not installed; run: {install_command('pettingzoo')}")
     if env_id.startswith("game:") and "." not in path:
         near = difflib.get_close_matches(path, GAMES, n=1)
         hint = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from surreal.observers.sinks.base import MetricSink, Numbers
 from surreal.observers.sinks.weights_and_biases import with_process
+from surreal.utils.installing import install_command
 
 #: Metrics that a server takes at once.
 _MOST = 1000
@@ -42,7 +43,7 @@ class MlflowSink(MetricSink):
         try:
             import mlflow.tracking  # noqa: F401
         except ImportError as error:
-            raise ImportError("needs MLflow: pip install 'surreal-rl[mlflow]'") from error
+            raise ImportError(f"needs MLflow: {install_command('mlflow')}") from error
 
     def write(self, numbers: Sequence[Numbers]) -> None:
         from mlflow.entities import Metric

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from surreal.observers.sinks.base import MetricSink, Numbers
+from surreal.utils.installing import install_command
 
 
 class WandbSink(MetricSink):
@@ -56,7 +57,7 @@ class WandbSink(MetricSink):
         try:
             import wandb  # noqa: F401
         except ImportError as error:
-            raise ImportError("needs Weights & Biases: pip install 'surreal-rl[wandb]'") from error
+            raise ImportError(f"needs Weights & Biases: {install_command('wandb')}") from error
 
     def write(self, numbers: Sequence[Numbers]) -> None:
         for each in numbers:

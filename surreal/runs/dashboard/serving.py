@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from surreal.errors import ConfigError, SurrealError, describe_os_error
 from surreal.main.process.ending.interrupts import set_at_signals
+from surreal.utils.installing import install_command
 
 #: How long a connection may be silent, in s: its thread ends with it.
 _IDLE_S = 60
@@ -56,7 +57,7 @@ def serve(
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("dash", "flask", "plotly", "werkzeug"):
             raise
-        raise ConfigError("the dashboard needs Dash; install it: pip install 'surreal-rl[dashboard]'") from error
+        raise ConfigError(f"the dashboard needs Dash; install it: {install_command('dashboard')}") from error
 
     class Handler(WSGIRequestHandler):
         """Answers several requests of a connection, and tells nobody: an address may hold the token."""

@@ -13,6 +13,7 @@ from surreal.errors import ConfigError, FolderError, describe_os_error
 from surreal.runs.curves.bands import Band
 from surreal.runs.curves.line import Axis, Line
 from surreal.runs.curves.palette import COLOURS, colour
+from surreal.utils.installing import install_command
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +76,7 @@ def draw(panels: Sequence[Panel], axis: Axis, path: Path, *, title: str = "", is
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ConfigError("pictures need matplotlib; install it: pip install 'surreal-rl[plot]'") from error
+        raise ConfigError(f"pictures need matplotlib; install it: {install_command('plot')}") from error
     width, height = _PANEL_INCHES
     with rc_context(_STYLE):
         figure = Figure(figsize=(width, height * len(panels)), dpi=150, layout="constrained")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from surreal.cli import main
+from surreal.utils.installing import install_command
 
 Shown = pytest.CaptureFixture[str]
 
@@ -27,7 +28,7 @@ def test_from_an_empty_folder_to_an_algorithm_to_edit(
     assert main(["new", "walker", "-e", "HalfCheetah-v5", "-a", "sac"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("walker is made: HalfCheetah-v5, with the settings of halfcheetah-sac\n")
-    assert "it needs: pip install 'surreal-rl[mujoco]'" in shown
+    assert f"it needs: {install_command('mujoco')}" in shown
     assert shown.endswith("next: cd walker && surreal run\n")
     assert main(["new", "bandit"]) == 0
     monkeypatch.chdir(tmp_path / "bandit")

@@ -13,6 +13,7 @@ from surreal.doctor.frame.finding import Finding, Severity
 from surreal.doctor.machine import packages, resources, torch
 from surreal.doctor.machine.programs import redis_program
 from surreal.errors import RedisUnavailableError
+from surreal.utils.installing import install_command
 from tests.full_disk import files_end_at
 
 GIB = 1 << 30
@@ -60,7 +61,7 @@ def test_an_extra_that_the_configuration_needs_and_nobody_installed_is_found(
 ) -> None:
     config = load_config(preset, [override])
     (finding,) = packages.extras(config, is_there=lambda module: False)
-    assert finding.fault == "extra-missing" and finding.remedy == f"pip install 'surreal-rl[{extra}]'"
+    assert finding.fault == "extra-missing" and finding.remedy == install_command(extra)
     assert found(packages.extras(config, is_there=lambda module: True)) == []
 
 

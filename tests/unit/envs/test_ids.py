@@ -117,7 +117,7 @@ def test_ways_of_drawing_are_known_without_making_anything(module: str) -> None:
     ],
 )
 def test_the_extra_of_every_family_is_named(env_id: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert f".[{extra}]'" in str(missing_package(env_id, ""))
+    assert f"[{extra}]'" in str(missing_package(env_id, ""))
     if env_id.partition("/")[0] not in ("surreal", "HalfCheetah-v5", "LunarLander-v3"):
         monkeypatch.setattr(ids, "find_spec", lambda name: None)
         with pytest.raises(EnvError, match=rf"{env_id} needs a package that is not installed; .*\[{extra}\]"):

@@ -19,6 +19,7 @@ from surreal.errors import ConfigError, ExportError
 from surreal.export import export_policy
 from surreal.main.build.saved_policy import load_policy
 from surreal.main.commands.play import fresh_rng, play_policy
+from surreal.utils.installing import install_command
 from tests.policies import write_policy
 
 
@@ -262,7 +263,7 @@ def test_a_wrong_wish_is_one_sentence(
         export_policy(export_policy(source, tmp_path / "x.pt").path)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["export", str(source), "--format", "onnx"]) == 1
-    assert "run: pip install 'surreal-rl[onnx]'" in capsys.readouterr().err
+    assert f"run: {install_command('onnx')}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("damage", ["cut off", "of another program", "missing"])

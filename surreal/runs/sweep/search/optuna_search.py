@@ -17,6 +17,7 @@ from surreal.runs.sweep.definition.loading import Definition
 from surreal.runs.sweep.definition.schema import HalvingPruner, MedianPruner, SearchConfig
 from surreal.runs.sweep.definition.space import Choice, Dimension
 from surreal.runs.sweep.trials import Trial
+from surreal.utils.installing import install_command
 
 if TYPE_CHECKING:
     import optuna
@@ -115,7 +116,7 @@ def require_optuna() -> Any:
         import optuna
     except ImportError as error:
         raise ConfigError(
-            "search needs Optuna, which is not installed: pip install 'surreal-rl[sweep]'; grid needs nothing",
+            f"search needs Optuna, which is not installed: {install_command('sweep')}; grid needs nothing",
             key="search",
         ) from error
     return optuna

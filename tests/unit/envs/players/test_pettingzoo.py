@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from surreal.envs.players.make import check_game, make_game
 from surreal.envs.players.pettingzoo import ParallelGame
 from surreal.envs.players.views import EveryPlayer, OnePlayer, find_player
 from surreal.errors import EnvError
+from surreal.utils.installing import install_command
 
 
 def test_a_player_that_dies_has_a_last_view_and_no_more() -> None:
@@ -94,7 +96,7 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("importlib.import_module", missing)
-    with pytest.raises(EnvError, match=r"pip install 'surreal-rl\[pettingzoo\]'"):
+    with pytest.raises(EnvError, match=re.escape(install_command("pettingzoo"))):
         check_game("pettingzoo:mpe2.simple_spread_v3")
 
 

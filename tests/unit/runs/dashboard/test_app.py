@@ -20,6 +20,7 @@ from surreal.runs.dashboard.sources import runs as module
 from surreal.runs.dashboard.sources.runs import Runs
 from surreal.runs.dashboard.sources.watched import key_of
 from surreal.runs.listing import ListedRun, list_runs, read_run
+from surreal.utils.installing import install_command
 from tests.recorded import record_run
 from tests.unit.runs.dashboard.fakes import FakeLive
 
@@ -113,4 +114,4 @@ def test_without_dash_it_says_what_to_install(
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "dash", None)
     assert main(["dashboard"]) == 2
-    assert "pip install 'surreal-rl[dashboard]'" in capsys.readouterr().err
+    assert install_command("dashboard") in capsys.readouterr().err

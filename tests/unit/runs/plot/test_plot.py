@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from surreal.cli import main
+from surreal.utils.installing import install_command
 from tests.recorded import record_run
 
 
@@ -101,7 +102,7 @@ def test_without_matplotlib_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["plot", "dqn-0"]) == 2
-    assert "pip install 'surreal-rl[plot]'" in capsys.readouterr().err
+    assert install_command("plot") in capsys.readouterr().err
 
 
 def test_lines_that_were_passed_over_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:

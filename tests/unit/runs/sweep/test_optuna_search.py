@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from surreal.errors import ConfigError
 from surreal.runs.sweep.definition.loading import Definition, load_definition
 from surreal.runs.sweep.search.optuna_search import OptunaSearch, require_optuna
 from surreal.runs.sweep.trials import End, Trial, TrialFile
+from surreal.utils.installing import install_command
 
 optuna = pytest.importorskip("optuna")
 
@@ -149,5 +151,5 @@ def test_trial_that_diverged_is_pruned(tmp_path: Path) -> None:
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ConfigError, match=r"pip install 'surreal-rl\[sweep\]'"):
+    with pytest.raises(ConfigError, match=re.escape(install_command("sweep"))):
         require_optuna()

@@ -192,12 +192,12 @@ def test_command_says_what_the_file_takes_and_gives_and_does_not_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    write_policy(run / "eval" / "best.safetensors", "cartpole-novel-r2d2")
+    write_policy(run / "eval" / "best.safetensors", "cartpole-r2d2")
     assert main(["export", str(run)]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{run / 'eval' / 'best.pt'}: torchscript, ")
     for line in (
-        "input  obs              [batch, 2] float32\n",
+        "input  obs              [batch, 4] float32\n",
         "input  action_mask      [batch, 2] bool, may be left out\n",
         "input  state            [batch, 2, 64] float32, zeros where an episode begins\n",
         "output action           [batch] int64, 0 to 1\n",
@@ -208,7 +208,7 @@ def test_command_says_what_the_file_takes_and_gives_and_does_not_do(
     about = surreal.load(run / "eval" / "best.pt").saved.exported
     assert about is not None
     assert about.metadata["outside"]["wrappers"][0]["name"] == "obs_scale"
-    assert about.metadata["policy"]["environment"] == "surreal/CartPoleNovel-v0"
+    assert about.metadata["policy"]["environment"] == "CartPole-v1"
 
 
 OWN_CLASSES = """

@@ -88,9 +88,9 @@ its evaluation confirms the preset's goal (`run.stop_at_return`), or with its en
 fresh episodes (Atari: 100) without exploration. `return` is their mean return: the mean over the seeds, and the range.
 Env steps and seconds are medians over the seeds, from the start of the command to its end; other work on the machine
 makes the seconds more. A goal is where a run ends, not the most that a preset can reach. The references are those of RL
-Baselines3 Zoo, with the env steps that they took; the Zoo has no LunarLander-v3, on which its A2C was run with its
-settings. It has no R2D2, which is held to what Gymnasium counts as a solved CartPole, and no interpolated policy
-gradient, which is held to PPO's.
+Baselines3 Zoo, with the env steps that they took. Those of LunarLander were measured on its version 2. For A2C, which
+scores far less on version 3, Stable-Baselines3 was run there with these settings. The Zoo has no R2D2, which is held to
+what Gymnasium counts as a solved CartPole, and no interpolated policy gradient, which is held to PPO's.
 
 The last column gives the seeds that reached the reference, or the goal where there is none, confirmed one-sided at
 95 %: the mean return of the fresh episodes, less 1.645 standard errors, is at least as high. `not confirmed` means that

@@ -67,6 +67,23 @@ def test_rounds_arrive_once_and_the_best_policy_with_them(client: RedisClient, t
     assert {path.name for path in mine.iterdir()} == {"scores.jsonl", "best.json", "best.safetensors", "eval.lock"}
 
 
+def test_rounds_arrive_after_redis_lost_the_last_of_them(client: RedisClient, tmp_path: Path) -> None:
+    """The clock of the server that was promoted is behind: its ids are below those that were read."""
+    book, mine, scores = ScoreBook(tmp_path / "there"), tmp_path / "here", client.run_keys.scores
+    collector = ScoreCollector(client, mine)
+    client.redis.execute_command("XGROUP", "CREATE", scores, "any", "$", "MKSTREAM")
+    client.redis.execute_command("XSETID", scores, f"{1 << 45}-0")
+    play(client, book, 3.0)
+    collector.step()
+    ((lost, _),) = client.redis.xrange(scores)
+    client.redis.xdel(scores, lost)
+    client.redis.execute_command("XSETID", scores, "0-1")
+    play(client, book, 7.0)
+    for _ in range(2):
+        collector.step()
+    assert (mine / "scores.jsonl").read_bytes() == (tmp_path / "there" / "scores.jsonl").read_bytes()
+
+
 def test_where_the_evaluation_writes_itself_nothing_is_brought(client: RedisClient, tmp_path: Path) -> None:
     lock = claim_scores(tmp_path)
     book = ScoreBook(tmp_path)

@@ -222,6 +222,7 @@ RARE = {
     "xrevrange log": "the same",
     "xtrim log": "the same",
     "xread scores": "the same",
+    "xrevrange scores": "the same",
     "hmget best": "the same",
     "xadd log": "whoever of them has something to tell",
     "hset processes": "the same",

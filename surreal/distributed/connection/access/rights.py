@@ -131,7 +131,7 @@ _LEAD = _together(
 )
 #: Whoever brings logs and metrics into the run's folder; and scores.
 _COLLECT: Table = {"log": "xread xrevrange xtrim"}
-_COLLECT_SCORES: Table = {"scores": "xread", "best": "hmget"}
+_COLLECT_SCORES: Table = {"scores": "xread xrevrange", "best": "hmget"}
 _ANSWER: Table = {"policy:*:calls": "xread xdel", "policy:*:answer:*": "rpush pexpire"}
 _PUBLISH: Table = {"policy:*:part:*": "set setex pexpire"}
 #: What improves a run's parameters, however it does.

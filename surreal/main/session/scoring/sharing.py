@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from surreal.checkpoint import load_checkpoint
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.reading.pointer_queue import parse_entry_id
 from surreal.errors import BusyError, CheckpointError
 from surreal.main.build.kept import round_lines
 from surreal.main.session.scoring.best import BEST_NAME, is_finite, read_best
@@ -124,6 +125,10 @@ class ScoreCollector:
     def _read(self) -> list[tuple[bytes, dict[bytes, bytes]]]:
         streams: Any = {self._client.run_keys.scores: self._cursor}
         reply: Any = self._client.redis.xread(streams, count=_READ_COUNT)
+        if not reply:
+            newest: Any = self._client.redis.xrevrange(self._client.run_keys.scores, count=1)
+            if newest and parse_entry_id(newest[0][0]) < parse_entry_id(self._cursor):
+                self._cursor = b"0-0"  # Redis was emptied, or lost its last entries; rounds are known by their times
         return list(reply[0][1]) if reply else []
 
     def _bring(self, entries: list[tuple[bytes, dict[bytes, bytes]]]) -> None:

@@ -26,6 +26,7 @@ import hypothesis.configuration
 import pytest
 
 from tests.ports import claim_port
+from tests.seeding import seed_draws, seed_spaces
 from tests.servers import REDIS_BINARIES, RedisClusterProcesses, RedisProcess
 from tests.warm_python import WarmPython
 
@@ -38,14 +39,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 _CACHE = Path(__file__).parents[1] / ".cache"
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_CACHE / "torch"))
 hypothesis.configuration.set_hypothesis_home_dir(_CACHE / "hypothesis")
-# A slow machine is no failure; and CI tries the same examples in each run, so that a red run means a change.
+# A slow machine is no failure; and each run tries the same examples, so that a red run means a change.
 hypothesis.settings.register_profile(
     "surreal",
     deadline=None,
-    derandomize="CI" in os.environ,
+    derandomize=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 hypothesis.settings.load_profile("surreal")
+
+seed_spaces()
+seed_draws("before all tests")
 
 #: Each worker may have a whole run with a browser or a cluster beside it; more of them need more memory than is usual.
 _MAX_WORKERS = 8
@@ -73,6 +77,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         places[item] = _SPREAD.get(folder, 1.0) * seen[folder] / size[folder]
         seen[folder] += 1
     items.sort(key=places.__getitem__)
+
+
+@pytest.fixture(autouse=True)
+def _seeded_draws(request: pytest.FixtureRequest) -> None:
+    """Have each test draw the same random numbers in each run, whichever tests run before it."""
+    seed_draws(request.node.nodeid)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -185,7 +185,7 @@ def _take(environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
     tempfile.tempdir = None
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()  # else all processes would share numpy's global generator
+        sys.modules["numpy"].random.seed()  # unseeded: else all processes would share numpy's global generator
 
 
 def _run(first: str, *rest: str) -> None:

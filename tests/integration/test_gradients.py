@@ -18,7 +18,10 @@ from surreal.distributed.gradients.sender import GradientSender
 from surreal.distributed.gradients.store import TAKEN_TTL_S, GradientStore, Head
 from surreal.errors import QueueFullError, StoppedError
 
-GROUPS = {"actor": {"w": torch.randn(4, 3), "b": torch.randn(4)}, "critic": {"w": torch.randn(2, 4)}}
+GROUPS = {
+    "actor": {"w": torch.linspace(-1, 1, 12).reshape(4, 3), "b": torch.linspace(0, 3, 4)},
+    "critic": {"w": torch.linspace(-2, 0.5, 8).reshape(2, 4)},
+}
 SIZE = 500  # bytes of one, at most
 
 

@@ -13,7 +13,11 @@ import torch
 from surreal.distributed.gradients.encoding import are_finite, cut, decode, encode, to_wire
 from surreal.errors import CodecError
 
-TENSORS = {"model/a": torch.randn(3, 5), "model/b": torch.randn(()), "critic/big": torch.randn(9000)}
+TENSORS = {
+    "model/a": torch.linspace(-1, 1, 15).reshape(3, 5),
+    "model/b": torch.tensor(0.25),
+    "critic/big": torch.linspace(-3, 3, 9000),
+}
 
 
 def joined(pieces: list[memoryview]) -> bytearray:

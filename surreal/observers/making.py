@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,22 +55,25 @@ def make_callbacks(config: Config, **offered: Any) -> Callbacks:
     )
 
 
-def make_feeder(config: Config, run_dir: Path, **offered: Any) -> SinkFeeder:
+def make_feeder(config: Config, run_dir: Path, *, is_last: bool, **offered: Any) -> SinkFeeder:
     """Make what feeds the sinks of a run's metrics.
 
     Args:
         config: of the run.
         run_dir: the run's folder.
+        is_last: whether no other process feeds them later; else those that wait for the end are left to it.
         offered: `run` and `process`.
     """
     given = {**offered, "run_dir": run_dir, "seed": config.seed}
-    return SinkFeeder(
-        run_dir,
-        [
-            (settings.class_path, partial(_make, config, f"sinks.{place}", settings, MetricSink, given))
-            for place, settings in enumerate(config.sinks)
-        ],
-    )
+
+    def maker(place: int, settings: ClassSection) -> Callable[[], MetricSink] | None:
+        key = f"sinks.{place}"
+        if not is_last and _find(config, key, settings, MetricSink)[0].waits_for_end(**settings.args):
+            return None
+        return partial(_make, config, key, settings, MetricSink, given)
+
+    makers = [(settings.class_path, maker(place, settings)) for place, settings in enumerate(config.sinks)]
+    return SinkFeeder(run_dir, makers)
 
 
 def _make(config: Config, key: str, settings: ClassSection, base: type[T], offered: Mapping[str, Any]) -> T:

@@ -31,12 +31,15 @@ from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
 from surreal.main.process.ending.interrupts import set_at_signals
 from surreal.main.process.ending.lifeline import follow_parent
+from surreal.observers.sinks.feeding import STATE_NAME
 
 logger = logging.getLogger(__name__)
 
 #: How long the last entries may take, and the process itself if it has not begun yet, s.
 _DRAIN_TIMEOUT_S, _START_TIMEOUT_S = 10.0, 20.0
 _HURRIED_TIMEOUT_S = 3.0
+#: How long sinks may take for what they miss, a whole run perhaps, and between two notes of how far they are, s.
+_SINKS_TIMEOUT_S, _SINKS_SILENCE_S = 600.0, 30.0
 _STEP_S = 0.1
 _POLL_INTERVAL_S = 0.02
 
@@ -55,6 +58,7 @@ class LastCollection:
         self._starter = starter
         self._arguments = ["--run", run, "--run-dir", str(run_dir)]
         self._console = run_dir / "logs" / "collector.out"
+        self._sinks_state = run_dir / STATE_NAME
         self._environment = environment
         self._console_size = 0
         self._process: Process | None = None
@@ -84,12 +88,21 @@ class LastCollection:
         while process.poll() is None and time.monotonic() < deadline:
             if is_hurried():
                 deadline = min(deadline, time.monotonic() + _HURRIED_TIMEOUT_S)
+            elif (progress_s := self._sinks_progress_s()) is not None:
+                deadline = max(deadline, progress_s + _SINKS_SILENCE_S)
             if not is_told and self._console.stat().st_size > self._console_size:  # it listens to signals
                 is_told = True
                 process.send_signal(signal.SIGTERM)
             time.sleep(_POLL_INTERVAL_S)
         if process.returncode != 0:
             logger.warning("the run's last logs and metrics are not in its folder")
+
+    def _sinks_progress_s(self) -> float | None:
+        """When a sink got something last, on the monotonic clock; None: never."""
+        try:
+            return time.monotonic() - (time.time() - self._sinks_state.stat().st_mtime)
+        except OSError:
+            return None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -126,7 +139,7 @@ def _feed_sinks(run: str, run_dir: Path) -> None:
 
         config = load_config(run_dir / CONFIG_NAME)
         add_python_path(config.python_path)
-        make_feeder(config, run_dir, run=run, process="collector").close()
+        make_feeder(config, run_dir, is_last=True, run=run, process="collector").close(_SINKS_TIMEOUT_S)
     except (OSError, ValueError, AttributeError, SurrealError) as error:
         logger.warning("sinks have missed the run's last metrics: %s", error)
 

@@ -68,6 +68,16 @@ def prepare(options: RunOptions) -> PreparedRun:
             key="replay.follow",
             source=where,
         )
+    is_own_redis = options.redis is None and config.redis.address is None
+    if is_own_redis and options.offline is None and not config.agent.count + config.rlx.servers:
+        where = config.source_of("agent.count")
+        raise ConfigError(
+            f"agent.count is 0{f' ({where})' if where else ''}, and so is rlx.servers: nothing would act, because no "
+            "agent elsewhere reaches the Redis that a run starts for itself; raise one of them, or name a Redis that "
+            "others reach, with --redis",
+            key="agent.count",
+            source=where,
+        )
     run = options.run
     if options.resume and run_dir is not None and (run is None or options.run_dir is None):
         run = RunFolder(run_dir).read_run() or run_dir.absolute().name

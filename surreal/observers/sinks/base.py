@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Numbers(NamedTuple):
@@ -44,6 +44,11 @@ class MetricSink(ABC):
         Raises:
             ImportError: it is not; says how to install it.
         """
+
+    @classmethod
+    def waits_for_end(cls, **_: Any) -> bool:
+        """Whether a sink with these arguments gets everything at the end of a run, from one process that makes it."""
+        return False
 
     @abstractmethod
     def write(self, numbers: Sequence[Numbers]) -> None:

@@ -32,14 +32,14 @@ class SinkFeeder:
     Args:
         run_dir: the run's folder.
         makers: of the sinks, by the names of their classes; each is called when there is something to hand over first,
-            since one may take seconds.
+            since one may take seconds. None leaves a sink to another process.
         clock: seconds, monotonic.
     """
 
     def __init__(
         self,
         run_dir: Path,
-        makers: Sequence[tuple[str, Callable[[], MetricSink]]],
+        makers: Sequence[tuple[str, Callable[[], MetricSink] | None]],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -72,13 +72,14 @@ class SinkFeeder:
             self._sinks[place] = None
 
     def _feed(self, place: int) -> bool:
-        if self._clock() < self._paused_until[place]:
+        make = self._makers[place]
+        if make is None or self._clock() < self._paused_until[place]:
             return False
         numbers, end = self._read(self._done[place])
         if end == self._done[place]:
             return False
         try:
-            sink = self._sinks[place] = self._sinks[place] or self._makers[place]()
+            sink = self._sinks[place] = self._sinks[place] or make()
             if numbers:
                 sink.write(numbers)
         except Exception as error:

@@ -21,7 +21,8 @@ class WandbSink(MetricSink):
         project: where the run is listed.
         entity: user or team; None takes the user's own.
         group: of runs that belong together, such as seeds of one configuration.
-        mode: online, or offline: keep all in the run's folder, for `wandb sync`.
+        mode: online, or offline: keep all in the run's folder, for `wandb sync`. Each process that logs offline makes
+            a folder, so in a run with a launcher one process logs everything when the run ends.
     """
 
     def __init__(
@@ -58,6 +59,10 @@ class WandbSink(MetricSink):
             import wandb  # noqa: F401
         except ImportError as error:
             raise ImportError(f"needs Weights & Biases: {install_command('wandb')}") from error
+
+    @classmethod
+    def waits_for_end(cls, **args: Any) -> bool:
+        return args.get("mode") == "offline"
 
     def write(self, numbers: Sequence[Numbers]) -> None:
         for each in numbers:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from surreal.config import load_config
 from surreal.observers import ConsoleSink, CsvSink, MetricSink, MlflowSink, Numbers, WandbSink
+from surreal.observers.making import make_feeder
 from surreal.observers.sinks.feeding import SinkFeeder
 
 HISTOGRAM = '{"time": 1.0, "process": "learner", "step": 1, "histograms": {}}\n'
@@ -129,6 +131,29 @@ def test_the_console_shows_what_it_was_asked_for(capsys: pytest.CaptureFixture[s
         [Numbers(5.0, "eval", 12000, {"eval/episode_return": 1.5, "other/x": 2.0}), Numbers(5.0, "a", 1, {"b": 1})]
     )
     assert capsys.readouterr().out == "12,000 eval: eval/episode_return 1.5\n"
+
+
+def test_what_logs_offline_is_made_by_the_last_process_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process that makes one makes a folder of its own."""
+    append(tmp_path, line(1))
+    sinks = ["sinks=[{class: surreal.observers.WandbSink, args: {mode: offline}}, {class: surreal.observers.CsvSink}]"]
+    config = load_config("cartpole-dqn", sinks)
+    made: list[str] = []
+    memory = Memory()
+
+    def make(*_: Any, **options: Any) -> Memory:
+        made.append(options["mode"])
+        return memory
+
+    monkeypatch.setattr(WandbSink, "__new__", make)
+    learner = make_feeder(config, tmp_path, is_last=False, run="r", process="learner")
+    assert learner.step()
+    append(tmp_path, line(2))
+    learner.close()
+    assert (made, memory.steps) == ([], [])
+    make_feeder(config, tmp_path, is_last=True, run="r", process="collector").close()
+    assert (made, memory.steps) == (["offline"], [1, 2])
+    assert (tmp_path / "metrics.csv").read_text().count("episode_return") == 2, "the other one got each line once"
 
 
 @pytest.mark.slow

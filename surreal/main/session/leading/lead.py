@@ -67,7 +67,8 @@ def lead(process: RoleProcess, make: Callable[[ExitStack, Collector], Session]) 
         collector, scores = Collector(process.client, process.run_dir), None
         feeder = None
         if process.config.sinks:
-            feeder = make_feeder(process.config, process.run_dir, run=process.client.run, process=process.name)
+            names = {"run": process.client.run, "process": process.name}
+            feeder = make_feeder(process.config, process.run_dir, is_last=folder is not None, **names)
         collecting = Supervisor("learner")
         process.at_end(lambda: _finish_collecting(process, collecting, collector, feeder))
         session = make(stack, collector)

@@ -30,6 +30,15 @@ def test_a_run_is_resumed_by_id_folder_name_or_path_without_naming_its_settings(
     assert prepare(RunOptions("cartpole-dqn", run=name, resume=True)).folder.path == ended.absolute()
 
 
+def test_a_run_in_which_nothing_can_act_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    none = ("agent.count=0",)
+    with pytest.raises(ConfigError, match=r"agent.count is 0 \(--set\), and so is rlx.servers: nothing would act"):
+        prepare(RunOptions("cartpole-dqn", none))
+    assert prepare(RunOptions("cartpole-dqn", none, redis="redis://somewhere:6379")).config.agent.count == 0
+    assert prepare(RunOptions("cartpole-rlx", none)).config.rlx.servers > 0
+
+
 def test_a_run_that_is_not_there_is_named_with_those_that_are(ended: Path) -> None:
     with pytest.raises(ConfigError, match=r"k8 is not a run's folder, name or id below runs; runs has first"):
         prepare(RunOptions(None, run="k8", resume=True))

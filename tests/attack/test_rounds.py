@@ -1,4 +1,4 @@
-"""On-policy rounds in whole runs: how old steps are when they are learned from, while the learner is killed and stopped.
+"""On-policy rounds in whole runs: how old steps are when they are used, while the learner is killed and stopped.
 
 With SURREAL_TEST_ATTACK=1 (`make attack`). SURREAL_TEST_SPACING_S sets the seconds between two disturbances; with less
 than 60, the timeout of a round is shortened as well. `tests/unit/agent/test_rounds.py`,

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -29,7 +30,14 @@ from surreal.distributed.connection.contract import CONTRACT_TTL_S, describe_mod
 from surreal.distributed.connection.retry import is_transient
 from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES
 from surreal.distributed.parameters.published import Published, PublishedReader, part_keys
-from surreal.errors import CodecError, ContractError, StoppedError, SurrealError, ThreadFailedError
+from surreal.errors import (
+    CodecError,
+    ContractError,
+    RedisUnavailableError,
+    StoppedError,
+    SurrealError,
+    ThreadFailedError,
+)
 from surreal.utils.liveness.wait_notice import WaitNotice
 from surreal.utils.pytorch import Module, describe_tensors
 from surreal.utils.threads import Supervisor
@@ -44,6 +52,7 @@ _MAX_WAIT_S = 0.1  #: of one wait for a notice, so that the thread sees its stop
 _SUBSCRIBE_TIMEOUT_S = 5.0
 _FIRST_POLL_S = 0.02
 _JOIN_TIMEOUT_S = 10.0
+_RELEASE_TIMEOUT_S = 1.0
 
 
 class TorchListener:
@@ -120,10 +129,11 @@ class TorchListener:
             RedisUnavailableError, StoppedError: Redis does not answer in time, or `close` was called.
         """
         with self._update_lock:
-            if self._is_held:
-                self._has_missed = True
-                self._next_poll = time.monotonic() + self._poll_interval_s
-                return False
+            with self.model.lock:
+                if self._is_held:
+                    self._has_missed = True
+                    self._next_poll = time.monotonic() + self._poll_interval_s
+                    return False
             stop = self._supervisor.stop_event
             if time.monotonic() >= self._next_registration and self.model.is_materialized:
                 contract = self.model.parameter_contract()
@@ -181,12 +191,17 @@ class TorchListener:
             self._is_held = True
 
     def release(self) -> None:
-        """Let newer parameters in again, and load those that came meanwhile; raises as `update_once` does."""
+        """Let newer parameters in again, and load those that came meanwhile, unless Redis does not answer now.
+
+        Raises:
+            ContractError, StoppedError: as `update_once`.
+        """
         with self.model.lock:
-            self._is_held = False
-        if self._has_missed:
-            self._has_missed = False
-            self.update_once()
+            self._is_held, has_missed, self._has_missed = False, self._has_missed, False
+        if has_missed:
+            self._next_poll = 0.0
+            with suppress(RedisUnavailableError):
+                self.update_once(timeout_s=_RELEASE_TIMEOUT_S)
 
     def check(self) -> None:
         """Raise what ended the listener thread, in the thread of its owner.

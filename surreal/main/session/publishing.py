@@ -118,7 +118,8 @@ class Publishing:
             return False
         if not self._load_last():
             return False
-        self._learner.updates = updates  # schedules and limits depend on it
+        # Schedules and limits depend on it. Of several servers, all take that of the first.
+        self._learner.updates = read_progress(self._broadcaster.message).get("updates", 0)
         return True
 
     def go_back(self) -> str:

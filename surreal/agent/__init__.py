@@ -12,6 +12,7 @@ from surreal.agent.policy_agent import PolicyAgent
 from surreal.agent.q_agent import QAgent
 from surreal.agent.rounds import Rounds
 from surreal.agent.sampling_agent import SamplingAgent
+from surreal.agent.session_agent import AgentSession, SessionAgent
 from surreal.agent.slots import SlotMemory
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Acted",
     "Agent",
     "AgentLoop",
+    "AgentSession",
     "DeterministicAgent",
     "EpsilonGreedy",
     "NoisyQAgent",
@@ -26,6 +28,7 @@ __all__ = [
     "QAgent",
     "Rounds",
     "SamplingAgent",
+    "SessionAgent",
     "SlotMemory",
     "StepSender",
 ]

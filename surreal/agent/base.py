@@ -33,7 +33,7 @@ from surreal.agent.exploring.sampler import Sampler
 from surreal.agent.fitting import check_actions
 from surreal.agent.slots import SlotMemory
 from surreal.specs import ObsSpec
-from surreal.types import Action, Obs
+from surreal.types import Action, Obs, StepBatch
 from surreal.utils.pytorch import Module, to_tensors
 
 Mode = Literal["training", "eval", "sample"]
@@ -80,6 +80,9 @@ class Agent(ABC):
         steps: actions chosen in training mode so far.
         global_step: env steps of the whole run as last heard, None outside of a run.
     """
+
+    #: Whether `observe` is called.
+    wants_outcomes: bool = False
 
     def __init__(self, model: Module, *, obs_spec: ObsSpec | None = None) -> None:
         self.model = model
@@ -136,6 +139,13 @@ class Agent(ABC):
 
     def initialize(self) -> None:
         """Prepare what acting needs; called once on the acting thread, before the first action."""
+
+    def observe(self, batch: StepBatch) -> None:
+        """Take a pool's rows before the actions for them are chosen; called if `wants_outcomes`, on the acting thread.
+
+        Args:
+            batch: rows with rewards and ends of episodes. The pool may overwrite them after the next `recv`.
+        """
 
     def close(self) -> None:
         """Release what `initialize` took; called by the agent's owner at the end."""

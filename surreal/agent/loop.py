@@ -150,6 +150,8 @@ class AgentLoop:
         sender = self._sender
         if num_last:
             self._report(batch)
+        if self._agent.wants_outcomes:
+            self._agent.observe(batch)
         is_resting = None
         if self._rounds is not None:
             if len(batch.closed_ids) and self._rested:

@@ -19,6 +19,7 @@ from surreal.learner.on_policy.policy_gradient import PolicyGradientLearner
 from surreal.learner.on_policy.ppo import PPOLearner
 from surreal.learner.on_policy.trpo import TRPOLearner
 from surreal.learner.on_policy.vtrace import VTraceLearner
+from surreal.learner.remote import RemoteLearner
 
 __all__ = [
     "A2CLearner",
@@ -33,6 +34,7 @@ __all__ = [
     "PolicyGradientLearner",
     "QuantileDQNLearner",
     "R2D2Learner",
+    "RemoteLearner",
     "ReplayView",
     "SACLearner",
     "TRPOLearner",

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from surreal import tree
 from surreal.checkpoint import check_tensors
+from surreal.distributed.calls.server import remote_methods
 from surreal.errors import CheckpointError
 from surreal.learner.stepping.devices import BatchMover, resolve_device
 from surreal.learner.stepping.histograms import Histograms
@@ -172,6 +173,10 @@ class Learner(ABC):
         Metrics are scalars under bare names, tensors of a graph among them; they are read only when `is_metrics_due`,
         so the rest of the time a tensor costs nothing but its making, and leaving one out is fine.
         """
+
+    def remote_methods(self) -> Mapping[str, Callable[..., Any]]:
+        """Methods that agents may call by name: those that are marked as `surreal.distributed.remote`."""
+        return remote_methods(self)
 
     def prepare(self, batch: Batch | TrajectoryBatch) -> None:
         """Give the model its shape by this batch and build, if that was not done; `optimize` does it."""

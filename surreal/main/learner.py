@@ -107,7 +107,7 @@ class LearnerSession:
         self.league = build_keeper(config, process.parameter_client, process.run_dir, process.stop)
         self.rollback = Rollback(self.learner, self.checkpoints, self.publishing)
         self.priorities = PrioritiesSaver(self.replay, process.run_dir)
-        self.calls = CallServer(process.parameter_client, self.learner, policy=config.broadcast.policy)
+        self.calls = CallServer(process.parameter_client, self.learner.remote_methods(), policy=config.broadcast.policy)
         self.limits = Limits(config, is_timed=not process.arguments.supervised)
         self._checked_s = 0.0
         self._is_done = False

@@ -21,8 +21,9 @@ def _path(draft: Draft, key: str, value: Any) -> None:
     else:
         draft.leave_out(
             key,
-            "your own algorithm consists of classes here: `surreal generate -a` copies built-in ones to edit; "
-            "port yours into them",
+            "an agent of your own runs as agent.class: surreal.agent.SessionAgent with args.session, its parameter "
+            "server as learner.class: surreal.learner.RemoteLearner (docs/gradients.md); `surreal generate -a` copies "
+            "a built-in algorithm to edit",
         )
 
 

@@ -13,7 +13,7 @@ class LocalServer(RemoteServer):
     """Calls the marked methods of an object at once; arguments and results are those that another process would get.
 
     Args:
-        target: whose methods they are.
+        target: whose methods they are; or methods by name.
     """
 
     def __init__(self, target: object) -> None:

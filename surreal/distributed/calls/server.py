@@ -39,7 +39,13 @@ def remote(method: Method) -> Method:
 
 
 def remote_methods(target: object) -> dict[str, Callable[..., Any]]:
-    """Methods of an object that are marked, by name; a subclass that overrides one has it marked as well."""
+    """Give the marked methods of an object by name; a subclass that overrides one has it marked as well.
+
+    Args:
+        target: the object; or methods by name, which are returned.
+    """
+    if isinstance(target, Mapping):
+        return dict(target)
     names = {
         name
         for base in type(target).__mro__
@@ -56,7 +62,7 @@ class CallServer:
 
     Args:
         client: of the run.
-        target: whose marked methods can be called.
+        target: whose marked methods can be called; or methods by name.
         policy: the name that callers know it by.
     """
 

@@ -64,7 +64,7 @@ class Rehearsal:
         stack.callback(self._replay.join)
         stack.callback(self._replay.stop)
         self.learner = build_learner(config, self.model, self._replay)
-        server, rng = LocalServer(self.learner), np.random.default_rng(config.seed)
+        server, rng = LocalServer(self.learner.remote_methods()), np.random.default_rng(config.seed)
         agent = build_agent(config, self.model, spaces, index=0, rng=rng, server=server)
         stack.callback(agent.close)
         self._sender = build_sender(config, shards, pool, threading.Event(), is_limited=False)

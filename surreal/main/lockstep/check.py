@@ -179,6 +179,8 @@ def _explaining(config: Config, section: str, does: str, calls: _Calls) -> Itera
             problem = f"{model} fails for {obs} while {cls} {does} it"
         source = config.source_of(key)
         where = f" ({source})" if source else ""
+        if cls.startswith("surreal.") and model.startswith("surreal."):
+            problem += "; choose two that go together (docs/algorithms.md)"
         raise ConfigError(f"{key} {problem}: {error_line(error)}{where}", key=key, source=source) from error
 
 

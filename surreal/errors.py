@@ -13,6 +13,7 @@
     |-- CallError                a call of a method in another process failed, or was not answered in time
     |-- GroupChangedError        a parameter server of a group has restarted: the others join it anew
     |-- LeaseError               another process holds the lease of a stream or a policy
+    |   `-- NameLostError        another process has the name of this one in the run by now
     |-- DivergedError            learning gives numbers that are not finite, again and again
     |-- RankError                a rank of a learner is gone, and the group of ranks ends with it
     |-- CheckpointError          a checkpoint is missing, cut off, or of another model
@@ -121,6 +122,10 @@ class GroupChangedError(SurrealError):
 
 class LeaseError(SurrealError):
     """Another process holds the lease of a stream or policy, or took it over."""
+
+
+class NameLostError(LeaseError):
+    """Another process has the name of this one in the run by now: this one was away."""
 
 
 class DivergedError(SurrealError):

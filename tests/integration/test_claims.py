@@ -96,6 +96,16 @@ def test_a_learner_waits_for_the_end_of_those_that_differ(client: RedisClient) -
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"pid": "x"}', b"\xff"])
-def test_bytes_that_are_no_claim_are_waited_for(client: RedisClient, value: bytes) -> None:
+def test_bytes_that_are_no_claim_hold_nothing(client: RedisClient, value: bytes) -> None:
     client.redis.set(client.run_keys.claim("agent-0"), value or b" ", px=60_000)
-    assert Claim(client, "agent-0").try_take() == "process 0 on another machine"
+    assert Claim(client, "agent-0").try_take() == ""
+
+
+@pytest.mark.parametrize("field", ["machine", "host", "pid", "began", "lease_s"])
+def test_a_claim_that_was_changed_by_another_is_taken_back(client: RedisClient, field: str) -> None:
+    mine, key = Claim(client, "agent-0"), client.run_keys.claim("agent-0")
+    assert mine.try_take() == ""
+    fields = json.loads(client.redis.get(key) or b"") | {field: "x"}  # type: ignore[arg-type]
+    client.redis.set(key, json.dumps(fields), px=60_000)
+    assert mine.try_take() == ""
+    assert Claim(client, "agent-0").try_take() != ""

@@ -37,10 +37,23 @@ def register_model_contract(client: RedisClient, key: str, contract: Mapping[str
         ContractError: a process of the run has another model; names the first parameter that differs, and has all
             differences in its `diff`.
     """
-    theirs = _exchange(client, key, contract)
+    _compare(_exchange(client, key, contract), contract, client.run)
+
+
+def compare_model_contract(client: RedisClient, key: str, contract: Mapping[str, Any]) -> None:
+    """Compare a model with the run's, if there is one: who only follows parameters has no right to say what it is.
+
+    Args and errors as of `register_model_contract`.
+    """
+    stored: Any = client.redis.get(key)
+    if stored is not None:
+        _compare(_parse(stored, key), contract, client.run)
+
+
+def _compare(theirs: Any, contract: Mapping[str, Any], run: str) -> None:
     difference = describe_difference(theirs, json.loads(json.dumps(contract)))
     if difference:
-        sentence = describe_model_difference(theirs if isinstance(theirs, dict) else {}, contract, client.run)
+        sentence = describe_model_difference(theirs if isinstance(theirs, dict) else {}, contract, run)
         raise ContractError(
             f"{sentence}; processes of a run need the same model, else use another run", diff=difference
         )

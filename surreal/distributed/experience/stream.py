@@ -16,6 +16,7 @@ from surreal.distributed.connection.access.spoiled import number_of, text_of
 from surreal.distributed.connection.channel import STAGE_TTL_S, ScriptChannel
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import ShardKeys
+from surreal.distributed.experience.format.data_contract import hash_of
 from surreal.errors import ContractError
 
 if TYPE_CHECKING:  # Arrow and gymnasium would come with it, and who only counts needs neither
@@ -250,9 +251,27 @@ class Stream:
         return [chunk_id == entry.chunk_id.encode() for chunk_id, entry in zip(chunk_ids, entries, strict=True)]
 
     def contract(self) -> bytes | None:
-        """The stored contract, as JSON bytes."""
-        value: Any = self.client.redis.hget(self.keys.meta, "contract")
-        return bytes(value) if value else None
+        """Give the stored contract, as JSON bytes; None if there is none, or one that another peer has spoiled."""
+        text, is_sound = self._stored_contract()
+        return text if is_sound else None
+
+    def drop_contract(self) -> None:
+        """Remove a contract that is spoiled: the next sender stores it again."""
+        self.client.redis.hdel(self.keys.meta, "contract", "contract_id")
+
+    def mend_contract(self, contract: Contract) -> bool:
+        """Replace a stored contract that is spoiled; returns whether it was."""
+        _, is_sound = self._stored_contract()
+        if not is_sound:
+            fields: Any = {"contract_id": f"{contract.id:016x}", "contract": contract.as_bytes}
+            self.client.redis.hset(self.keys.meta, mapping=fields)
+        return not is_sound
+
+    def _stored_contract(self) -> tuple[bytes, bool]:
+        """Give the stored contract, and whether it is the one of the stored id."""
+        found: Any = self.client.redis.hmget(self.keys.meta, "contract", "contract_id")
+        text, stored_id = (bytes(value or b"") for value in found)
+        return text, f"{hash_of(text):016x}".encode() == stored_id
 
     def marks(self) -> dict[bytes, bytes]:
         """Which steps were consumed of the chunks that are there: entry id -> one bit a step."""

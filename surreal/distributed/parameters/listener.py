@@ -26,7 +26,7 @@ import redis
 from redis.exceptions import RedisError
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.contract import CONTRACT_TTL_S, describe_model_difference, register_model_contract
+from surreal.distributed.connection.contract import CONTRACT_TTL_S, compare_model_contract, describe_model_difference
 from surreal.distributed.connection.retry import is_transient
 from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES
 from surreal.distributed.parameters.published import Published, PublishedReader, part_keys
@@ -138,7 +138,7 @@ class TorchListener:
             if time.monotonic() >= self._next_registration and self.model.is_materialized:
                 contract = self.model.parameter_contract()
                 self.client.retry(
-                    lambda: register_model_contract(self.client, self._contract_key, contract),
+                    lambda: compare_model_contract(self.client, self._contract_key, contract),
                     what="compare the model with the run's",
                     stop=stop,
                     timeout_s=timeout_s,

@@ -44,9 +44,13 @@ class Claim:
 
     def try_take(self) -> str:
         """Take or renew it; returns "", or who holds it: `process 4711 on HOST`."""
-        holder, left_ms = self._call(self._ttl_ms)
-        if holder and self._watch.is_void(holder, left_ms):
-            holder, _ = self._call(self._ttl_ms, void=holder)
+        found, left_ms = self._call(self._ttl_ms)
+        holder = found.decode(errors="replace")
+        # What is no token, or this process's with another field in it, was not written by a process of the run.
+        is_spoiled = fields_of(holder).get("id") in (None, fields_of(self._token)["id"])
+        if holder and (is_spoiled or self._watch.is_void(holder, left_ms)):
+            found, _ = self._call(self._ttl_ms, void=found)
+            holder = found.decode(errors="replace")
         self._is_taken = not holder
         return str(holder_of(holder, self._ttl_s)) if holder else ""
 
@@ -103,9 +107,9 @@ class Claim:
             self._is_taken = False
             self._call(0)
 
-    def _call(self, length_ms: int, void: str = "") -> tuple[str, int]:
+    def _call(self, length_ms: int, void: bytes = b"") -> tuple[bytes, int]:
         holder, left_ms = self._client.run_script("claim", [self._key], [self._token, length_ms, void])
-        return bytes(holder).decode(errors="replace"), int(left_ms)
+        return bytes(holder), int(left_ms)
 
 
 def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop: threading.Event) -> tuple[int, Claim]:

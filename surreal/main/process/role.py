@@ -32,7 +32,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.errors import ConfigError, ContractError, LeaseError, RedisUnavailableError, StoppedError, SurrealError
+from surreal.errors import ConfigError, ContractError, NameLostError, RedisUnavailableError, StoppedError, SurrealError
 from surreal.main.process import registry
 from surreal.main.process.arguments import DEFAULT_REDIS, RoleArguments, parse
 from surreal.main.process.claims import Claim, take_first_free
@@ -234,7 +234,7 @@ class RoleProcess:
             logger.debug("the claim of %s was not renewed: %s", self.name, error)
         else:
             if holder:
-                self._fail(LeaseError(f"{holder} is {self.name} of run {self.client.run} by now: this one was away"))
+                self._fail(NameLostError(f"{holder} is {self.name} of run {self.client.run} by now: this one was away"))
 
     def _fail(self, error: SurrealError) -> None:
         self._failure = error

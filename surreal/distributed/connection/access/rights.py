@@ -121,7 +121,7 @@ _FOLLOW: Table = {
     "policy:*:params": "hmget hget",
     "policy:*:part:*": "get",
     "policy:*:lease": "exists",
-    "policy:*:contract": "set get pexpire",
+    "policy:*:contract": "get",
 }
 _LISTEN = _together(_FOLLOW, {"policy:*:notice": "subscribe", "policy:*:league": "get"})
 #: Whoever's configuration is the run's: it may find that others came before, and drops what they sent.
@@ -133,7 +133,7 @@ _LEAD = _together(
 _COLLECT: Table = {"log": "xread xrevrange xtrim"}
 _COLLECT_SCORES: Table = {"scores": "xread xrevrange", "best": "hmget"}
 _ANSWER: Table = {"policy:*:calls": "xread xdel", "policy:*:answer:*": "rpush pexpire"}
-_PUBLISH: Table = {"policy:*:part:*": "set setex pexpire"}
+_PUBLISH: Table = {"policy:*:part:*": "set setex pexpire", "policy:*:contract": "set pexpire"}
 #: What improves a run's parameters, however it does.
 _IMPROVE = _together(_PART, _FOLLOW, _LEAD, _COLLECT, _COLLECT_SCORES, _ANSWER, _PUBLISH)
 #: A run as it is shown.

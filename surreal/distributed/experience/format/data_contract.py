@@ -100,7 +100,7 @@ class Contract:
     @cached_property
     def id(self) -> int:
         """64 bits of a hash of the contract, carried by every chunk."""
-        return int.from_bytes(hashlib.sha256(self.as_bytes).digest()[:8], "little")
+        return hash_of(self.as_bytes)
 
     @cached_property
     def table_columns(self) -> tuple[tuple[str, ArraySpec], ...]:
@@ -129,6 +129,11 @@ class Contract:
     def table_schema(self) -> pa.Schema:
         """The Arrow schema of the table."""
         return schema_of(self.table_columns)
+
+
+def hash_of(text: bytes) -> int:
+    """Give the id of a contract by its canonical JSON."""
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
 
 
 def frame_spec(stacked: ObsSpec, stack: int) -> ObsSpec:

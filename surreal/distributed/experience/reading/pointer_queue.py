@@ -203,7 +203,8 @@ class PointerQueue:
         if self.contract is None or self.contract.id != wanted:
             text = self._retry(self.stream.contract, "read the stream's contract")
             if text is None:
-                raise CodecError("the stream has no contract")
+                self._retry(self.stream.drop_contract, "drop a spoiled contract")
+                raise CodecError("the stream has no contract that can be read")
             self.contract = Contract.from_bytes(text)
             self._fetches_blocks = self._needs_blocks(self.contract)
         return self.contract

@@ -115,7 +115,9 @@ class Outbox:
             elif answer.status == "contract":
                 self._sends_contract = True
             elif answer.status == "mismatch":
-                raise self._mismatch(self._pending[0].contract, answer.detail)
+                ours = self._pending[0].contract
+                if self.stream.is_local or not self._mend(ours, stop):
+                    raise self._mismatch(ours, answer.detail)
             else:
                 self._drop(self._pending.popleft())
 
@@ -254,6 +256,11 @@ class Outbox:
     def _drop(self, pending: _Pending) -> None:
         self._dropped_chunks += 1
         self._dropped_steps += pending.chunk.own_steps
+
+    def _mend(self, ours: Contract, stop: threading.Event | None) -> bool:
+        return self.stream.client.retry(
+            lambda: self.stream.mend_contract(ours), what="look at the stream's contract", stop=stop
+        )
 
     def _mismatch(self, ours: Contract, stored: bytes) -> ContractError:
         diff = describe_difference(Contract.from_bytes(stored).to_json(), ours.to_json())

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from surreal.config import Config
-from surreal.errors import BusyError, ConfigError, RankError
+from surreal.errors import BusyError, ConfigError, NameLostError, RankError
 
 
 class ExitCode(IntEnum):
@@ -19,6 +19,7 @@ class ExitCode(IntEnum):
     USAGE = 2  #: wrong arguments, a wrong configuration
     BUSY = 3  #: the folder or the run belongs to another process, which is alive
     RANK_KILLED = 4  #: a signal ended one of the learner's ranks; the launcher starts all of them again
+    NAME_LOST = 6  #: another process has its name in the run by now; the launcher starts it again, as a stand-by
     BROKEN = 5  #: `surreal chaos` found that something did not hold
     HANGUP = 128 + signal.SIGHUP  #: also if the output was closed
     INTERRUPTED = 128 + signal.SIGINT
@@ -57,6 +58,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.BUSY
     if isinstance(error, RankError) and error.is_killed:
         return ExitCode.RANK_KILLED
+    if isinstance(error, NameLostError):
+        return ExitCode.NAME_LOST
     return ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
 
 

@@ -61,6 +61,9 @@ def redis(
     appendonly: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the data in this folder, so that they survive.")
     ] = None,
+    drain: Annotated[
+        float, typer.Option(min=0, metavar="S", help="How long to wait for clients to leave, at SIGTERM.")
+    ] = 0.0,
 ) -> None:
     """A Redis server for the processes of other machines, until Ctrl-C."""
     from surreal.main.commands.redis_server import AccessOptions, address_for_others, prepare_access, serve
@@ -88,7 +91,15 @@ def redis(
     def on_ready(server: Any) -> None:
         say(console, f"Redis at {address_for_others(server.address, bind)}, pid {server.pid}; Ctrl-C ends it")
 
-    serve(bind=bind, port=port, access=access, maxmemory=maxmemory, appendonly=appendonly, on_ready=on_ready)
+    serve(
+        bind=bind,
+        port=port,
+        access=access,
+        maxmemory=maxmemory,
+        appendonly=appendonly,
+        drain_s=drain,
+        on_ready=on_ready,
+    )
 
 
 def status(

@@ -181,6 +181,39 @@ def test_server_for_others_runs_until_it_is_stopped() -> None:
         assert not client.ping()
 
 
+def test_server_for_others_waits_until_its_clients_have_left() -> None:
+    stop, replies = threading.Event(), list[bool]()
+
+    def hand_over(client: RedisClient) -> None:
+        stop.set()
+        with client:
+            replies.extend(bool(client.redis.set("last", str(number))) for number in range(5000))
+
+    def on_ready(server: EmbeddedRedis) -> None:
+        client = RedisClient(server.address)
+        assert client.ping()
+        threads.append(threading.Thread(target=hand_over, args=(client,)))
+        threads[0].start()
+
+    threads: list[threading.Thread] = []
+    EmbeddedRedis(maxmemory_bytes=BOUND, port=0).serve(stop, on_ready, drain_s=60)
+    threads[0].join()
+    assert replies == [True] * 5000
+
+
+def test_server_for_others_ends_although_a_client_stays() -> None:
+    stop, clients = threading.Event(), list[RedisClient]()
+
+    def on_ready(server: EmbeddedRedis) -> None:
+        clients.append(RedisClient(server.address))
+        assert clients[0].ping()
+        stop.set()
+
+    EmbeddedRedis(maxmemory_bytes=BOUND, port=0).serve(stop, on_ready, drain_s=0.1)
+    assert not clients[0].ping()
+    clients[0].close()
+
+
 def test_server_for_others_tells_when_it_ended_by_itself() -> None:
     with pytest.raises(RedisUnavailableError, match="ended by itself"):
         EmbeddedRedis(maxmemory_bytes=BOUND, port=0).serve(threading.Event(), lambda server: server.kill())

@@ -169,12 +169,19 @@ class EmbeddedRedis:
         logger.info("started redis-server, pid %d, at %s", self.pid, parse_address(self.address).shown)
         return self
 
-    def serve(self, stop: threading.Event, on_ready: Callable[[EmbeddedRedis], None] | None = None) -> None:
+    def serve(
+        self,
+        stop: threading.Event,
+        on_ready: Callable[[EmbeddedRedis], None] | None = None,
+        *,
+        drain_s: float = 0.0,
+    ) -> None:
         """Run for other processes and machines until `stop` is set (by SIGINT or SIGTERM).
 
         Args:
             stop: ends it, also while it starts.
             on_ready: called once, when the server answers.
+            drain_s: how long to serve on, after `stop`, while clients are connected.
 
         Raises:
             RedisUnavailableError: it does not start (the port is taken, ...), or ends by itself.
@@ -187,6 +194,7 @@ class EmbeddedRedis:
             while not stop.wait(_WATCH_INTERVAL_S):
                 if not self.is_alive:
                     raise RedisUnavailableError(f"redis-server ended by itself:\n{self._tail()}")
+            self._drain(drain_s)
         finally:
             self.stop()
 
@@ -316,6 +324,18 @@ class EmbeddedRedis:
                 self._appendonly_dir,
                 DEFAULT_USER,
             )
+
+    def _drain(self, timeout_s: float) -> None:
+        """Let clients hand over what they have; a server that does not say who is connected ends at once."""
+        deadline = time.monotonic() + timeout_s
+        if not self.is_alive or not timeout_s:
+            return
+        with RedisClient(self._socket_address) as client, suppress(RedisError):
+            while time.monotonic() < deadline:
+                clients: Any = client.redis.info("clients")
+                if clients["connected_clients"] <= 1:  # this one
+                    return
+                time.sleep(_WATCH_INTERVAL_S)
 
     def _tail(self) -> str:
         return tail(self.log_path) if self._log is None else self._log.tail()

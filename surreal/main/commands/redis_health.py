@@ -14,13 +14,20 @@ from surreal.utils.liveness.health import HealthFile, Vitals, health_path
 from surreal.utils.liveness.probe import ENDING, STARTING, WORKING
 
 
-def serve_and_tell(server: EmbeddedRedis, stop: threading.Event, on_ready: Callable[[EmbeddedRedis], None]) -> None:
+def serve_and_tell(
+    server: EmbeddedRedis,
+    stop: threading.Event,
+    on_ready: Callable[[EmbeddedRedis], None],
+    *,
+    drain_s: float = 0.0,
+) -> None:
     """Serve until `stop` is set, and say how the server is where `$SURREAL_HEALTH` names a file.
 
     Args:
         server: not started yet.
         stop: ends it.
         on_ready: called when it answers, after it has loaded what it kept.
+        drain_s: how long to serve on, after `stop`, while clients are connected.
     """
     is_ready = threading.Event()
 
@@ -34,7 +41,7 @@ def serve_and_tell(server: EmbeddedRedis, stop: threading.Event, on_ready: Calla
         return Vitals(WORKING, hangs_in="" if answers(server.address) else "redis-server does not answer")
 
     with HealthFile("redis", look, health_path(os.environ)):
-        server.serve(stop, begin)
+        server.serve(stop, begin, drain_s=drain_s)
 
 
 def answers(address: str) -> bool:

@@ -60,6 +60,7 @@ def serve(
     access: ServerAccess,
     maxmemory: str,
     appendonly: Path | None,
+    drain_s: float = 0.0,
     on_ready: Callable[[EmbeddedRedis], None],
 ) -> None:
     """Serve until a signal comes.
@@ -70,6 +71,7 @@ def serve(
         access: who may come, from `prepare_access`.
         maxmemory: bound of its memory, "2gb"; agents wait when the replay fills its share.
         appendonly: folder for an append-only file; None keeps data in memory.
+        drain_s: how long to serve on, after the signal, while clients are connected.
         on_ready: called when it answers.
 
     Raises:
@@ -93,7 +95,7 @@ def serve(
         raise ConfigError(str(error)) from error
     stop = threading.Event()
     set_at_signals(stop)
-    serve_and_tell(server, stop, on_ready)
+    serve_and_tell(server, stop, on_ready, drain_s=drain_s)
 
 
 def prepare_access(options: AccessOptions, bind: str, say: Callable[[str], object]) -> ServerAccess:

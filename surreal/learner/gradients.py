@@ -58,7 +58,8 @@ class GradientLearner(Learner):
     Args:
         model: see `Learner`.
         replay: see `Learner`.
-        optimizer: adam or rmsprop.
+        optimizer: adam, rmsprop, or rmsprop_tf: RMSProp whose mean of squares begins at one, and whose epsilon is inside
+            the root.
         initial_learning_rate: > 0; raising it learns faster until it becomes unstable.
         learning_rate_end: where the linear schedule ends, >= 0.
         use_linear_schedule: anneal the learning rate from `initial_learning_rate` to `learning_rate_end`.

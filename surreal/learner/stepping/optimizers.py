@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 from torch.optim.rmsprop import rmsprop
 
-OPTIMIZERS = ("adam", "rmsprop")
+OPTIMIZERS = ("adam", "rmsprop", "rmsprop_tf")
 #: What each keeps beside the number of steps, one tensor of a parameter's shape each.
-_QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",)}
+_QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",), "rmsprop_tf": ("square_avg",)}
+#: What is added where settings have no epsilon.
+_EPSILONS = {"adam": 1e-8, "rmsprop": 0.01, "rmsprop_tf": 1e-5}
 _BETAS = (0.9, 0.999)
 #: Keeps a division by a norm finite.
 _TINY = 1e-6
@@ -33,11 +35,12 @@ class OptimizerSettings:
     """Which optimizer to make.
 
     Args:
-        name: "adam" or "rmsprop", in any case.
+        name: "adam", "rmsprop" or "rmsprop_tf", in any case. The last is RMSProp as TensorFlow 1 has it: its mean of
+            squared gradients begins at one, so that first steps are short, and epsilon is added inside the root.
         learning_rate: of the first step, > 0.
         decay: of RMSProp's running mean of squared gradients, in [0, 1); raising it averages over more updates.
         epsilon: added to the root of that mean, > 0; raising it shortens the steps of parameters with small gradients.
-            None takes 1e-8 for Adam and 0.01 for RMSProp.
+            None takes 1e-8 for Adam, 0.01 for RMSProp and 1e-5 for rmsprop_tf.
     """
 
     name: str = "adam"
@@ -142,7 +145,8 @@ class Optimizer:
     ) -> None:
         steps = [state.step for state in states]
         squares = [state.quantities[-1] for state in states]
-        epsilon, rate = self._settings.epsilon, self.learning_rate
+        given, name, rate = self._settings.epsilon, self._settings.name.lower(), self.learning_rate
+        epsilon = _EPSILONS[name] if given is None else given
         if self._settings.is_fused:
             # All at once, where all have a gradient: one addition in place of one for each.
             counted = [self._steps] if len(steps) == len(self._named) else steps
@@ -161,13 +165,22 @@ class Optimizer:
                     beta1=_BETAS[0],
                     beta2=_BETAS[1],
                     weight_decay=0.0,
-                    eps=1e-8 if epsilon is None else epsilon,
+                    eps=epsilon,
                     amsgrad=False,
                     maximize=False,
                     found_inf=found_inf,
                 )
             if found_inf is not None:
                 torch._foreach_sub_(counted, [found_inf] * len(counted))
+            return
+        if name == "rmsprop_tf":
+            decay = self._settings.decay
+            torch._foreach_add_(steps, 1.0)
+            torch._foreach_mul_(squares, decay)
+            torch._foreach_addcmul_(squares, gradients, gradients, value=1.0 - decay)
+            roots = torch._foreach_add(squares, epsilon)
+            torch._foreach_sqrt_(roots)
+            torch._foreach_addcdiv_(parameters, gradients, roots, value=-rate)
             return
         rmsprop(
             parameters,
@@ -179,7 +192,7 @@ class Optimizer:
             foreach=True,
             lr=rate,
             alpha=self._settings.decay,
-            eps=0.01 if epsilon is None else epsilon,
+            eps=epsilon,
             weight_decay=0.0,
             momentum=0.0,
             centered=False,
@@ -215,9 +228,10 @@ class Optimizer:
         return state
 
     def _fresh(self, name: str, step: Tensor) -> _State:
-        parameter = self._named[name].detach()
+        parameter, kind = self._named[name].detach(), self._settings.name.lower()
+        begin = torch.ones_like if kind == "rmsprop_tf" else torch.zeros_like
         with torch.inference_mode(False):
-            return _State(step, tuple(torch.zeros_like(parameter) for _ in _QUANTITIES[self._settings.name.lower()]))
+            return _State(step, tuple(begin(parameter) for _ in _QUANTITIES[kind]))
 
 
 class _State(NamedTuple):

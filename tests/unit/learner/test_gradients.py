@@ -139,7 +139,7 @@ def test_a_part_is_kept_once() -> None:
 
 
 @pytest.mark.parametrize("clipping", [None, 1.0])
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "rmsprop_tf"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 3e38])
 def test_gradients_that_are_not_finite_change_nothing_and_are_counted(
     make_batch: MakeBatch, bad: float, optimizer: str, clipping: float | None
@@ -214,7 +214,7 @@ def test_one_group_of_parameters_that_never_moves_is_a_divergence(make_batch: Ma
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "rmsprop_tf"])
 def test_gradients_that_are_not_finite_change_nothing_on_a_gpu(make_batch: MakeBatch, optimizer: str) -> None:
     learner = made(optimizer=optimizer, device="cuda", metrics_interval=1)
     learner.optimize(0, make_batch())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 import torch
@@ -11,9 +13,26 @@ from torch import Tensor, nn
 from surreal.learner.stepping.optimizers import Optimizer, OptimizerSettings
 from surreal.model import MLP
 
-THEIRS = {
+
+class NaiveRMSPropTF:
+    """What TensorFlow 1 calls RMSProp, parameter by parameter."""
+
+    def __init__(self, parameters: Iterable[Tensor], *, lr: float, alpha: float, eps: float) -> None:
+        self._squares = [(parameter, torch.ones_like(parameter)) for parameter in parameters]
+        self._rate, self._decay, self._epsilon = lr, alpha, eps
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for parameter, square in self._squares:
+            assert parameter.grad is not None
+            square.copy_(self._decay * square + (1.0 - self._decay) * parameter.grad**2)
+            parameter -= self._rate * parameter.grad / (square + self._epsilon).sqrt()
+
+
+THEIRS: dict[str, Callable[[Any], Any]] = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, eps=1e-8),
     "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, alpha=0.9, eps=0.01),
+    "rmsprop_tf": lambda parameters: NaiveRMSPropTF(parameters, lr=0.01, alpha=0.9, eps=1e-5),
 }
 
 

@@ -8,10 +8,6 @@ from torch import Tensor
 
 from surreal.errors import DivergedError
 
-_REMEDY = (
-    "lower the learning rate, clip gradients (gradients_norm_clipping), or look at what observations and rewards hold"
-)
-
 
 class SkipCounter:
     """Counts on the gradients' own device, and waits for it only when it is asked: once in a while on a GPU.
@@ -68,7 +64,10 @@ class SkipCounter:
         streak = max((int(each) for each in self._streaks.values()), default=0)
         if streak >= self._limit:
             self._streaks.clear()  # a learner that went back begins to count again
-            raise DivergedError(f"the gradients of {streak} updates in a row are not finite: {_REMEDY}")
+            raise DivergedError(
+                f"the gradients of {streak} updates in a row are not finite: lower the learning rate, clip gradients"
+                " (gradients_norm_clipping), or look at what observations and rewards hold"
+            )
 
     def check_all(self) -> None:
         """Look at all updates of this process.
@@ -77,4 +76,7 @@ class SkipCounter:
             DivergedError: there were some, and all of them were skipped.
         """
         if self._updates and int(self._total) == self._updates:
-            raise DivergedError(f"none of {self._updates} updates had finite gradients: {_REMEDY}")
+            raise DivergedError(
+                f"none of {self._updates} updates had finite gradients: lower the learning rate, clip gradients"
+                " (gradients_norm_clipping), or look at what observations and rewards hold"
+            )

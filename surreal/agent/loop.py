@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from surreal import tree
 from surreal.agent.base import Agent
+from surreal.agent.returns import CARRIED_RETURN, RunningReturns
 from surreal.agent.rounds import Rounds
 from surreal.metrics import MeanDuration
 from surreal.types import Action, Obs, StepBatch, StepKind
@@ -71,19 +72,23 @@ class _Rows(NamedTuple):
     env_ids: NDArray[np.int64]
     explore: NDArray[np.bool_]
     record: NDArray[np.bool_]
+    reward: NDArray[np.float32]
     mask: NDArray[np.bool_] | None
 
     @classmethod
     def acting(cls, batch: StepBatch) -> _Rows:
         """Those of a batch."""
         mask = batch.info.get("action_mask") if batch.info else None
-        rows = cls(batch.obs, batch.kind, batch.env_ids, batch.explore, batch.record, mask)
+        rows = cls(batch.obs, batch.kind, batch.env_ids, batch.explore, batch.record, batch.reward, mask)
         return rows.take(slice(batch.num_last, None)) if batch.num_last else rows
 
     def take(self, index: slice | NDArray[np.bool_]) -> _Rows:
         """Some of them; an array copies them."""
-        obs, mask = tree.take(self.obs, index), None if self.mask is None else self.mask[index]
-        return _Rows(obs, self.kind[index], self.env_ids[index], self.explore[index], self.record[index], mask)
+        mask = None if self.mask is None else self.mask[index]
+        return _Rows(
+            tree.take(self.obs, index), self.kind[index], self.env_ids[index], self.explore[index], self.record[index],
+            self.reward[index], mask,
+        )  # fmt: skip
 
     def without(self, env_ids: NDArray[np.int64]) -> _Rows:
         """Those of other environments."""
@@ -102,6 +107,7 @@ class AgentLoop:
         sender: takes the experience; None acts without recording.
         on_episode: called on the loop's thread for each episode that ends.
         rounds: has the agent wait until parameters learned from what it sent; None, or no sender, never waits.
+        gamma: discount of the returns that are recorded where the model scales rewards by them; None records none.
 
     Attributes:
         env_steps: actions taken in rows that are recorded.
@@ -116,6 +122,7 @@ class AgentLoop:
         *,
         on_episode: EpisodeCallback | None = None,
         rounds: Rounds | None = None,
+        gamma: float | None = None,
     ) -> None:
         self.env_steps = 0
         self.episodes = 0
@@ -125,6 +132,8 @@ class AgentLoop:
         self._on_episode = on_episode
         self._rounds = rounds if sender is not None else None
         self._rested: list[_Rows] = []  # rows whose actions belong to the next round
+        scales_rewards = sender is not None and getattr(agent.model, "return_filter", None) is not None
+        self._returns = RunningReturns(gamma) if scales_rewards and gamma is not None else None
         self._duration = MeanDuration("agent/act_ms")
         self._last_action = Action(np.zeros(0, dtype=np.int64), {}, 0)
 
@@ -189,7 +198,11 @@ class AgentLoop:
         if self._sender is not None:
             self._agent.global_step = self._sender.global_step
         began_s = time.perf_counter()
-        action = self._agent.act_batch(rows.obs, rows.explore, rows.env_ids, rows.kind == _FIRST, rows.mask)
+        is_first = rows.kind == _FIRST
+        action = self._agent.act_batch(rows.obs, rows.explore, rows.env_ids, is_first, rows.mask)
+        if self._returns is not None:
+            carried = self._returns.carry(rows.env_ids, is_first, rows.reward)
+            action = action._replace(extras={**action.extras, CARRIED_RETURN: carried})
         self._duration.add(time.perf_counter() - began_s)
         self._last_action = action
         self._pool.send(action.actions, rows.env_ids)

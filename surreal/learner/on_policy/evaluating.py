@@ -103,7 +103,7 @@ def filtered(
     is_first = obs_filter is not None and obs_filter.is_empty
     with model.lock:
         if return_filter is not None:
-            return_filter.update(batch.reward, batch.discount, is_step)
+            return_filter.update(batch.reward, batch.discount, is_step, batch.extras.get("carried_return"))
         if obs_filter is not None and is_first:
             obs_filter.update(obs, is_step)
         if is_first or return_filter is not None:

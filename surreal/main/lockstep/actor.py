@@ -71,6 +71,7 @@ class Actor:
             self.sender,
             on_episode=lambda score, length, env_id: on_episode(score, length, index << 20 | env_id),
             rounds=self._rounds,
+            gamma=config.learner.gamma,
         )
 
     def act(self, check_stop: Callable[[], object]) -> None:

@@ -70,7 +70,7 @@ class Rehearsal:
         self._sender = build_sender(config, shards, pool, threading.Event(), is_limited=False)
         stack.callback(self._sender.discard)
         self.learner.metrics_interval = 1
-        self._loop = AgentLoop(pool, agent, self._sender)
+        self._loop = AgentLoop(pool, agent, self._sender, gamma=config.learner.gamma)
         self._acted_s = 0.0
         self._rows = 0
         self._batches = 0

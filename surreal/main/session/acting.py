@@ -101,6 +101,7 @@ class ActingSession:
             self.sender,
             on_episode=self._on_episode,
             rounds=rounds,
+            gamma=config.learner.gamma,
         )
         if rounds is not None and self.sender is not None:
             rounds.parameters = ListenedParameters(listener)

@@ -120,8 +120,8 @@ class ObsFilter(nn.Module):
 class ReturnFilter(nn.Module):
     """Scales rewards by the running deviation of discounted returns, so that values are of the order of 1.
 
-    The return of a step sums the rewards before it, as gymnasium's `NormalizeReward` does, but begins anew where a
-    trajectory begins: short trajectories scale a little less. Rewards are not shifted, for that changes what is best.
+    The return of a step sums the rewards of its episode up to it, as `VecNormalize` of Stable-Baselines3 does. Rewards
+    are not shifted, because that changes what is best.
     """
 
     def __init__(self) -> None:
@@ -133,14 +133,19 @@ class ReturnFilter(nn.Module):
         return (reward / self.moments.deviation().to(reward.dtype)).clamp(-_LIMIT, _LIMIT)
 
     @torch.no_grad()
-    def update(self, reward: Tensor, discount: Tensor, is_step: Tensor) -> None:
+    def update(self, reward: Tensor, discount: Tensor, is_step: Tensor, carried: Tensor | None = None) -> None:
         """Count the discounted returns of steps in.
 
         Args:
             reward: [T, B] float32.
             discount: [T, B] float32, 0 in rows without a step: a return does not go on in the next episode.
             is_step: [T, B] bool.
+            carried: [T, B] float32, what the rewards before a step add to its return, as agents record it. None:
+                returns begin again where a trajectory does, so that short trajectories scale too little.
         """
+        if carried is not None:
+            self.moments.update((carried + reward)[is_step])
+            return
         total, carried, returns = torch.zeros_like(reward[0]), torch.zeros_like(reward[0]), []
         for t in range(len(reward)):
             total = carried * total + reward[t]

@@ -94,8 +94,10 @@ def read_run(folder: Path) -> ListedRun:
     if listed.status != "running":
         return listed
     if not is_written_to(folder):
-        return replace(listed, status="killed", **_so_far(folder, is_alive=False, started=listed.started))
-    return replace(listed, **_so_far(folder, is_alive=True, started=listed.started))
+        return replace(
+            listed, status="killed", **_so_far(folder, is_alive=False, started=listed.started, earlier_s=listed.time_s)
+        )
+    return replace(listed, **_so_far(folder, is_alive=True, started=listed.started, earlier_s=listed.time_s))
 
 
 def last_round(folder: Path) -> dict[str, Any] | None:
@@ -141,14 +143,14 @@ def _from_result(result: dict[str, Any], run: str, folder: Path) -> ListedRun:
     )
 
 
-def _so_far(folder: Path, *, is_alive: bool, started: float) -> dict[str, Any]:
-    """What `result.json` does not say of a run before its end."""
+def _so_far(folder: Path, *, is_alive: bool, started: float, earlier_s: float) -> dict[str, Any]:
+    """What `result.json` does not say of a run before its end; `earlier_s` is its time before it was resumed."""
     best = read_best(folder / "eval")
     round_ = last_round(folder) or {}
     last_seen, step = _last_metrics(folder / "metrics.jsonl")
     until = time.time() if is_alive else last_seen
     return {
-        "time_s": max(0.0, until - started) if started and until else 0.0,
+        "time_s": earlier_s + (max(0.0, until - started) if started and until else 0.0),
         "env_steps": max(step, _count(round_.get("global_step"))),
         "updates": _count(round_.get("updates")),
         "best_return": None if best is None else float(best["mean_return"]),

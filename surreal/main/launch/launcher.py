@@ -143,7 +143,7 @@ class Launcher:
             best_return = outcome.best["mean_return"] if outcome.best else None
             snapshot, counts = self._onlooker.snapshot, outcome.counts
             snapshot = replace(snapshot, updates=counts.updates, skipped_updates=counts.skipped_updates)
-            progress.finish(replace(snapshot, best_return=best_return))
+            progress.finish(replace(snapshot, best_return=best_return), earlier_s=self.folder.earlier_s)
             return outcome
 
     # -- before ----------------------------------------------------------------------------------------------------
@@ -301,14 +301,15 @@ class Launcher:
             restarts,
             int(last_metric(self.folder.path, "learner/skipped_updates_total")),
         )
+        time_s = self.folder.earlier_s + self._elapsed_s
         result = partial(
-            result_of, self.config, self.run, started=self._started, time_s=self._elapsed_s, counts=counts, best=best
+            result_of, self.config, self.run, started=self._started, time_s=time_s, counts=counts, best=best
         )
         try:
             self.folder.write_result(result(ending))
         except FolderError as error:
             ending = Ending(f"{ending.reason}; then {error}", ExitCode.FAILED)
-        return RunOutcome(self.run, self.folder.path, self.config, ending, counts, self._elapsed_s, best)
+        return RunOutcome(self.run, self.folder.path, self.config, ending, counts, time_s, best)
 
     @property
     def _elapsed_s(self) -> float:

@@ -30,6 +30,7 @@ LOCK_NAME = "run.lock"
 #: Length of the result while the run lasts: more than it will need.
 _RESULT_BYTES = 4096
 _TAIL_BYTES = 256 << 10
+_TIME = re.compile(r'\{"time": ([0-9.]+),')
 
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=")
 
@@ -51,6 +52,9 @@ class RunFolder:
 
     Args:
         path: the folder; made by `claim`.
+
+    Attributes:
+        earlier_s: how long the run took before it was resumed; known from `begin` on.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,6 +62,7 @@ class RunFolder:
         self._lock = FileLock(self.path / LOCK_NAME)
         self._made: list[Path] = []
         self._address = ""
+        self.earlier_s = 0.0
 
     @property
     def config_path(self) -> Path:
@@ -121,9 +126,11 @@ class RunFolder:
             FolderError: it cannot be written.
         """
         text = to_yaml(config)
+        self.earlier_s = time_so_far(self.path)
         self._write(RUN_NAME, f"{run}\n")
         # As long as the result will be, so that a disk that is full by then can take it.
-        self._write(RESULT_NAME, _padded(_json(result_of(config, run, None, started=started))))
+        result = result_of(config, run, None, started=started, time_s=self.earlier_s)
+        self._write(RESULT_NAME, _padded(_json(result)))
         self._write(CONFIG_NAME, text, is_secret=bool(_PASSWORD.search(text)))
 
     def write_address(self, address: str, run: str) -> None:
@@ -219,6 +226,20 @@ def newest_checkpoint(run_dir: Path) -> int:
 def _padded(text: str) -> str:
     """The same JSON, as long as the file is."""
     return text.rstrip("\n").ljust(_RESULT_BYTES - 1) + "\n"
+
+
+def time_so_far(run_dir: Path) -> float:
+    """How long a run took, s, all parts of one that was resumed; a part that was killed lasts to its last metrics."""
+    try:
+        result = json.loads((run_dir / RESULT_NAME).read_text(encoding="utf-8"))
+        time_s, started = float(result["time_s"]), float(result["started"])
+        lines = tail(run_dir / METRICS_PATH) if result["status"] == "running" else []
+        # The last line may be cut off, so the newest of the last two counts.
+        seen = max((float(found[1]) for line in lines[-2:] if (found := _TIME.match(line))), default=started)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return 0.0
+    total = time_s + max(0.0, seen - started)
+    return total if math.isfinite(total) else 0.0
 
 
 def last_metric(run_dir: Path, name: str) -> float:

@@ -119,13 +119,15 @@ class Progress:
         """Print the picture once, of any height, also where there is no terminal."""
         self._console.print(Frame(self._newest_view()))
 
-    def finish(self, snapshot: Snapshot, *, is_over: bool = True) -> None:
+    def finish(self, snapshot: Snapshot, *, is_over: bool = True, earlier_s: float = 0.0) -> None:
         """Leave the last state on the console.
 
         Args:
             snapshot: the state.
             is_over: whether the run has ended; else only this view does.
+            earlier_s: how long the run took before it was resumed.
         """
+        self._started_s -= earlier_s
         elapsed_s = self._elapsed_s
         is_live = self._live is not None
         self.__exit__(None, None, None)

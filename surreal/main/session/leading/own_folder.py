@@ -48,7 +48,7 @@ class OwnFolder:
             self._process.client.run,
             self._process.ending(error),
             started=self._started,
-            time_s=time.monotonic() - self._started_s,
+            time_s=self._folder.earlier_s + time.monotonic() - self._started_s,
             counts=counts,
             best=read_best(self._folder.path / "eval"),
         )

@@ -11,6 +11,7 @@ import pytest
 
 from surreal.config import load_config
 from surreal.errors import BusyError, ConfigError, FolderError
+from surreal.main.process.ending.reasons import Ending, result_of
 from surreal.main.process.run_folder import RunFolder, new_run_id, newest_checkpoint, newest_running
 
 
@@ -135,3 +136,16 @@ def test_newest_checkpoint_is_told_by_its_name(tmp_path: Path) -> None:
     for name in ("0000000012.safetensors", "0000000120.safetensors", "other.safetensors"):
         (tmp_path / "checkpoints" / name).touch()
     assert newest_checkpoint(tmp_path) == 120
+
+
+def test_time_of_a_resumed_run_has_all_of_its_parts(tmp_path: Path) -> None:
+    config, folder = load_config("cartpole-dqn"), begun(tmp_path)
+    assert folder.earlier_s == 0.0
+    folder.write_result(result_of(config, "run-1", Ending("interrupted"), started=5.0, time_s=30.0))
+    folder.begin(config, "run-1", 100.0)
+    assert folder.earlier_s == 30.0
+    # This part is killed: its last metrics say how long it was at least.
+    (tmp_path / "metrics.jsonl").write_text('{"time": 112.5, "process": "learner"}\n{"time": 113')
+    folder.begin(config, "run-1", 200.0)
+    assert folder.earlier_s == 42.5
+    assert json.loads((tmp_path / "result.json").read_text())["time_s"] == 42.5

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from surreal.errors import CheckpointError
 from surreal.learner.base import Learner, ReplayView
+from surreal.learner.option_checks import check_schedule
 from surreal.learner.stepping.compiling import NetworkCompiler
 from surreal.learner.stepping.optimizers import MODEL, Optimizer, OptimizerSettings, check_max_norm
 from surreal.learner.stepping.ranks import Ranks
@@ -58,13 +59,15 @@ class GradientLearner(Learner):
     Args:
         model: see `Learner`.
         replay: see `Learner`.
-        optimizer: adam, rmsprop, or rmsprop_tf: RMSProp whose mean of squares begins at one, and whose epsilon is inside
-            the root.
+        optimizer: adam, rmsprop, or rmsprop_tf: RMSProp whose mean of squares begins at one, with epsilon inside its
+            root.
         initial_learning_rate: > 0; raising it learns faster until it becomes unstable.
         learning_rate_end: where the linear schedule ends, >= 0.
         use_linear_schedule: anneal the learning rate from `initial_learning_rate` to `learning_rate_end`.
-        max_global_step: length of that schedule, in what `schedule_step` counts; the rate stays at its end afterwards.
-        schedule_step: environment (env steps of the whole run) or update (updates of this learner).
+        max_global_step: length of all schedules, in what `schedule_step` counts; they stay at their ends afterwards.
+            None: run.max_env_steps, or learner.max_updates where updates count.
+        schedule_step: what schedules count: environment (env steps of the whole run) or update (updates of this
+            learner).
         decay: RMSProp's, in [0, 1).
         epsilon: of the optimizer, > 0; None takes the optimizer's own.
         gradients_norm_clipping: largest global norm of a group's gradient, > 0; None clips nothing. Raising it lets
@@ -107,8 +110,8 @@ class GradientLearner(Learner):
             raise ValueError(f"learning_rate_end is {learning_rate_end}; it must be >= 0")
         if schedule_step not in ("environment", "update"):
             raise ValueError(f"schedule_step is {schedule_step!r}; it must be environment or update")
-        if use_linear_schedule and (max_global_step is None or max_global_step < 1):
-            raise ValueError(f"max_global_step is {max_global_step}; use_linear_schedule needs it to be >= 1")
+        if use_linear_schedule:
+            check_schedule("use_linear_schedule", max_global_step, schedule_step)
         check_max_norm(gradients_norm_clipping)
         self.max_global_step = max_global_step
         self._settings = OptimizerSettings(optimizer, initial_learning_rate, decay, epsilon)
@@ -125,6 +128,11 @@ class GradientLearner(Learner):
         self._reducer: Reducer | None = None
         self.skipped = SkipCounter(self.skipped_limit)
         self._compiler = NetworkCompiler() if compile else None
+
+    @property
+    def schedule_position(self) -> int:
+        """How far schedules are, in what `schedule_step` counts."""
+        return self.updates if self._schedule_by_updates else self.global_step
 
     def build(self) -> None:
         """Make the optimizer of all of the model's parameters."""
@@ -247,7 +255,7 @@ class GradientLearner(Learner):
             return gradients.norm  # another parameter server has all of this group
         optimizer = self._groups[gradients.group]
         if self._schedule is not None:
-            rate = self._schedule(self.updates if self._schedule_by_updates else self.global_step)
+            rate = self._schedule(self.schedule_position)
             optimizer.learning_rate = rate * self._rate_factors[gradients.group]
         self.show_gradients(gradients)
         return optimizer.apply(gradients.tensors, max_norm=self._max_norm, lock=self.model.lock, norm=gradients.norm)

@@ -34,3 +34,22 @@ def check_positive(**options: float | None) -> None:
     for name, value in options.items():
         if value is not None and not value > 0.0:
             raise ValueError(f"{name} is {value}; it must be > 0")
+
+
+def check_schedule(option: str, max_global_step: int | None, schedule_step: str) -> None:
+    """Refuse a schedule without an end.
+
+    Args:
+        option: that asks for a schedule.
+        max_global_step: where schedules end.
+        schedule_step: what they count.
+
+    Raises:
+        ValueError: names the setting that gives them an end.
+    """
+    if max_global_step is None or max_global_step < 1:
+        limit = "learner.max_updates" if schedule_step == "update" else "run.max_env_steps"
+        raise ValueError(
+            f"max_global_step is {max_global_step}; {option} needs it to be >= 1; set it, or {limit},"
+            " which it defaults to"
+        )

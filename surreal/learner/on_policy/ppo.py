@@ -27,7 +27,7 @@ from surreal.learner.on_policy.policy_losses import (
     mean_of_steps,
     value_loss,
 )
-from surreal.learner.option_checks import check_not_negative, check_positive, check_shares
+from surreal.learner.option_checks import check_not_negative, check_positive, check_schedule, check_shares
 from surreal.schedules import LinearSchedule
 from surreal.types import TrajectoryBatch
 from surreal.utils.pytorch import Module
@@ -56,7 +56,8 @@ class PPOLearner(ActorCriticLearner):
             many whole trajectories as come nearest. None: the whole batch at once.
         clip_range: ratios further than this from 1 stop moving, > 0; raising it allows larger steps. None: only the
             penalty of `kl_target` holds the policy.
-        clip_range_end: where the clip range ends, after `max_global_step` env steps, >= 0; None: it stays.
+        clip_range_end: where the clip range ends, along the same schedule as the learning rate (`max_global_step`,
+            `schedule_step`), >= 0; None: it stays.
         kl_target: add a penalty on the divergence from the policy before the update, whose weight is adapted so that
             updates come to this divergence, in nats, > 0. None: none.
         max_kl: end an update's epochs of the policy when the divergence of a minibatch is above this, in nats, > 0.
@@ -64,6 +65,7 @@ class PPOLearner(ActorCriticLearner):
         vf_clipped_loss: clip the value's loss too, by the same range.
         gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
         l2_coeff: weight of the squares of the value's own parameters, >= 0; raising it keeps values smoother.
+        initial_learning_rate: see `GradientLearner`.
         seed: of the order of minibatches.
         options: see `ActorCriticLearner`.
     """
@@ -85,10 +87,11 @@ class PPOLearner(ActorCriticLearner):
         vf_clipped_loss: bool = False,
         gae_lambda: float = 0.95,
         l2_coeff: float = 0.0,
+        initial_learning_rate: float = 3e-4,
         seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, **options)
+        super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
         check_positive(
             policy_iterations=policy_iterations,
             value_func_iterations=value_func_iterations,
@@ -103,8 +106,8 @@ class PPOLearner(ActorCriticLearner):
             raise ValueError("clip_range and kl_target are both null; one of them must hold the policy")
         if clip_range is None and (clip_range_end is not None or vf_clipped_loss):
             raise ValueError("clip_range is null; clip_range_end and vf_clipped_loss need it")
-        if clip_range_end is not None and self.max_global_step is None:
-            raise ValueError("max_global_step is null; clip_range_end needs it")
+        if clip_range_end is not None:
+            check_schedule("clip_range_end", self.max_global_step, options.get("schedule_step", "environment"))
         self._has_own_value = getattr(model, "value_hiddens", None) is not None
         if value_func_iterations not in (None, policy_iterations) and not self._has_own_value:
             raise ValueError(
@@ -139,7 +142,7 @@ class PPOLearner(ActorCriticLearner):
             self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
         )
         if self._clip_schedule is not None:
-            self.clip_range = self._clip_schedule(self.global_step)
+            self.clip_range = self._clip_schedule(self.schedule_position)
         rng = np.random.default_rng((self._seed, self.updates))
         parts = epochs(batch, self.mini_batch, whole=self.model.state_shape is not None, rng=rng)
         last: list[Losses] = []

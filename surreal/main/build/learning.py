@@ -152,7 +152,9 @@ def build_learner(config: Config, model: Module, replay: ReplayView | None, *, r
     """Make the learner; without a replay, one that is only looked at. Of several ranks, each draws its own numbers."""
     if rank:
         config = _with_own_seed(config, rank)
-    offered = {"device": config.device, "max_global_step": config.run.max_env_steps, "seed": config.seed}
+    by_updates = config.learner.args.get("schedule_step") == "update"
+    length = config.learner.max_updates if by_updates else config.run.max_env_steps
+    offered = {"device": config.device, "max_global_step": length, "seed": config.seed}
     return construct(config, LEARNER, (model, replay), offered)
 
 

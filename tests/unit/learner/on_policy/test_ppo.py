@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -119,6 +119,20 @@ def test_a_stopped_policy_does_not_stop_a_value_of_its_own(make_model: MakeModel
     tensors = learner.state_dict()["tensors"]
     assert tensors["optimizer/policy.output.weight/step"] < 3
     assert tensors["optimizer/value_network.value.output.weight/step"] == 10
+
+
+def test_the_clip_range_is_annealed_by_updates_if_the_learning_rate_is(make_model: MakeModel, play: Play) -> None:
+    model = make_model()
+    schedule: Any = {"max_global_step": 4, "schedule_step": "update", "use_linear_schedule": True}
+    learner = PPOLearner(
+        model, clip_range=0.2, clip_range_end=0.0, initial_learning_rate=0.01, mini_batch=None, **schedule
+    )
+    learner.on_global_step(1000)
+    for i in range(5):
+        reading = learner.optimize(i, play(model))
+        share = max(0.0, 1.0 - i / 4)
+        assert reading["clip_range"] == pytest.approx(0.2 * share)
+        assert reading["learning_rate"] == pytest.approx(0.01 * share)
 
 
 def test_the_clip_range_is_annealed_by_env_steps_and_stays_at_its_end(make_model: MakeModel, play: Play) -> None:

@@ -44,6 +44,7 @@ class DDPGLearner(GradientLearner):
             >= 0; raising it smooths the values over more actions. 0: none.
         smoothing_clip: bound of that noise, > 0.
         l2_coeff: weight of the sum of the critics' squared weights in their loss, >= 0; raising it keeps them smaller.
+        gradients_norm_clipping: see `GradientLearner`.
         seed: of the noise, >= 0.
         options: see `GradientLearner`.
     """
@@ -61,10 +62,11 @@ class DDPGLearner(GradientLearner):
         smoothing_sigma: float = 0.0,
         smoothing_clip: float = 0.5,
         l2_coeff: float = 0.0,
+        gradients_norm_clipping: float | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, **options)
+        super().__init__(model, replay, gradients_norm_clipping=gradients_norm_clipping, **options)
         if not isinstance(model, DeterministicActorCritic):
             raise ValueError(f"the model is a {type(model).__name__}; it must be a DeterministicActorCritic")
         check_positive(critic_learning_rate=critic_learning_rate, smoothing_clip=smoothing_clip)

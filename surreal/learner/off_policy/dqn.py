@@ -33,6 +33,7 @@ class DQNLearner(GradientLearner):
         huber_delta: error from which on the loss grows linearly, > 0; raising it lets large errors weigh more.
         target_update_period: updates between two copies to the target network, >= 1.
         target_update_tau: follow softly instead, at every update, in (0, 1]; None copies by period.
+        initial_learning_rate: see `GradientLearner`.
         seed: of the noise of a `NoisyQFunction`, >= 0.
         options: see `GradientLearner`.
     """
@@ -48,10 +49,11 @@ class DQNLearner(GradientLearner):
         huber_delta: float = 1.0,
         target_update_period: int = 100,
         target_update_tau: float | None = None,
+        initial_learning_rate: float = 1e-4,
         seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, **options)
+        super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
         check_positive(huber_delta=huber_delta)
         TargetNetwork.check(target_update_period, target_update_tau)
         self.double = double

@@ -50,6 +50,7 @@ class R2D2Learner(GradientLearner):
         huber_delta: error from which on the loss grows linearly, > 0.
         target_update_period: updates between two copies to the target network, >= 1.
         target_update_tau: follow softly instead, at every update, in (0, 1]; None copies by period.
+        initial_learning_rate: see `GradientLearner`.
         options: see `GradientLearner`.
 
     Raises:
@@ -68,9 +69,10 @@ class R2D2Learner(GradientLearner):
         huber_delta: float = 1.0,
         target_update_period: int = 100,
         target_update_tau: float | None = None,
+        initial_learning_rate: float = 1e-4,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, **options)
+        super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
         if model.state_shape is None:
             raise ValueError("R2D2Learner needs a model with memory: use_lstm: true")
         if n_step < 1:

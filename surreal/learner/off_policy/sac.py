@@ -52,6 +52,7 @@ class SACLearner(GradientLearner):
     Args:
         model: a `SoftActorCritic`, or a `DiscreteSoftActorCritic`.
         replay: gives the batches; gets |TD error|, the mean over the critics, as priorities if it wants them.
+        initial_learning_rate: see `GradientLearner`.
         critic_learning_rate: of the critics, > 0; None: `initial_learning_rate`, which is always the actor's.
         temperature: what a nat of entropy is worth, in reward, > 0; raising it explores more. Where it is learned, it
             begins with this.
@@ -61,6 +62,7 @@ class SACLearner(GradientLearner):
             number of an action's components; 0.98 log(n) of n discrete actions, which many tasks want lower.
         target_update_tau: how far the target critics follow in each update, in (0, 1]; raising it makes them follow
             faster.
+        gradients_norm_clipping: see `GradientLearner`.
         seed: of the actions drawn, >= 0.
         options: see `GradientLearner`.
     """
@@ -72,16 +74,24 @@ class SACLearner(GradientLearner):
         model: Module,
         replay: ReplayView | None = None,
         *,
+        initial_learning_rate: float = 3e-4,
         critic_learning_rate: float | None = None,
         temperature: float = 1.0,
         learn_temperature: bool = True,
         temperature_learning_rate: float | None = None,
         target_entropy: float | None = None,
         target_update_tau: float = 0.005,
+        gradients_norm_clipping: float | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, **options)
+        super().__init__(
+            model,
+            replay,
+            initial_learning_rate=initial_learning_rate,
+            gradients_norm_clipping=gradients_norm_clipping,
+            **options,
+        )
         if not isinstance(model, SoftModel):
             raise ValueError(
                 f"the model is a {type(model).__name__}; it must be a SoftActorCritic or a DiscreteSoftActorCritic"

@@ -50,6 +50,7 @@ class A2CLearner(ActorCriticLearner):
         icm: intrinsic curiosity, reward for what could not be foreseen, as `{reward_scale, forward_share,
             learning_rate, hidden_sizes, convolutions, activation, units}`; see `surreal.learner.curiosity`. {} takes
             all defaults. None: none.
+        initial_learning_rate: see `GradientLearner`.
         seed: of the initial parameters of curiosity's networks, >= 0.
         options: see `ActorCriticLearner`.
     """
@@ -65,10 +66,18 @@ class A2CLearner(ActorCriticLearner):
         policy_clip: float | None = None,
         critic_clip: float | None = None,
         icm: Mapping[str, Any] | None = None,
+        initial_learning_rate: float = 7e-4,
         seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, entropy_beta=entropy_beta, normalize_advantage=normalize_advantage, **options)
+        super().__init__(
+            model,
+            replay,
+            entropy_beta=entropy_beta,
+            normalize_advantage=normalize_advantage,
+            initial_learning_rate=initial_learning_rate,
+            **options,
+        )
         check_shares(gae_lambda=gae_lambda)
         check_positive(policy_clip=policy_clip, critic_clip=critic_clip)
         self.gae_lambda = gae_lambda

@@ -44,6 +44,7 @@ class ActorCriticLearner(GradientLearner):
             any number of components. One discrete choice has one component.
         critic_learning_rate: of the value, > 0, if the model has a network of its own for it (`value_hidden_sizes`).
             None: `initial_learning_rate`, which is always the policy's.
+        gradients_norm_clipping: see `GradientLearner`.
         metrics_interval: see `Learner`.
         options: see `GradientLearner`.
     """
@@ -61,10 +62,17 @@ class ActorCriticLearner(GradientLearner):
         normalize_advantage: bool = True,
         entropy_type: str = "Gauss",
         critic_learning_rate: float | None = None,
+        gradients_norm_clipping: float | None = 0.5,
         metrics_interval: int = 1,
         **options: Any,
     ) -> None:
-        super().__init__(model, replay, metrics_interval=metrics_interval, **options)
+        super().__init__(
+            model,
+            replay,
+            gradients_norm_clipping=gradients_norm_clipping,
+            metrics_interval=metrics_interval,
+            **options,
+        )
         check_not_negative(entropy_beta=entropy_beta, critic_scale=critic_scale)
         check_positive(critic_learning_rate=critic_learning_rate)
         if entropy_type not in ("Gauss", "Origin"):

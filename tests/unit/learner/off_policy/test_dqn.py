@@ -74,7 +74,7 @@ def test_one_update_is_the_formula(make_batch: MakeBatch, double: bool) -> None:
 
 def test_double_lets_the_online_network_choose(make_batch: MakeBatch) -> None:
     batch = make_batch()
-    learner = made(target_update_period=10**6)
+    learner = made(target_update_period=10**6, initial_learning_rate=1e-3)
     for i in range(30):
         learner.optimize(i, batch)
     _, target = learner.estimate(batch)

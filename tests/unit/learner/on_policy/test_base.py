@@ -67,7 +67,8 @@ def test_two_learning_rates_give_the_gradients_that_one_gives(make_model: MakeMo
     models = []
     for rate in (None, 1e-3):
         model = make_model(value_hiddens=[8])
-        learner = A2CLearner(model, critic_learning_rate=rate, gradients_norm_clipping=None)
+        options: Any = {"initial_learning_rate": 1e-3, "gradients_norm_clipping": None}
+        learner = A2CLearner(model, critic_learning_rate=rate, **options)
         for i in range(3):
             learner.optimize(i, play(model, seed=i))
         models.append(model.tensors())

@@ -11,5 +11,7 @@ way are cut (truncated) at its end. An interrupted stretch is thrown away, and p
 
 The same turn is that of agents that compute gradients (`gradient_agent`): each acts, and learns from what it did.
 
+And it is that of a `rehearsal`, in which `check` tries a run's classes on random rows, and the doctor on real ones.
+
 Knows `process`, `build` and `session`; the roles of learner and agent use it.
 """

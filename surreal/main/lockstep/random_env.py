@@ -15,7 +15,7 @@ _END_SHARE = 0.1
 
 
 class RandomEnv(gymnasium.Env[Any, Any]):
-    """Draws observations from a space, and ends a tenth of its steps' episodes, half of them by truncation.
+    """Draws observations from a space. A tenth of the steps end their episode, half of these by truncation.
 
     Args:
         observation_space: of the environment whose place it takes.

@@ -26,10 +26,12 @@ from surreal.main.lockstep.turn import next_batch, take_in
 
 #: Environments of the rehearsal, at most: enough for trajectories of several lanes.
 _MOST_ENVS = 8
-#: The smallest batch that has everything: several rows of transitions, or several short trajectories.
-_ROWS, _LANES = 32, 4
+#: Of the smallest rehearsal: rows of a batch of transitions at most, trajectories or sequences of any other batch, rows
+#: of these, and transitions that the replay keeps. A user's class may count on the size of usual batches.
+_ROWS, _LANES = 256, 4
 _LENGTHS = {"trajectory_steps": 8, "sequence_length": 12, "burn_in": 4}
-_SIZES = {"start_size": 2 * _ROWS, "capacity": 64 * _ROWS}
+_CAPACITY = 2048
+_CHUNK_STEPS = 32
 #: Learners' arguments that have one update wait for many batches, or for a compiler.
 _LONG = ("compile", "timesteps_per_batch", "episodes_per_batch")
 #: Steps of each environment from one look for a batch to the next.
@@ -130,15 +132,19 @@ def small_config(config: Config) -> Config:
 def smallest_config(config: Config) -> Config:
     """Give the settings for one update that takes milliseconds: few rows, short trajectories, one gathered batch."""
     given = replay_arguments(config)
-    is_rows = check_replay(config).hands_out == "transitions"
-    lengths = {name: min(given[name], most) for name, most in _LENGTHS.items() if given.get(name) is not None}
-    sizes = {name: size for name, size in _SIZES.items() if name in given}
+    most = _ROWS if check_replay(config).hands_out == "transitions" else _LANES
+    batch_size = min(config.learner.batch_size, most)
+    lengths = {name: min(given[name], length) for name, length in _LENGTHS.items() if given.get(name) is not None}
+    sizes = {"start_size": max(batch_size, 2 * _CHUNK_STEPS), "capacity": _CAPACITY}
     args = {name: value for name, value in config.learner.args.items() if name not in _LONG}
     changes: dict[str, dict[str, Any]] = {
         "env": {"num_envs": _MOST_ENVS},
-        "learner": {"batch_size": min(config.learner.batch_size, _ROWS if is_rows else _LANES), "args": args},
-        "replay": {"args": config.replay.args | lengths, **sizes},
-        "sender": {"chunk_steps": min(config.sender.chunk_steps, _ROWS)},
+        "learner": {"batch_size": batch_size, "args": args},
+        "replay": {
+            "args": config.replay.args | lengths,
+            **{name: size for name, size in sizes.items() if name in given},
+        },
+        "sender": {"chunk_steps": min(config.sender.chunk_steps, _CHUNK_STEPS)},
     }
     return small_config(_changed(config, changes))
 

@@ -26,7 +26,7 @@ def describe_numbers(snapshot: Snapshot, elapsed_s: float, *, is_over: bool = Fa
         ("time", f"{elapsed_s:.0f} s"),
         ("env steps", _count(snapshot.env_steps, None if is_over else snapshot.steps_per_s)),
         ("updates", _count(snapshot.updates, None if is_over else snapshot.updates_per_s)),
-        ("skipped updates", _count(snapshot.skipped_updates, None)),
+        *([("skipped updates", f"{snapshot.skipped_updates:,}")] if snapshot.skipped_updates else []),
         ("return", _number(snapshot.episode_return, ".1f")),
         ("best return", _number(snapshot.best_return, ".1f")) if is_over else ("eval return", _evaluation(snapshot)),
         ("replay", _number(snapshot.replay_fill, ".0%")),

@@ -59,6 +59,7 @@ def test_returns_are_recorded_only_where_the_model_scales_rewards(
     class Doing:
         model: Any = SimpleNamespace(return_filter=return_filter, version=1)
         global_step = 0
+        wants_outcomes = False
 
         def act_batch(self, obs: Any, explore: Any, slots: Any, *_: Any) -> Action:
             return Action(np.zeros(len(explore)), {"value": np.zeros(len(explore), np.float32)}, 1)

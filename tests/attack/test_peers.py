@@ -46,7 +46,13 @@ def test_a_run_survives_what_a_peer_may_write(
     environment = {"SURREAL_REDIS_SECRETS": str(place), "SURREAL_REDIS": address}
     for name, value in {**environment, "SURREAL_REDIS_USER": "observer"}.items():
         monkeypatch.setenv(name, value)
-    command = workplace.start("run", "cartpole-dqn", "--run", "demo", "--redis", address, **environment)
+    # Rounds of evaluation are rare enough that the task is not solved before the attack is over.
+    interval = f"eval.interval_s={60 if IS_WHOLE else 20}"
+    command = workplace.start(
+        *("run", "cartpole-dqn", "--run", "demo", "--redis", address, "--set", interval),
+        *("--set", "checkpoint.interval_updates=500"),
+        **environment,
+    )
     run_dir = workplace.run_dir()
     workplace.wait_for(lambda: list((run_dir / "checkpoints").glob("*.safetensors")), "a checkpoint")
     redis = connect(address, f"demo.{user.name}", (place / f"demo.{user.name}").read_text().strip())
@@ -56,6 +62,8 @@ def test_a_run_survives_what_a_peer_may_write(
         values = VALUES if IS_WHOLE else {name: VALUES[name] for name in rng.sample(sorted(VALUES), 1)}
         peer.attack(kind, values)
         assert command.process.poll() is None, f"{kind} ended the run: {command.output[-2000:]}"
+    kinds = {line.split()[1].partition("}:")[2].split(":")[0] for line in peer.written}
+    assert {"claim", "log", "processes"} <= kinds, kinds
     # Its heartbeat may be spoiled, until it writes the next one.
     beats = workplace.wait_for(
         lambda: [each for each in workplace.status()["processes"] if each["name"] == "learner"], "a heartbeat"

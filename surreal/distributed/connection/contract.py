@@ -1,7 +1,7 @@
 """What the processes of a run must agree on, stored in Redis as JSON: the first one writes it, the others compare.
 
-Used for the model contract of a policy (broadcaster and listeners); `describe_difference` also for the data contract of
-a stream. A contract that expires is renewed by those who hold it, so that it lives as long as one of them does.
+Used for the model contract of a policy, which broadcasters write and listeners compare; `describe_difference` also for
+the data contract of a stream. A contract that expires is renewed by its writer, so that it lives as long as that does.
 """
 
 from __future__ import annotations

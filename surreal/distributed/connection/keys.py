@@ -25,7 +25,7 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:policy:P:params` | hash | `version`, `epoch`, `id`, `message`, `parts`, `data`, `publisher`, `published_s`, `previous`, `previous_parts`, `previous_version` | publish script | TorchListener, TorchBroadcaster | the run |
 | `surreal:{R}:policy:P:part:ID:I` | string | part I of the parameters of publication ID, when they are more than 128 KiB | TorchBroadcaster | TorchListener | until the next publication but one |
 | `surreal:{R}:policy:P:lease` | string | token of the learner that publishes | publish, hold scripts | publish, hold scripts | seconds, renewed |
-| `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | first of learner and agents | learner, agents | a minute, renewed |
+| `surreal:{R}:policy:P:contract` | string | parameter names, shapes and dtypes, JSON | learner, parameter servers | learner, agents | a minute, renewed |
 | `surreal:{R}:policy:P:notice` | channel | the version just published, its id and number of parts | publish script | TorchListener | - |
 | `surreal:{R}:policy:P:calls` | stream | one entry a call: fields `id`, `request`, `timeout_ms` | call script | CallServer | until taken |
 | `surreal:{R}:policy:P:asked:ID` | string | that call ID was asked for | call script | call script | a minute longer than its caller waits |

@@ -13,7 +13,7 @@ import typer
 from surreal.cli.completion import presets_and_files
 from surreal.cli.options import NoColor, Overrides, RunDir, flag, say, stdout_console, warn_of_password
 from surreal.errors import ConfigError, StoppedError, SurrealError
-from surreal.main.launch.rlx.components import COMPONENTS, has_launcher, launcher_overrides, parts_of
+from surreal.main.launch.rlx.components import COMPONENTS, RLX_SERVERS, has_launcher, launcher_overrides, parts_of
 from surreal.main.process.ending.reasons import Ending, ExitCode
 from surreal.main.process.reports import print_error
 from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
@@ -118,13 +118,14 @@ def run(
         say(console, f"ended: {ending.reason}")
         raise typer.Exit(ending.exit_code)
     settings = (*settings, *(launcher_overrides(parts) if is_run else ()))
+    has_companions = RLX_SERVERS not in parts
     asked = (source, settings, run_name, run_dir, redis, resume, offline)
     if check:
         from surreal.main.commands.check import check as find_problems
         from surreal.main.launch.prepare import RunOptions
 
         try:
-            say(console, find_problems(RunOptions(*asked)))
+            say(console, find_problems(RunOptions(*asked, has_companions=has_companions)))
         except SurrealError as error:  # as wrong arguments end it
             print_error(error)
             raise typer.Exit(2) from error
@@ -134,7 +135,7 @@ def run(
         from surreal.main.launch.launcher import Launcher
         from surreal.main.launch.prepare import RunOptions
 
-        options = RunOptions(*asked, is_quiet=quiet, shows_progress=progress)
+        options = RunOptions(*asked, is_quiet=quiet, shows_progress=progress, has_companions=has_companions)
         try:
             outcome = Launcher(options, console, interrupts, starter).execute()
         except StoppedError:

@@ -27,6 +27,7 @@ class RunOptions:
     offline: Path | None = None
     is_quiet: bool = False
     shows_progress: bool = True
+    has_companions: bool = False  #: whether RLX servers are to join from other commands on this machine
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def prepare(options: RunOptions) -> PreparedRun:
             source=where,
         )
     is_own_redis = options.redis is None and config.redis.address is None
-    if is_own_redis and options.offline is None and not config.agent.count + config.rlx.servers:
+    has_others = options.offline is not None or options.has_companions
+    if is_own_redis and not has_others and not config.agent.count + config.rlx.servers:
         where = config.source_of("agent.count")
         raise ConfigError(
             f"agent.count is 0{f' ({where})' if where else ''}, and so is rlx.servers: nothing would act, because no "

@@ -26,6 +26,7 @@ from surreal.main.build.learning import build_learner
 from surreal.main.process import registry
 from surreal.main.process.registry import Registrant, plain_config, write_progress
 from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.utils.files import FileLock
 from tests.integration.pages.programs import Around
 from tests.integration.rlx.conftest import Harness
 from tests.pages import ROOT, Block, Kind
@@ -96,6 +97,8 @@ class Desk:
         self._expected: tuple[type[BaseException], ...] = ()
         (folder / "secret").write_text("SECRET\n")
         (folder / "runs" / _RUN / "redis.address").write_text(f"{address}\n{_RUN}\n")
+        self._writer = FileLock(folder / "runs" / _RUN / "run.lock")
+        self._writer.acquire()
         self._begin_run()
 
     def read(self, text: str) -> str:
@@ -154,6 +157,7 @@ class Desk:
             gc.collect()
         if self._server is not None:
             self._server.close()
+        self._writer.release()
         self._client.close()
         for run in (_RUN, _OTHER, "own"):
             with RedisClient(self.address, run=run) as client:

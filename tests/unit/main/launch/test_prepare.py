@@ -33,6 +33,7 @@ def test_a_run_is_resumed_by_id_folder_name_or_path_without_naming_its_settings(
 def test_a_run_in_which_nothing_can_act_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     none = ("agent.count=0",)
+    prepare(RunOptions("cartpole-dqn", none, has_companions=True))  # as `surreal run parameter-server`
     with pytest.raises(ConfigError, match=r"agent.count is 0 \(--set\), and so is rlx.servers: nothing would act"):
         prepare(RunOptions("cartpole-dqn", none))
     assert prepare(RunOptions("cartpole-dqn", none, redis="redis://somewhere:6379")).config.agent.count == 0

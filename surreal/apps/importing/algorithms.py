@@ -14,6 +14,9 @@ _AT_LEARNER = (
     "compute them, and the setting of this name in the section learner says how they are combined"
 )
 
+#: RELAAX's RMSProp was TensorFlow's: the mean of squares starts at ones, and epsilon is inside the root.
+_RMSPROP = "rmsprop_tf"
+
 
 def _path(draft: Draft, key: str, value: Any) -> None:
     if "relaax/algorithms/" in str(value):  # one of RELAAX's own, which 2017 named so
@@ -31,9 +34,10 @@ def _optimizer(draft: Draft, _: str, value: Any) -> None:
     draft.taken += 1
     settings = value if isinstance(value, dict) else {"name": value}
     for name, each in settings.items():
-        draft.settings["learner.args.optimizer" if name in ("name", "type") else f"learner.args.{name}"] = (
-            str(each).lower() if name in ("name", "type") else each
-        )
+        if name in ("name", "type"):
+            draft.settings["learner.args.optimizer"] = {"rmsprop": _RMSPROP}.get(str(each).lower(), str(each).lower())
+        else:
+            draft.settings[f"learner.args.{name}"] = each
 
 
 def _rmsprop(name: str, by: Callable[[Any], Any]) -> Rule:
@@ -45,7 +49,7 @@ def _rmsprop(name: str, by: Callable[[Any], Any]) -> Rule:
         if str(optimizer).lower() != "rmsprop":
             draft.leave_out(key, f"the optimizer is {optimizer}, which does not read this section")
             return
-        draft.settings["learner.args.optimizer"] = "rmsprop"
+        draft.settings["learner.args.optimizer"] = _RMSPROP
         draft.take(f"learner.args.{name}", by(value))
 
     return rule

@@ -121,7 +121,7 @@ def test_values_arrive_where_they_belong(tmp_path: Path) -> None:
     import_file(file_of("da3c", tmp_path), tmp_path / "app.yaml")
     config = load_config(tmp_path / "app.yaml")
     assert config.learner.args["icm"] == {"reward_scale": 0.5, "forward_share": 0.3, "learning_rate": 0.002}
-    assert (config.learner.args["optimizer"], config.learner.args["decay"]) == ("rmsprop", 0.9)
+    assert (config.learner.args["optimizer"], config.learner.args["decay"]) == ("rmsprop_tf", 0.9)
     assert config.model.args["hidden_sizes"] == [16]
     assert config.model.args["lstm_size"] == 8
     assert (config.agent.round_steps, config.learner.batch_size, config.seed) == (8, 1, 5)
@@ -238,7 +238,7 @@ def test_files_of_2017() -> None:
     assert draft.settings["env.action_space"] == {"type": "discrete", "n": 4}
     assert draft.settings["replay.args.trajectory_steps"] == 5
     assert draft.settings["learner.args.gradients_norm_clipping"] == 40
-    assert draft.settings["learner.args.optimizer"] == "rmsprop"
+    assert draft.settings["learner.args.optimizer"] == "rmsprop_tf"
     assert draft.settings["model.args.convolutions"] == "a3c"
     assert (draft.settings["env.frame_stack"], draft.settings["model.args.lstm_size"]) == (4, 256)
     assert [key for key, _ in draft.left_out] == ["rlx_server.parameter_server"]
@@ -268,7 +268,7 @@ def test_settings_of_rmsprop_count_only_for_rmsprop() -> None:
     section = {"decay": 0.9, "epsilon": 0.1}
     for given in ({"optimizer": "RMSProp"}, {"episode_len": 5}):
         draft = imported("da3c", RMSProp=section, **given)
-        assert draft.settings["learner.args.optimizer"] == "rmsprop"
+        assert draft.settings["learner.args.optimizer"] == "rmsprop_tf"
         assert (draft.settings["learner.args.decay"], draft.settings["learner.args.epsilon"]) == (0.9, 0.1)
     for given in ({"optimizer": "Adam"}, {}):
         draft = imported("da3c", RMSProp=section, **given)

@@ -63,9 +63,9 @@ def hold_checkpoint_signal() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {CHECKPOINT_SIGNAL})
 
 
-def release_checkpoint_signal() -> None:
-    """Take the signal that asks for a checkpoint again; call it when its handler is in place."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {CHECKPOINT_SIGNAL})
+def release_checkpoint_signal() -> set[int]:
+    """Take the signal that asks for a checkpoint again, when its handler is in place; returns what was blocked."""
+    return signal.pthread_sigmask(signal.SIG_UNBLOCK, {CHECKPOINT_SIGNAL})
 
 
 @contextmanager
@@ -116,11 +116,12 @@ class Interrupts:
     def installed(self) -> Iterator[Interrupts]:
         """Handle the signals inside, and give them back afterwards; the third SIGINT raises KeyboardInterrupt."""
         before = {number: signal.signal(number, self._note) for number in (*_SIGNALS, CHECKPOINT_SIGNAL)}
-        release_checkpoint_signal()
+        blocked = release_checkpoint_signal()
         _keep_ended_children()
         try:
             yield self
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             for number, handler in before.items():
                 signal.signal(number, handler)
 

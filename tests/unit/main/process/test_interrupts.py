@@ -106,6 +106,14 @@ def test_a_checkpoint_that_is_asked_for_before_anything_listens_is_noted_then() 
         assert request.take()
 
 
+def test_a_launcher_that_ends_survives_the_wish_for_a_checkpoint() -> None:
+    with checkpoint_signal_held():  # as the command does from its start
+        with Interrupts().installed():
+            pass
+        os.kill(os.getpid(), CHECKPOINT_SIGNAL)
+        signal.signal(CHECKPOINT_SIGNAL, signal.SIG_IGN)  # of this process, which goes on
+
+
 def test_a_child_that_ends_is_noticed_though_the_parent_ignored_sigchld() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with Interrupts().installed():

@@ -32,6 +32,8 @@ class Zero:
     """An agent that does nothing."""
 
     global_step: int | None = None
+    wants_outcomes = False
+    model = None
 
     def act_batch(self, obs: Any, *_: Any) -> Action:
         return Action(np.zeros(len(obs), np.int64), {}, 1)

@@ -21,6 +21,7 @@ import surreal.agent
 import surreal.learner
 import surreal.model
 import surreal.replay
+from surreal.agent import SessionAgent
 from surreal.config import Config, accepted_names, load_config
 from surreal.config.schema.env import WrapperConfig
 from surreal.config.schema.rlx import TrainingConfig, TrainingServerConfig
@@ -81,8 +82,9 @@ def test_there_is_a_value_for_every_setting_of_a_class() -> None:
 @pytest.mark.parametrize(("recipe", "cls"), CLASSES, ids=NAMES)
 def test_setting_of_a_class_reaches_it_or_is_refused(recipe: Recipe[Any], cls: type[object], tmp_path: Path) -> None:
     accepted = accepted_names(cls)
+    required = {"agent.args.session": "my_package.MySession"} if cls is SessionAgent else {}
     for setting in recipe.settings:
-        given = {setting.key: VALUES[setting.key]}
+        given = {setting.key: VALUES[setting.key], **required}
         if setting.argument == "samples_per_insert_tolerance":
             given["replay.samples_per_insert"] = 1.0
         config = config_of(recipe, cls, given, tmp_path)

@@ -21,7 +21,7 @@ def outcome(folder: Path, goal: str, exit_code: ExitCode = ExitCode.OK) -> RunOu
 
 @pytest.fixture(autouse=True)
 def _plays_two_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "load_policy", lambda _: SimpleNamespace(version=1))
+    monkeypatch.setattr(module, "load_policy", lambda *_, **__: SimpleNamespace(version=1))
     scores = [SimpleNamespace(episode_return=score) for score in (90.0, 110.0)]
     monkeypatch.setattr(module, "play_policy", lambda *_, **__: scores)
 
@@ -44,7 +44,7 @@ def test_a_run_that_failed_is_not_solved(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_policy_is_not_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(_: object) -> None:
+    def load(*_: object, **__: object) -> None:
         raise CheckpointError("there is no file")
 
     monkeypatch.setattr(module, "load_policy", load)

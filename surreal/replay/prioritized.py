@@ -101,7 +101,8 @@ class Prioritized(Replay[B]):
         start, end, steps = self._betas
         if steps is None:
             return start
-        return start + (end - start) * min(self.num_samples / self.batch_size / steps, 1.0)
+        batches = self.num_samples / (self.batch_size * self.steps_per_sample)
+        return start + (end - start) * min(batches / steps, 1.0)
 
     @property
     def _largest_leaf(self) -> float:

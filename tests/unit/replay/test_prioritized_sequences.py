@@ -48,6 +48,14 @@ def test_sequences_are_drawn_as_often_as_their_priorities_say(steps: tuple[int, 
     assert batch.reward.shape == (LENGTH, 40)
 
 
+def test_beta_counts_batches_although_each_sequence_counts_for_several_steps() -> None:
+    replay = fed(importance_exponent=0.0, importance_exponent_end=1.0, importance_exponent_steps=100)
+    replay.take(20)
+    for _ in range(40):
+        replay.draw()
+    assert replay.importance_exponent == 0.4
+
+
 def test_priorities_survive_a_restart_and_follow_what_is_evicted(tmp_path: Path) -> None:
     replay = fed(capacity=30)
     replay.take(12, 12)

@@ -77,13 +77,13 @@ class _Rows(NamedTuple):
 
     @classmethod
     def acting(cls, batch: StepBatch) -> _Rows:
-        """Those of a batch."""
+        """Take the rows of a batch that want an action."""
         mask = batch.info.get("action_mask") if batch.info else None
         rows = cls(batch.obs, batch.kind, batch.env_ids, batch.explore, batch.record, batch.reward, mask)
         return rows.take(slice(batch.num_last, None)) if batch.num_last else rows
 
     def take(self, index: slice | NDArray[np.bool_]) -> _Rows:
-        """Some of them; an array copies them."""
+        """Select some of these rows; an array copies them."""
         mask = None if self.mask is None else self.mask[index]
         return _Rows(
             tree.take(self.obs, index), self.kind[index], self.env_ids[index], self.explore[index], self.record[index],
@@ -91,7 +91,7 @@ class _Rows(NamedTuple):
         )  # fmt: skip
 
     def without(self, env_ids: NDArray[np.int64]) -> _Rows:
-        """Those of other environments."""
+        """Select the rows of all other environments."""
         return self.take(~np.isin(self.env_ids, env_ids))
 
 

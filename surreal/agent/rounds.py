@@ -15,7 +15,7 @@ from surreal.utils.pytorch import Module
 
 logger = logging.getLogger(__name__)
 
-#: Between two looks whether to continue without newer parameters, s.
+#: How often a waiting agent checks whether to continue, s.
 _POLL_S = 0.01
 #: Waits in vain between two warnings.
 _WARN_EVERY = 100
@@ -42,14 +42,14 @@ class Rounds:
     the learner says it has learned from, not the number of versions: a learner that is restarted publishes the same
     parameters again under another version. While the agent acts, no newer parameters come.
 
-    Sessions that come and go, and the seats of a game, cannot rest for each other. Their round is over when so many
-    trajectories are complete, whoever played them, and those that are open then go on with the next version.
+    Sessions that come and go, and the seats of a game, cannot rest for each other. Their round is over when a number of
+    trajectories is complete, no matter which; open trajectories continue with the next version.
 
     Args:
         steps: of a trajectory, >= 1: `trajectory_steps` of the replay.
         trajectories: of a round, >= 1: the environments, which all take part.
         is_shared: whether they come and go, and do not rest.
-        parameters: where newer ones come from; None: somebody else sees to that between two rounds.
+        parameters: where newer ones come from; None: the caller loads them between two rounds.
         timeout_s: of a wait; then the agent continues with what it has, so that an agent or a learner that died does
             not stop all others. Raising it waits longer for one that is restarted.
         should_stop: asked while waiting; True ends the wait.
@@ -111,7 +111,7 @@ class Rounds:
         return self._counts[env_ids] >= self._steps
 
     def wait(self, model: Module, sent_through: tuple[str, int]) -> bool:
-        """Begin the next round when the parameters have learned from this one, or it is no use to wait any longer.
+        """Begin the next round when the parameters have learned from this one, or waiting longer is useless.
 
         Args:
             model: whose parameters are replaced.

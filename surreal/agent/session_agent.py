@@ -117,7 +117,7 @@ class RemoteSession:
 
 
 class ParameterServerView:
-    """What a session sees of the learner.
+    """The learner, as a session sees it.
 
     Attributes:
         session: calls methods of the learner's model.
@@ -143,7 +143,7 @@ class ParameterServerView:
 
 
 class SessionAgent(Agent):
-    """Acts by a `AgentSession` for each environment, and tells it rewards and ends of episodes.
+    """Acts by an `AgentSession` for each environment, and tells it rewards and ends of episodes.
 
     Args:
         model: the learner's model, whose parameters follow it.

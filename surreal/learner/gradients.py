@@ -131,7 +131,7 @@ class GradientLearner(Learner):
 
     @property
     def schedule_position(self) -> int:
-        """How far schedules are, in what `schedule_step` counts."""
+        """Position of all schedules: env steps or updates, as `schedule_step` says."""
         return self.updates if self._schedule_by_updates else self.global_step
 
     def build(self) -> None:

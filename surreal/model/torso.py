@@ -54,7 +54,7 @@ class Torso(nn.Module):
             described = obs_spec.to_json()["leaves"]
             raise ValueError(f"observations are not images [channels, height, width]: {described}")
         num_features = 0
-        self._are_last: list[bool] = []  # of each image leaf: whether its channels are
+        self._are_last: list[bool] = []  # whether an image leaf has its channels last
         self.images = nn.ModuleList()
         for leaf, is_image in zip(obs_spec.leaves, self._is_image, strict=True):
             if is_image and convolutions is not None:

@@ -130,7 +130,7 @@ class Replay(ABC, Generic[B]):
             tolerance=samples_per_insert_tolerance,
             batch_size=batch_size * self.steps_per_sample,
         )
-        #: Of each sender, the number of its last chunk of which all complete trajectories were handed out.
+        #: By sender: number of the last chunk whose complete trajectories were all handed out.
         self.learned: Mapping[str, int] = {}
         self.shards = ReplayShards.of(client)
         self._engine: ReplayEngine[B] = ReplayEngine(
@@ -161,7 +161,7 @@ class Replay(ABC, Generic[B]):
     def _insert(self, table: Chunk) -> range:
         """Take in one decoded chunk.
 
-        A replay with a structure of its own copies what it needs, for the arrays are views on what came.
+        A replay with a structure of its own copies what it needs, because the arrays are views of the received bytes.
 
         Args:
             table: `columns["action"]` and `columns["reward"]`, `terminated` and `truncated` [n_steps, ...]; `own`, the
@@ -211,7 +211,7 @@ class Replay(ABC, Generic[B]):
 
         Args:
             gathered: `Gathered` or `GatheredTrajectories`, whose arrays belong to the batch; or what `_sample`
-                returned, if that were rows of its own.
+                returned, if the class samples its own rows.
         """
         if (batches := self._engine.intake.batches) is None:
             raise ValueError("the stream's contract is not known yet")
@@ -342,7 +342,7 @@ class Replay(ABC, Generic[B]):
         """Continue counting from a checkpoint; before `start_threads`.
 
         Raises:
-            ValueError: what should be a count is none.
+            ValueError: a value is not a count.
         """
         self.owner.load_state_dict(state)
 

@@ -111,7 +111,7 @@ class FIFOReplay(TrajectoryReplay):
         self._in_rounds = in_rounds
         self._cutter = Cutter(trajectory_steps, in_rounds=in_rounds)
         self._progress = Handed()
-        self._handing: deque[dict[str, int]] = deque()  # of batches that were made and not dequeued: `learned` then
+        self._handing: deque[dict[str, int]] = deque()  # `learned` of each batch that is not dequeued yet
         self._ledger = Ledger()
         self._marks: dict[int, dict[bytes, bytes]] = {}  # what was consumed before this replay began, by shard
         self._arrived: deque[NDArray[np.bool_]] = deque()  # of each chunk just inserted: which steps were consumed

@@ -168,7 +168,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
         self._fresh: deque[Cut] = deque()
         self._taken: dict[int, Cut] = {}  # by first step: fresh ones that were sampled for batches not made yet
         self._progress = Handed()
-        self._made: deque[dict[str, int]] = deque()  # of batches that wait to be dequeued: `learned` then
+        self._made: deque[dict[str, int]] = deque()  # `learned` of each batch that is not dequeued yet
         self._max_version_lag = max_version_lag
         self._version = self._told_version = -1  # the second is written by the learner's thread
         self._stale = 0

@@ -43,7 +43,7 @@ class GrayImage(gymnasium.ObservationWrapper[NDArray[np.uint8], Any, Any]):
 
 
 class ChannelsFirst(gymnasium.ObservationWrapper[NDArray[Any], Any, Any]):
-    """Gives images [channels, height, width] of images [height, width, channels], for a network that wants them so.
+    """Converts images from [height, width, channels] to [channels, height, width].
 
     The built-in networks take both, see `image_axes` of `surreal.model.ComposedModel`.
 

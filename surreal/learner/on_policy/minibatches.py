@@ -110,7 +110,7 @@ def concatenate(batches: Sequence[TrajectoryBatch]) -> TrajectoryBatch:
 
 
 def _filled_up(batch: TrajectoryBatch, rows: int) -> TrajectoryBatch:
-    """Add rows without a step, with the last observation, until there are so many."""
+    """Append rows without a step, which repeat the last observation, until the batch has `rows` rows."""
     more = rows - len(batch.mask)
     if not more:
         return batch

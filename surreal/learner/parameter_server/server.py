@@ -143,7 +143,7 @@ class ParameterServer:
                 part.clear()
 
     def metrics(self) -> dict[str, float]:
-        """How many versions gradients were behind when they were applied, on average, and how long that took."""
+        """Give the mean lag of the applied gradients, in versions, and the time that applying them took."""
         values = {"gradients/lag_versions": self._lags / self._steps} if self._steps else {}
         self._lags = self._steps = 0
         return values | self._duration.metrics()

@@ -15,7 +15,7 @@ from torch.optim.rmsprop import rmsprop
 OPTIMIZERS = ("adam", "rmsprop", "rmsprop_tf")
 #: What each keeps beside the number of steps, one tensor of a parameter's shape each.
 _QUANTITIES = {"adam": ("exp_avg", "exp_avg_sq"), "rmsprop": ("square_avg",), "rmsprop_tf": ("square_avg",)}
-#: What is added where settings have no epsilon.
+#: Default epsilon of each optimizer.
 _EPSILONS = {"adam": 1e-8, "rmsprop": 0.01, "rmsprop_tf": 1e-5}
 _BETAS = (0.9, 0.999)
 #: Keeps a division by a norm finite.

@@ -59,7 +59,7 @@ class SkipCounter:
         """Read how many were skipped last.
 
         Raises:
-            DivergedError: so many in a row that no more may be.
+            DivergedError: the limit of skipped updates in a row is reached.
         """
         streak = max((int(each) for each in self._streaks.values()), default=0)
         if streak >= self._limit:

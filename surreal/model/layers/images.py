@@ -13,12 +13,12 @@ _COLORS = (1, 3)
 
 
 class ImageLayout(NamedTuple):
-    """How the images of one leaf lie in memory."""
+    """Memory layout of the images in one leaf."""
 
-    channels: int  #: of all images of a stack together
+    channels: int  #: of the whole stack
     height: int
     width: int
-    is_last: bool  #: the channels are the last axis
+    is_last: bool  #: whether the channels are the last axis
 
 
 def image_layout(shape: Sequence[int], axes: str = "auto") -> ImageLayout:

@@ -143,7 +143,7 @@ class StreamKeeper:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over the counts of a checkpoint; a Redis that is empty will go on from them.
+        """Take over the counts of a checkpoint; an empty Redis will continue from them.
 
         Raises:
             ValueError: one of them is not a count; none is taken over.

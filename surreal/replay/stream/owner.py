@@ -87,7 +87,7 @@ class StreamOwner:
 
     @property
     def lease_waited_s(self) -> float:
-        """How long another owner's lease was waited for, s."""
+        """Time spent waiting for another owner's lease, s."""
         return self._watch.waited_s
 
     @property

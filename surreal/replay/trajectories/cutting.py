@@ -22,7 +22,7 @@ class Cut(NamedTuple):
     start: int  #: number of its first step
     oldest_version: int  #: of its steps' parameter versions; -1 if none is known
     steps: int  #: T; fewer where its lane broke off
-    chunk_id: str = ""  #: of the chunk that completed it
+    chunk_id: str = ""  #: id of the chunk that completed it
 
 
 class _Piece:

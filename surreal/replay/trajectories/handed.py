@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from surreal.replay.trajectories.lanes import parse_chunk_id
 
-#: Senders that are told of, those that sent last.
+#: Most senders to keep: those that sent last.
 _MOST_SENDERS = 1024
 
 
@@ -24,7 +24,7 @@ class Handed:
     def note(self, chunk_id: str) -> None:
         """Take note of a chunk that was taken in."""
         sender, sequence = parse_chunk_id(chunk_id)
-        self._newest[sender] = max(sequence, self._newest.pop(sender, -1))  # which comes last
+        self._newest[sender] = max(sequence, self._newest.pop(sender, -1))  # moves it to the end
         if len(self._newest) > _MOST_SENDERS:
             del self._newest[next(iter(self._newest))]
 

@@ -16,6 +16,9 @@ from surreal.model.layers.mlp import MLP
 from surreal.specs import ArraySpec, ObsSpec
 from surreal.types import Obs
 
+#: Least height and width of a leaf that counts as an image next to a larger one.
+_LEAST_PIXELS = 8
+
 
 class Torso(nn.Module):
     """Images through convolutions, if there are any; all else as it is; then dense layers over everything.
@@ -27,7 +30,8 @@ class Torso(nn.Module):
         obs_spec: kind of one observation. Leaves are concatenated with dict keys sorted and tuple items in place.
         convolutions: see `surreal.model.layers.conv`; images go through them, each leaf through its own. A leaf of 2, 3
             or 4 axes is an image, see `surreal.model.layers.images`. Next to an image, a leaf that is too small for
-            them (a stack of one-hot actions) is flattened. None flattens images, too.
+            them, or less than 8 pixels high or wide (a stack of one-hot actions), is flattened. None flattens images,
+            too.
         image_axes: channels_first, channels_last, or auto, which tells from the shape.
         hiddens: units of the dense layers, each >= 1; none leaves the features as they are.
         activation: after each dense layer.
@@ -96,15 +100,18 @@ class Torso(nn.Module):
 
 
 def _find_images(leaves: Sequence[ArraySpec], convolutions: Sequence[ConvStage] | None, image_axes: str) -> list[bool]:
-    """Tell which leaves go through convolutions: those that fit, or all with the axes of images if none does."""
+    """Tell which leaves go through convolutions: large ones that fit, else those that fit, else all with image axes."""
     if convolutions is None:
         return [False] * len(leaves)
-    have_axes = [len(leaf.shape) in (2, 3, 4) for leaf in leaves]
-    fit = [
-        has_axes and _fits(image_layout(leaf.shape, image_axes), convolutions)
-        for leaf, has_axes in zip(leaves, have_axes, strict=True)
-    ]
-    return fit if any(fit) else have_axes
+    images = [image_layout(leaf.shape, image_axes) if len(leaf.shape) in (2, 3, 4) else None for leaf in leaves]
+    for least in (_LEAST_PIXELS, 1):
+        are_images = [
+            image is not None and min(image.height, image.width) >= least and _fits(image, convolutions)
+            for image in images
+        ]
+        if any(are_images):
+            return are_images
+    return [image is not None for image in images]
 
 
 def _fits(image: ImageLayout, convolutions: Sequence[ConvStage]) -> bool:

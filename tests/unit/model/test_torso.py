@@ -65,5 +65,8 @@ def test_leaves_too_small_for_the_convolutions_are_flattened_next_to_images() ->
     assert torso.num_features == 7 * 7 * 64 + 24
     obs = {"obs": torch.zeros(2, 4, 84, 84, dtype=torch.uint8), "last_action": torch.ones(2, 4, 6)}
     assert torso(obs).shape == (2, torso.num_features)
+    padded = read_convolutions("impala")  # which fits any leaf
+    alone = Torso(ObsSpec.from_obs(np.zeros((4, 84, 84), np.uint8)), convolutions=padded)
+    assert Torso(spec, convolutions=padded).num_features == alone.num_features + 24
     with pytest.raises(ValueError, match="too small"):
         Torso(ObsSpec.from_obs(np.zeros((4, 6), np.float32)), convolutions=read_convolutions("nature"))

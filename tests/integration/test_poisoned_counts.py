@@ -149,6 +149,18 @@ def test_senders_send_while_counts_are_impossible(client: RedisClient, value: st
         assert sender.metrics()["sender/dropped_chunks_total"] == 0
 
 
+@pytest.mark.parametrize("value", IMPOSSIBLE)
+def test_senders_that_wait_ask_for_room_while_counts_are_impossible(client: RedisClient, value: str) -> None:
+    keys = client.shard_keys()
+    for field in ("steps", "live_bytes", "max_bytes", "refused_steps"):
+        client.redis.delete(keys.meta)
+        client.redis.hset(keys.meta, field, value)
+        assert client.run_script("room", [keys.meta, keys.credit], [1, 100, 1 << 20, b"1"]) in (b"credit", b"full")
+        assert int(client.redis.hget(keys.meta, "refused_steps") or 0) >= 0, field
+    client.redis.set(keys.credit, value)
+    assert client.run_script("room", [keys.meta, keys.credit], [1, 100, 1 << 20, b"1"]) in (b"credit", b"ok")
+
+
 def test_a_lease_is_given_back_with_the_env_steps_where_redis_was_emptied(client: RedisClient) -> None:
     shards = ReplayShards.of(client)
     owner = make_owner(shards)

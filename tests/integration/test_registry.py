@@ -60,6 +60,15 @@ def test_first_process_registers_and_others_learn_all_but_addresses(client: Redi
     assert [entry.title for entry in registry.list_runs(client) if entry.run == client.run] == ["cartpole-dqn"]
 
 
+def test_addresses_that_another_peer_stored_are_not_used(client: RedisClient) -> None:
+    register(client, load_config("cartpole-dqn"))
+    stored = json.loads(client.redis.get(client.run_keys.config) or b"")
+    stored["config"]["redis"] = {"replay_address": ["stranger:6379"], "parameter_address": "stranger:6379"}
+    client.redis.set(client.run_keys.config, json.dumps(stored))
+    found = registry.stored_config(client, ["redis.parameter_address=mine:6379"])
+    assert (found.replay_addresses, found.redis.parameter_address) == ([None], "mine:6379")
+
+
 def test_unknown_run_and_wrong_override_are_config_errors(client: RedisClient) -> None:
     with pytest.raises(ConfigError, match="knows no run"):
         registry.stored_config(client)

@@ -335,7 +335,9 @@ def _parse(value: bytes) -> Mapping[str, Any] | None:
 
 def _configured(client: RedisClient, stored: Mapping[str, Any], overrides: Sequence[str]) -> Config:
     require_same_format(client, stored)
-    plain, places = dict(stored["config"]), dict[str, str]()
+    # Without addresses, as `plain_config` writes it: one that another peer has added would get this process's password.
+    plain: dict[str, Any] = {name: value for name, value in stored["config"].items() if name != "redis"}
+    places: dict[str, str] = {}
     apply_overrides(plain, places, [parse_override(text) for text in overrides])
     try:
         return Config.model_validate(plain).with_sources(places)

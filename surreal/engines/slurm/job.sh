@@ -23,9 +23,9 @@ connect() {
     return 1
 }
 
-# Runs a program, and again when a signal has killed it (too little memory, ...) or one of the learner's ranks (4), unless
-# it died too often within a minute. When Slurm tells this shell to end, it has told the program as well: that drains, and
-# is not started again.
+# Runs a program, and again when a signal has killed it (too little memory, ...) or one of the learner's ranks (4), or when
+# another process has its name (6), unless it died too often within a minute. When Slurm tells this shell to end, it has
+# told the program as well: that drains, and is not started again.
 again() {
     local code deaths=()
     is_told=0
@@ -33,7 +33,7 @@ again() {
     while true; do
         code=0
         "$@" || code=$?
-        if ((is_told || (code <= 128 && code != 4))); then
+        if ((is_told || (code <= 128 && code != 4 && code != 6))); then
             return "$code"
         fi
         deaths+=("$SECONDS")

@@ -15,6 +15,7 @@ import pytest
 
 from surreal.engines.slurm.options import JobOptions
 from surreal.engines.slurm.script import render
+from surreal.main.process.ending.reasons import ExitCode
 
 #: In the place of `surreal`: notes what it was called with, and then is what the test says of its role.
 SURREAL = r"""#!/bin/bash
@@ -169,11 +170,25 @@ def test_it_gives_up_what_is_killed_again_and_again(job: Job) -> None:
     assert (code, len(job.calls("learner"))) == (137, 2)
 
 
-def test_deaths_a_minute_apart_are_forgiven() -> None:
+@pytest.mark.parametrize(("code", "calls"), [(1, 1), (4, 2), (6, 2), (137, 2)])
+def test_codes_that_the_launcher_forgives_are_forgiven_here(code: int, calls: int) -> None:
+    assert ExitCode.RANK_KILLED == 4
+    assert ExitCode.NAME_LOST == 6
+    program = f"die() {{ calls=$((calls + 1)); ((calls < 2)) && return {code}; return 0; }}"
+    script = f"set -euo pipefail; restart_limit=1; calls=0; {again()}{program}\nagain die x || true; echo $calls"
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == f"{calls}\n"
+
+
+def again() -> str:
+    """The function of the script that starts a program again."""
     job = (files("surreal.engines.slurm") / "job.sh").read_text()
-    again = job[job.index("again() {") : job.index("\n}\n", job.index("again() {")) + 3]
+    return job[job.index("again() {") : job.index("\n}\n", job.index("again() {")) + 3]
+
+
+def test_deaths_a_minute_apart_are_forgiven() -> None:
     program = "die() { SECONDS=$((SECONDS + 61)); calls=$((calls + 1)); ((calls < 5)) && return 137; return 0; }"
-    script = f"set -euo pipefail; restart_limit=1; calls=0; {again}{program}\nagain die x; echo $calls"
+    script = f"set -euo pipefail; restart_limit=1; calls=0; {again()}{program}\nagain die x; echo $calls"
     found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout == "5\n"
 

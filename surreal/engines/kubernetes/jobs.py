@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from surreal.engines.kubernetes.manifest import containers
+from surreal.engines.kubernetes.manifest import containers, pod_name
 from surreal.engines.kubernetes.source import Manifest
 from surreal.errors import ConfigError
 from surreal.main.process.ending.reasons import ExitCode
@@ -18,7 +18,8 @@ _ENDS_WITH_THE_RUN = {role.name for role in (AGENT, EVAL, LEARNER, RLX_SERVER)}
 def make_jobs(manifests: list[Manifest]) -> None:
     """Turn the Deployments of processes that end with the run into Jobs.
 
-    A pod that its node or a signal has ended is made again. A learner that fails fails its Job.
+    A pod that its node or a signal has ended is made again. A learner that fails fails its Job. PodDisruptionBudgets of
+    these pods are removed: `maxUnavailable` needs a controller that can be scaled, so it would forbid every eviction.
 
     Raises:
         ConfigError: they are scaled, or the run has parameter servers.
@@ -31,6 +32,8 @@ def make_jobs(manifests: list[Manifest]) -> None:
             raise ConfigError("--jobs does not go with parameter servers (learner.gradients: agents)", key="--jobs")
         if manifest["kind"] == "Deployment" and roles & _ENDS_WITH_THE_RUN:
             _make_job(manifest)
+    names = {pod_name(manifest) for manifest in manifests if manifest["kind"] == "Job"}
+    manifests[:] = [each for each in manifests if each["kind"] != "PodDisruptionBudget" or pod_name(each) not in names]
 
 
 def _make_job(manifest: Manifest) -> None:

@@ -90,6 +90,9 @@ def test_jobs_end_with_the_run(rendered: Callable[..., Any]) -> None:
         assert "--once" in arguments and "--stay" not in arguments
     actions = [rule["action"] for rule in jobs["learner"]["spec"]["podFailurePolicy"]["rules"]]
     assert actions == ["Ignore", "FailJob"]
+    # With maxUnavailable, a budget of a Job's pods would forbid every eviction.
+    budgets = [each["metadata"]["name"] for each in manifests if each["kind"] == "PodDisruptionBudget"]
+    assert budgets == ["redis"]
     with pytest.raises(ConfigError, match="parameter servers"):
         rendered("cartpole-a3c", has_jobs=True)
 

@@ -137,6 +137,17 @@ def test_counts_of_a_stream_are_put_right_by_its_owner(client: RedisClient, valu
     assert json.loads(client.redis.hget(meta, "live_steps") or b"") >= 0
 
 
+def test_the_other_mode_does_not_end_the_owner_of_a_stream(client: RedisClient) -> None:
+    shards = ReplayShards.of(client)
+    owner = make_owner(shards)
+    owner.tick(credit_steps=None, samples=0, other_steps=0)
+    client.redis.hset(shards.keys[0].meta, "mode", "consume")
+    state = owner.tick(credit_steps=None, samples=None, other_steps=0)
+    assert state is not None
+    assert state.is_owner
+    assert client.redis.hget(shards.keys[0].meta, "mode") == b"window"
+
+
 @pytest.mark.parametrize("value", IMPOSSIBLE)
 def test_senders_send_while_counts_are_impossible(client: RedisClient, value: str) -> None:
     shards = ReplayShards.of(client)

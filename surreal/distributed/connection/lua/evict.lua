@@ -18,6 +18,7 @@
 --
 -- Any agent may write to meta. What makes no sense there is replaced: env steps that are no count, or more than 2^30 ahead
 -- of what the owner knows, by what it knows; other counts by 0; a mode or an epoch that no process writes by the owner's.
+-- Another mode while the owner holds the stream was not written by an owner, and is replaced as well.
 --
 -- PERSIST on a hash that never expires does nothing, but it is a write: after one, Redis lets a script go on at maxmemory.
 local function count(value, most)
@@ -31,10 +32,8 @@ if holder and holder ~= ARGV[1] and holder ~= ARGV[13] then
   return {'held', holder, redis.call('PTTL', KEYS[3]), 0, 0, 0, 0, 0}
 end
 local mode = redis.call('HGET', KEYS[2], 'mode')
-if mode ~= 'window' and mode ~= 'consume' then
-  mode = nil
-end
-if mode and mode ~= ARGV[11] then
+local is_mode = mode == 'window' or mode == 'consume'
+if is_mode and mode ~= ARGV[11] and holder ~= ARGV[1] then
   return {'mode', mode, 0, 0, 0, 0, 0, 0}
 end
 if tonumber(ARGV[2]) > 0 then
@@ -51,7 +50,7 @@ if #ARGV > 13 and redis.call('HGET', KEYS[2], 'epoch') == ARGV[10] then
   end
   for key = 5, #KEYS do
     redis.call('UNLINK', KEYS[key])
-    if mode == 'consume' then
+    if ARGV[11] == 'consume' then
       redis.call('HDEL', KEYS[2], 'done:' .. ARGV[arg])
     end
     if redis.call('XDEL', KEYS[1], ARGV[arg]) == 1 then

@@ -42,13 +42,14 @@ class Rounds:
     the learner says it has learned from, not the number of versions: a learner that is restarted publishes the same
     parameters again under another version. While the agent acts, no newer parameters come.
 
-    Sessions that come and go, and the seats of a game, cannot rest for each other. Their round is over when a number of
-    trajectories is complete, no matter which; open trajectories continue with the next version.
+    Sessions that come and go, the seats of a game, and the parts of a vector environment cannot rest for each other.
+    Their round is over when a number of trajectories is complete, no matter which; open trajectories continue with the
+    next version.
 
     Args:
         steps: of a trajectory, >= 1: `trajectory_steps` of the replay.
         trajectories: of a round, >= 1: the environments, which all take part.
-        is_shared: whether they come and go, and do not rest.
+        is_shared: whether they come and go, or step only all at once, and so do not rest.
         parameters: where newer ones come from; None: the caller loads them between two rounds.
         timeout_s: of a wait; then the agent continues with what it has, so that an agent or a learner that died does
             not stop all others. Raising it waits longer for one that is restarted.
@@ -99,10 +100,14 @@ class Rounds:
             has_step &= batch.record
         env_ids = batch.env_ids[has_step]
         self._counts[env_ids] += 1
-        full = env_ids[self._counts[env_ids] == self._steps]
-        self._complete += len(full)
         if self._is_shared:
+            full = env_ids[self._counts[env_ids] == self._steps]
+            self._complete += len(full)
             self._counts[full] = 0
+            return
+        if len(batch.closed_ids):
+            self._begin_again(batch)
+        self._complete = int(np.count_nonzero(self._counts >= self._steps))
 
     def resting(self, env_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say of each of these environments [N] whether its next action belongs to the next round."""
@@ -142,6 +147,16 @@ class Rounds:
         self.parameters.hold()
         self.waited_s += time.monotonic() - started
         return has_learned
+
+    def _begin_again(self, batch: StepBatch) -> None:
+        """Let environments that lost their episode begin their trajectory again.
+
+        Environments that step together cannot rest for one that is behind, so those that stepped with it begin again.
+        """
+        lost = batch.closed_ids[self._counts[batch.closed_ids] < self._steps]
+        behind = self._counts[lost[np.isin(lost, batch.env_ids)]]
+        self._counts[lost] = 0
+        self._counts[batch.env_ids[np.isin(self._counts[batch.env_ids], behind + 1)]] = 0
 
     def metrics(self) -> dict[str, float]:
         """Give numbers for the run's telemetry; from any thread."""

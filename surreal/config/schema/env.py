@@ -87,6 +87,11 @@ class EnvConfig(Section):
     """What such an environment accepts; given together with `observation_space`."""
 
     @property
+    def shares_rounds(self) -> bool:
+        """Whether environments cannot rest for each other: seats of a game, and parts of a vector environment."""
+        return self.is_game or self.pool == "vector"
+
+    @property
     def is_game(self) -> bool:
         """Whether it is a game of several players."""
         return self.id.startswith(GAME_PREFIXES)

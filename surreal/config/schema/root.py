@@ -115,9 +115,9 @@ class Config(Section):
 
     @property
     def has_exact_rounds(self) -> bool:
-        """Whether all agents act in rounds of whole environments; sessions, and seats of a game, share theirs."""
+        """Whether all agents act in rounds in which each environment has as many steps."""
         has_sessions = self.rlx.servers > 0 or not self.agent.count
-        return self.agent.round_steps is not None and not has_sessions and not self.env.is_game
+        return self.agent.round_steps is not None and not has_sessions and not self.env.shares_rounds
 
     @property
     def num_senders(self) -> int:

@@ -170,7 +170,7 @@ def build_rounds(config: Config, should_stop: Callable[[], bool], *, sessions: i
     return Rounds(
         config.agent.round_steps,
         config.env.num_envs if sessions is None else sessions,
-        is_shared=sessions is not None or config.env.is_game,
+        is_shared=sessions is not None or config.env.shares_rounds,
         timeout_s=config.agent.round_timeout_s,
         should_stop=should_stop,
     )

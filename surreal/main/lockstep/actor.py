@@ -64,7 +64,7 @@ class Actor:
         stack.callback(self.sender.discard)
         # A wait for parameters would wait for its own thread.
         trajectories = turn_trajectories(config) if self._has_sessions else config.env.num_envs
-        self._rounds = Rounds(turn_rows(config), trajectories, is_shared=self._has_sessions or config.env.is_game)
+        self._rounds = Rounds(turn_rows(config), trajectories, is_shared=self._has_sessions or config.env.shares_rounds)
         self.loop = AgentLoop(
             self.pool,
             agent,

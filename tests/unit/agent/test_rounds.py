@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from surreal.agent import Rounds
+from surreal.config import load_config
+from surreal.config.loading.preset_files import preset_path
+from surreal.envs.pools.local_pool import LocalEnvPool
 from surreal.errors import ContractError
+from surreal.main.build.acting import build_rounds
 from surreal.utils.pytorch import Module
 from tests.unit.agent.test_loop import EMPTY, FIRST, LAST, MID, make_batch, make_loop
 
@@ -43,6 +49,27 @@ class Learner(Parameters):
     def release(self) -> None:
         self.through += 1
         self.model.version += 1
+
+
+class Env(gymnasium.Env[Any, Any]):
+    """Ends every three steps, and raises in one of them."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, broken_step: int = -1) -> None:
+        self.steps, self.left = 0, broken_step
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        self.left -= 1
+        if not self.left:
+            raise ValueError("broken")
+        return np.zeros(1, np.float32), 1.0, self.steps == 3, False, {}
 
 
 def rounds_of(steps: int, trajectories: int, **options: Any) -> Rounds:
@@ -113,6 +140,34 @@ def test_an_environment_that_is_lost_while_it_rests_takes_part_again_when_it_is_
     for _ in range(6):
         loop.step()
     assert [event for event in pool.events if event[0] == "actions"] == [("actions", [0], 1), ("actions", [1], 1)]
+
+
+@pytest.mark.parametrize("broken_step", [5, 8])
+def test_environments_that_step_together_do_not_rest_for_one_that_lost_its_episode(broken_step: int) -> None:
+    loop, _, agent, sender = make_loop(rounds=(rounds := rounds_of(4, 2)))
+    broken_steps = [broken_step, -1]  # the second is that of the environment made in its place
+    loop._pool = LocalEnvPool([lambda: Env(broken_steps.pop(0)), Env], on_error="restart")
+    rounds.parameters = Learner(agent.model)
+    while rounds.done < 3:
+        assert loop.step() or rounds.is_over
+    # The lost step and those before it in its trajectory were taken again; the next round has begun.
+    assert loop.env_steps == 2 * (3 * 4 + 1 + (broken_step - 1) % 4 + 1)
+    assert sorted({action.version for _, action in sender.sent}) == [0, 1, 2]
+
+
+def test_a_vector_environment_shares_a_round() -> None:
+    config = load_config(
+        preset_path("cartpole-ppo"), overrides=["env.pool=vector", "env.num_envs=2", "learner.batch_size=2"]
+    )
+    assert not config.has_exact_rounds
+    rounds = build_rounds(config, lambda: False)
+    assert rounds is not None
+    loop, _, agent, _ = make_loop(rounds=rounds)
+    loop._pool = LocalEnvPool(SyncVectorEnv([Env, lambda: Env(10**9)], autoreset_mode=AutoresetMode.NEXT_STEP))
+    rounds.parameters = Learner(agent.model)
+    for _ in range(200):
+        loop.step()
+    assert rounds.done >= 3
 
 
 def test_sessions_share_a_round_whoever_plays_it() -> None:

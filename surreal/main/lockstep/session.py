@@ -95,7 +95,7 @@ class LockstepSession:
 
     def _next(self, *, is_resumed: bool) -> Stretch:
         self.counts()
-        self._readings += self._take_readings()
+        self._readings = self._take_readings()
         self._stretch = None
         self._stack.close()
         self._stretch = Stretch(self.process, self._store, self._stack, self._add_episode, is_resumed=is_resumed)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.retry import is_refused
 from surreal.errors import ConfigError, RedisUnavailableError
 from surreal.main.launch.view.describe import describe_numbers, describe_troubles, starting_phase
 from surreal.main.launch.view.snapshot import Snapshot, take_snapshot
@@ -70,9 +71,10 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
     client = _client(address, run or "default")
     try:
         client.check_server(timeout_s=_TIMEOUT_S)
-    except RedisUnavailableError:
+    except RedisUnavailableError as error:
         client.close()
-        if given is None and folder is not None and not is_written_to(folder.path):  # it was killed with its Redis
+        is_gone = error.__cause__ is None or not is_refused(error.__cause__)
+        if is_gone and given is None and folder is not None and not is_written_to(folder.path):  # killed with its Redis
             raise RunOverError(folder) from None
         raise
     known = registry.list_runs(client)

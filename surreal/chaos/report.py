@@ -181,7 +181,7 @@ def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
         "",
         "Seconds after a kill, median and 95th percentile: until the run was itself again, until the process worked",
     ]
-    lines += ["again, and what the latter went to.", "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    lines += ["again, and the parts of that time.", "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for role, found in sorted(by_role.items()):
         columns = [_middle(column) for column in np.array(found).T]
         lines.append(f"| {role} | {len(found)} | {' | '.join(columns)} |")

@@ -1,4 +1,4 @@
-"""`LocalServer`: what an agent calls where its learner is in the same process, as in the check before a run."""
+"""`LocalServer`: serves an agent whose learner is in the same process, as in the check before a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LocalServer(RemoteServer):
     """Calls the marked methods of an object at once; arguments and results are those that another process would get.
 
     Args:
-        target: whose methods they are; or methods by name.
+        target: the object; or methods by name.
     """
 
     def __init__(self, target: object) -> None:
@@ -23,7 +23,7 @@ class LocalServer(RemoteServer):
         """Call a method.
 
         Raises:
-            TypeError: there is none of this name, it does not take these arguments, or something is not transported.
+            TypeError: no method has this name, it does not take these arguments, or a value cannot be encoded.
         """
         name, values, named = decode(encode([method, list(args), options]))
         return decode(encode(execute(self._methods, name, values, named)))

@@ -135,7 +135,7 @@ def execute(methods: Mapping[str, Callable[..., Any]], name: str, args: Any, opt
     """Call one of the marked methods as another process asks for it.
 
     Raises:
-        TypeError: there is none of this name, or it does not take these arguments.
+        TypeError: no method has this name, or it does not take these arguments.
     """
     method = methods.get(name)
     if method is None:

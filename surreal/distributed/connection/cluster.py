@@ -80,7 +80,7 @@ class ClusterMap:
                 self._redis = None
 
     def _connect(self) -> Any:
-        """redis-py's client of the cluster, with a map that nobody has called wrong.
+        """Give redis-py's client of the cluster, with a map that no server has contradicted.
 
         While one thread asks for a new map, which a server that hangs makes slow, the others use the old one: if it is
         wrong, their connection breaks, and they ask themselves.

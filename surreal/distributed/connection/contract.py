@@ -41,7 +41,7 @@ def register_model_contract(client: RedisClient, key: str, contract: Mapping[str
 
 
 def compare_model_contract(client: RedisClient, key: str, contract: Mapping[str, Any]) -> None:
-    """Compare a model with the run's, if there is one: who only follows parameters has no right to say what it is.
+    """Compare a model with the run's, if there is one; a process that only follows parameters has no right to set it.
 
     Args and errors as of `register_model_contract`.
     """

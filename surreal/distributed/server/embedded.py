@@ -181,7 +181,7 @@ class EmbeddedRedis:
         Args:
             stop: ends it, also while it starts.
             on_ready: called once, when the server answers.
-            drain_s: how long to serve on, after `stop`, while clients are connected.
+            drain_s: how long to keep serving after `stop` while clients are connected.
 
         Raises:
             RedisUnavailableError: it does not start (the port is taken, ...), or ends by itself.
@@ -312,7 +312,7 @@ class EmbeddedRedis:
                 time.sleep(_POLL_INTERVAL_S)
 
     def _warn_of_refusals(self, client: RedisClient) -> None:
-        """Say that Redis refused a part of its own append-only file."""
+        """Warn if Redis refused a part of its own append-only file."""
         if self._appendonly_dir is None:
             return
         statistics: Any = client.redis.info("errorstats")

@@ -1,4 +1,4 @@
-"""What a configuration has imported from outside of Surreal, and the refusal to do so for what may be a stranger's.
+"""Find the code outside of Surreal that a configuration imports, and refuse it if a stranger may have written that.
 
 Called before anything of a policy's file, or of a run that is watched, is imported.
 """
@@ -47,7 +47,7 @@ def trusted_config(config: Config, what: str, *, trust: bool) -> Config:
         return config
     if named := [f"{value} ({key})" for key, value in imports_of(config)]:
         raise ConfigError(
-            f"{what} would import {', '.join(named)}: whoever made it decides what that code does; if you trust it, "
+            f"{what} would import {', '.join(named)}: this runs code that its author chose; if you trust it, "
             "add --trust (in Python: trust=True)",
             key="--trust",
         )

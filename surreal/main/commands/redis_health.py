@@ -27,7 +27,7 @@ def serve_and_tell(
         server: not started yet.
         stop: ends it.
         on_ready: called when it answers, after it has loaded what it kept.
-        drain_s: how long to serve on, after `stop`, while clients are connected.
+        drain_s: how long to keep serving after `stop` while clients are connected.
     """
     is_ready = threading.Event()
 

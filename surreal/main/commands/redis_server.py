@@ -71,7 +71,7 @@ def serve(
         access: who may come, from `prepare_access`.
         maxmemory: bound of its memory, "2gb"; agents wait when the replay fills its share.
         appendonly: folder for an append-only file; None keeps data in memory.
-        drain_s: how long to serve on, after the signal, while clients are connected.
+        drain_s: how long to keep serving after the signal while clients are connected.
         on_ready: called when it answers.
 
     Raises:

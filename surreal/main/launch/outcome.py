@@ -39,7 +39,7 @@ class RunOutcome:
         return [name for name in FILES if (self.folder / name).exists()]
 
     def last_words(self) -> list[str]:
-        """What a person is told at the end, besides the error of a run that failed."""
+        """Give the lines to print at the end of the run, after the error if it failed."""
         words = [] if self.ending.exit_code is ExitCode.FAILED else [f"ended: {self.ending.reason}"]
         updates, skipped = self.counts.updates, self.counts.skipped_updates
         if skipped:

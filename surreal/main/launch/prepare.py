@@ -101,7 +101,7 @@ def _resumed_folder(options: RunOptions) -> Path | None:
     """Find the folder of the run to continue; None if it may be only in other places, which a preset or file names.
 
     Raises:
-        ConfigError: no run is named, or there is none of this name.
+        ConfigError: no run is named, or no run has this name.
     """
     if options.run_dir is not None:
         return options.run_dir

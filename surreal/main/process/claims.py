@@ -46,7 +46,7 @@ class Claim:
         """Take or renew it; returns "", or who holds it: `process 4711 on HOST`."""
         found, left_ms = self._call(self._ttl_ms)
         holder = found.decode(errors="replace")
-        # What is no token, or this process's with another field in it, was not written by a process of the run.
+        # No process of the run writes text without an id, or this process's id in another token.
         is_spoiled = fields_of(holder).get("id") in (None, fields_of(self._token)["id"])
         if holder and (is_spoiled or self._watch.is_void(holder, left_ms)):
             found, _ = self._call(self._ttl_ms, void=found)

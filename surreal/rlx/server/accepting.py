@@ -162,7 +162,7 @@ class Newcomer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if not isinstance(transport, asyncio.Transport):
-            raise TypeError(f"{transport} is no stream")
+            raise TypeError(f"{transport} is not a stream")
         self._transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:

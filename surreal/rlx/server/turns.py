@@ -5,8 +5,8 @@ client can send such requests faster than the thread can answer them. Each conne
 and what is left over waits here. The connections in the queue take turns, and after each turn the thread is left to the
 others for some time, in which it mostly sleeps: the agent's thread needs the interpreter too.
 
-Connections without a session have one account together, which also inherits what a lost connection owes: to connect
-again is no way to get more. Steps are not counted: whoever waits for an action is slowed down by that.
+Connections without a session share one account, which also inherits what a lost connection owes: a client gains nothing
+by connecting again. Steps are not counted, because a client that waits for an action is slowed down by that.
 """
 
 from __future__ import annotations

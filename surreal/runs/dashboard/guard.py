@@ -127,7 +127,7 @@ class Guard:
 
 
 def _split(url: str) -> SplitResult:
-    """Split a URL that anyone may have written; one that is none has no host."""
+    """Split a URL from an untrusted peer; an invalid one has no host."""
     try:
         return urlsplit(url)
     except ValueError:

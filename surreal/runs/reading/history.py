@@ -155,7 +155,7 @@ def check_place(time_s: float, *counts: float) -> tuple[float, ...]:
     """Return when and how far a run was, if that makes sense.
 
     Raises:
-        CodecError: the time is no date, or a count is no count.
+        CodecError: the time is not a date, or a count is negative or too large.
     """
     if not 0 <= time_s < _LAST_TIME_S or not all(0 <= count < _LARGEST for count in counts):
         raise CodecError(f"time {time_s}, counts {counts}")

@@ -1,8 +1,8 @@
-"""Who holds a lease or a name in a run: the tokens that stand in Redis, and when one of them is void.
+"""The tokens in Redis of the processes that hold a lease or a name in a run, and when such a token is void.
 
-A token names its process: machine, id, and when the process began, since ids are used again. A holder on this machine
-whose process is gone is not waited for. Nor is one that has been silent for as long as its lease lasts, by the clock
-of the process that waits: when a clock is set back, Redis keeps a key for longer than was asked.
+A token names its process: machine, id, and when the process began, since ids are used again. A token is void if its
+process ran on this machine and has ended. It is also void if its holder has been silent for as long as its lease lasts,
+by the clock of the process that waits: when a clock is set back, Redis keeps a key for longer than was asked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RENEWED_SHARE = 0.1
 
 
 class Holder(NamedTuple):
-    """What a token says."""
+    """The content of a token."""
 
     host: str
     pid: int
@@ -56,7 +56,7 @@ def fields_of(token: str | bytes) -> dict[str, Any]:
 
 
 def holder_of(token: str, lease_s: float) -> Holder:
-    """Read a token; one that says nothing is of another machine, and its lease lasts for `lease_s`."""
+    """Read a token; one without fields counts as another machine's, with a lease of `lease_s`."""
     data = fields_of(token)
     try:
         machine, host, pid = str(data["machine"]), str(data["host"])[:200], int(data["pid"])
@@ -73,7 +73,7 @@ def _is_alive(pid: int, began: object) -> bool:
 
 
 class HolderWatch:
-    """Looks at a lease that another process holds, again and again, until it is void or free; used by one thread.
+    """Decides when a lease that another process holds is void; one thread calls it again and again.
 
     Args:
         lease_s: length of the lease of a holder that does not say it, s.

@@ -8,7 +8,7 @@
 -- Returns {status, epoch, env steps of the run (of other shards as the owner told last), detail}; status is one of
 --   'ok', 'duplicate', 'full' (at the byte bound), 'credit' (the limiter gives none), 'contract' (send it along),
 --   'mismatch' (detail: the stored contract).
--- A count that makes no sense is 0 here; the owner puts it right.
+-- An impossible count is taken as 0 here; the owner corrects it.
 local function count(value, default)
   local number = tonumber(value or '')
   return number and number >= 0 and number <= 2 ^ 53 and number % 1 == 0 and number or default

@@ -16,7 +16,7 @@
 -- own steps of the largest chunk that was refused for want of credit}; status is
 --   'ok', 'held' (epoch: the token of the other owner, env steps: ms left of it), 'mode' (epoch: the mode that the stream has).
 --
--- Any agent may write to meta. What makes no sense there is replaced: env steps that are no count, or more than 2^30 ahead
+-- Any agent may write to meta. Impossible values are replaced: env steps that are not a count, or more than 2^30 ahead
 -- of what the owner knows, by what it knows; other counts by 0; a mode or an epoch that no process writes by the owner's.
 -- Another mode while the owner holds the stream was not written by an owner, and is replaced as well.
 --

@@ -3,7 +3,7 @@
 -- KEYS  1 meta (hash)  2 credit of the limiter
 -- ARGV  1 own steps  2 accounted bytes  3 bound in bytes if no owner set one  4 '1' if the limiter applies
 -- Returns 'ok', 'full' or 'credit', as the append script would.
--- A count that makes no sense is 0, as in the append script.
+-- An impossible count is taken as 0, as in the append script.
 local function count(value, default)
   local number = tonumber(value or '')
   return number and number >= 0 and number <= 2 ^ 53 and number % 1 == 0 and number or default

@@ -3,7 +3,7 @@
 -- KEYS  1 meta of the replay's first shard (hash)   2 state of the gradients (hash)
 -- ARGV  1 epoch to use if there is none   2 newest version published   3 env steps of the run, as known to the server:
 --       added where nobody has counted up yet
--- Any agent may write to both. Env steps that make no sense, or are more than 2^30 ahead of what the server knows, are
+-- Any agent may write to both. Env steps that are not a count, or are more than 2^30 ahead of what the server knows, are
 -- replaced by what it knows, and so is a version that is more than 1000 ahead.
 -- Returns {epoch, env steps of the run, newest version}.
 --

@@ -249,7 +249,7 @@ class Outbox:
         self._duplicates += answer.status == "duplicate"
         self._sends_contract = False
         # After Redis was emptied the shard counts from zero until its owner has added what it knew.
-        # A number that no run reaches between two chunks was written by somebody else.
+        # No run takes so many steps between two chunks: another peer has written a larger number.
         if not self.global_step or answer.steps <= self.global_step + _MOST_STEPS:
             self.global_step = max(self.global_step, answer.steps)
 

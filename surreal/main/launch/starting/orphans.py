@@ -1,4 +1,4 @@
-"""`OrphanReaper`: waits for processes that nothing else waits for.
+"""`OrphanReaper`: reaps adopted processes.
 
 The launcher adopts what a killed process leaves behind: the ranks of a learner, the workers of an agent's environments.
 These end by themselves, and would stay zombies until the launcher ends.
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 
 class OrphanReaper:
-    """Reaps adopted children; called again and again by what polls all children of its own in between."""
+    """Reaps adopted children. Its owner polls all children that it started between two calls."""
 
     def __init__(self) -> None:
         self._seen = 0

@@ -43,7 +43,7 @@ class Starter(Protocol):
 
 
 class Spawner:
-    """Starts every process as a Python of its own, called from the main thread."""
+    """Starts every process in a new Python; called from the main thread."""
 
     def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
         with console.open("ab") as file, checkpoint_signal_held():

@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     BUSY = 3  #: the folder or the run belongs to another process, which is alive
     RANK_KILLED = 4  #: a signal ended one of the learner's ranks; the launcher starts all of them again
     BROKEN = 5  #: `surreal chaos` found that something did not hold
-    NAME_LOST = 6  #: another process has its name in the run by now; the launcher starts it again, as a stand-by
+    NAME_LOST = 6  #: another process has taken its name in the run; the launcher starts it again, as a stand-by
     HANGUP = 128 + signal.SIGHUP  #: also if the output was closed
     INTERRUPTED = 128 + signal.SIGINT
     TERMINATED = 128 + signal.SIGTERM

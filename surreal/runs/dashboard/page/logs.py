@@ -34,7 +34,7 @@ def log_lines(records: Sequence[LogRecord]) -> Shown:
 
 
 def find_videos(folder: Path) -> list[Path]:
-    """List the newest videos of a run's evaluation, the newest first; a link that leads out of the folder is none."""
+    """List the newest videos of a run's evaluation, the newest first, without links that lead out of the folder."""
     try:
         root = folder.resolve()
         found = [

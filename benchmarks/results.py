@@ -96,7 +96,8 @@ The last column gives the seeds that reached the reference, or the goal where th
 95 %: the mean return of the fresh episodes, less 1.645 standard errors, is at least as high. `not confirmed` means that
 no seed did, or that the standard error was not recorded. `not run` means that there is no result of the whole preset
 with its present settings: it takes hours, needs something that was not at hand, or has changed since it was run. Other
-pages may report results of an older version, of fewer env steps, or with other settings.
+pages may report results of an older version, of fewer env steps, or with other settings. Results of on-policy presets
+other than `lunarlander-a2c` are older than [exact rounds](algorithms.md#on-policy-algorithms).
 
 """
 

@@ -182,7 +182,8 @@ class SessionAgent(Agent):
             self._rewards.pop(slot, None)
             if batch.terminated[row]:
                 state = tree.map_leaves(lambda leaf: np.array(leaf[row]), batch.obs)  # noqa: B023 - called at once
-                session.update(float(batch.reward[row]), state, True)
+                with self.model.lock, torch.inference_mode(False), torch.enable_grad():  # as in `_act`
+                    session.update(float(batch.reward[row]), state, True)
             else:
                 session.reset()
         for row in range(batch.num_last, len(batch.env_ids)):

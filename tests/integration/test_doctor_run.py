@@ -81,7 +81,7 @@ class FakeRun:
         process = f"{name}-{life}"
         beat = Heartbeat(
             process, role, name, 100 + life, "host", self.now_s - 300, self.now_s - age_s, version, 37_000,
-            dict(metrics[1]), waits_for, hangs_in,
+            dict(metrics[1]), waits_for=waits_for, hangs_in=hangs_in,
         )  # fmt: skip
         self.client.redis.hset(self.client.run_keys.processes, process, beat.encode())  # type: ignore[arg-type]
         for sequence, values in enumerate((metrics[0], *metrics), 1):

@@ -15,7 +15,6 @@ from typing import Any
 
 from surreal.config import Config, to_yaml
 from surreal.distributed.connection.access.credentials import FoundAddress
-from surreal.distributed.telemetry.render import METRICS_PATH
 from surreal.errors import BusyError, ConfigError, FolderError
 from surreal.main.process.ending.reasons import result_of
 from surreal.utils.files import FileLock, is_disk_full, write_in_place, write_whole
@@ -26,6 +25,7 @@ RESULT_NAME = "result.json"
 ADDRESS_NAME = "redis.address"
 RUN_NAME = "run.id"
 LOCK_NAME = "run.lock"
+METRICS_NAME = "metrics.jsonl"
 
 #: Length of the result while the run lasts: more than it will need.
 _RESULT_BYTES = 4096
@@ -233,7 +233,7 @@ def time_so_far(run_dir: Path) -> float:
     try:
         result = json.loads((run_dir / RESULT_NAME).read_text(encoding="utf-8"))
         time_s, started = float(result["time_s"]), float(result["started"])
-        lines = tail(run_dir / METRICS_PATH) if result["status"] == "running" else []
+        lines = tail(run_dir / METRICS_NAME) if result["status"] == "running" else []
         # The last line may be cut off, so the newest of the last two counts.
         seen = max((float(found[1]) for line in lines[-2:] if (found := _TIME.match(line))), default=started)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
@@ -244,7 +244,7 @@ def time_so_far(run_dir: Path) -> float:
 
 def last_metric(run_dir: Path, name: str) -> float:
     """The newest finite value of a metric of any process, as far as the end of `metrics.jsonl` has one; else 0."""
-    for line in reversed(tail(run_dir / METRICS_PATH)):
+    for line in reversed(tail(run_dir / METRICS_NAME)):
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):  # cut off, or another kind
             value: Any = json.loads(line)["metrics"].get(name)
             if isinstance(value, float) and math.isfinite(value):

@@ -141,11 +141,11 @@ def test_what_logs_offline_is_made_by_the_last_process_alone(tmp_path: Path, mon
     made: list[str] = []
     memory = Memory()
 
-    def make(*_: Any, **options: Any) -> Memory:
-        made.append(options["mode"])
-        return memory
+    def make(sink: WandbSink, *_: Any, mode: str, **__: Any) -> None:
+        made.append(mode)
+        sink.write, sink.close = memory.write, memory.close  # type: ignore[method-assign]
 
-    monkeypatch.setattr(WandbSink, "__new__", make)
+    monkeypatch.setattr(WandbSink, "__init__", make)
     learner = make_feeder(config, tmp_path, is_last=False, run="r", process="learner")
     assert learner.step()
     append(tmp_path, line(2))

@@ -32,6 +32,7 @@ from surreal.main.process.arguments import parse
 from surreal.main.process.ending.reasons import Counts
 from surreal.main.process.role import RoleProcess, run_role
 from surreal.main.process.roles import LEARNER
+from surreal.main.process.run_folder import RunFolder
 from surreal.main.session.checkpointing import Checkpointing
 from surreal.main.session.leading.lead import lead
 from surreal.main.session.leading.offline import run_offline_learner
@@ -288,7 +289,8 @@ def body(process: RoleProcess) -> None:
     if process.rank:
         follow_first_rank(process)
         return
-    if not process.arguments.supervised:  # the launcher has checked it
+    # A launcher has checked it, as has an earlier life of this run.
+    if not process.arguments.supervised and not RunFolder(process.run_dir).config_path.exists():
         try_update(process.config)
 
     def make(stack: ExitStack, collector: Collector) -> LearnerSession | LockstepSession:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from surreal.checkpoint import open_checkpoint
+from tests.pages import read_page
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace
@@ -149,3 +153,23 @@ def test_an_agent_calls_methods_of_a_parameter_server_of_ones_own(workplace: Wor
     assert told["agent/told_episodes"] > 10
     assert told["agent/told_updates"] > 0
     workplace.assert_nothing_is_left()
+
+
+def test_agents_that_learn_by_themselves_share_what_they_learn(workplace: Workplace) -> None:
+    """The page's bandit: its agent calls the model at the learner, and acts by the copy that comes back."""
+    page = read_page(Path(__file__).parents[2] / "docs" / "gradients.md")
+    texts = [block.text for block in page if "algorithm" in block.text]
+    (workplace.folder / "algorithm").mkdir()
+    for text in texts:
+        if text.startswith("# algorithm/"):
+            (workplace.folder / text.partition("\n")[0].removeprefix("# ")).write_text(text)
+        elif text.startswith("version: 1"):
+            (workplace.folder / "app.yaml").write_text(text)
+    code, output = workplace.run("run", *workplace.one_agent)
+    assert code == 0, output
+    rows = [json.loads(line)["metrics"] for line in (workplace.run_dir() / "metrics.jsonl").read_text().splitlines()]
+    values = [row["agent/value"] for row in rows if "agent/value" in row]
+    assert values and all(0.0 <= value <= 1.0 for value in values)
+    checkpoint = open_checkpoint(max((workplace.run_dir() / "checkpoints").glob("*.safetensors")))
+    learned = checkpoint.tensors["model/value"]
+    assert int(learned.argmax()) in (2, 3) and float(learned.max()) > 0.2  # the better arms

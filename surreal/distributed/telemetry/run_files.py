@@ -159,7 +159,7 @@ class RunFiles:
             "seen": {process: [numbers.last, list(numbers.missing)] for process, numbers in progress.seen.items()},
             "sizes": dict(sizes),
         }
-        write_whole(self.folder / STATE_NAME, json.dumps(state, indent=1))
+        write_whole(self.folder / STATE_NAME, json.dumps(state, indent=1), is_synced=False)  # as the logs are not
         self._sizes = dict(sizes)
 
     def _load(self) -> None:

@@ -33,7 +33,7 @@ def ending(folder: Path) -> Iterator[Finding]:
         yield ok(f"the run {'was interrupted' if status == 'interrupted' else 'has finished'}: {reason}")
         if not updates:
             yield UNTRAINED.found(
-                f"the run ended before its first update, after {result.get('env_steps', 0):,} env steps"
+                f"the run ended before its first update, after {result.get('env_steps', 0)} env steps"
             )
 
 

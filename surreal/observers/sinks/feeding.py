@@ -117,7 +117,7 @@ class SinkFeeder:
     def _save(self) -> None:
         done = {f"{place}: {name}": self._done[place] for place, name in enumerate(self._names)}
         try:
-            write_whole(self._state, json.dumps(done))
+            write_whole(self._state, json.dumps(done), is_synced=False)
         except OSError as error:
             logger.debug("%s was not written: %s", self._state, error)
 

@@ -21,6 +21,9 @@ from surreal.utils.process import is_process_alive, machine_id, process_start
 #: Part of a lease by which a renewal moves its end at the least; what moves it by less is a clock that drifts.
 _RENEWED_SHARE = 0.1
 
+#: A token that names a longer lease is not believed, s.
+_LONGEST_LEASE_S = 3600.0
+
 
 class Holder(NamedTuple):
     """The content of a token."""
@@ -57,11 +60,14 @@ def fields_of(token: str | bytes) -> dict[str, Any]:
 
 def holder_of(token: str, lease_s: float) -> Holder:
     """Read a token; one without fields counts as another machine's, with a lease of `lease_s`."""
-    data = fields_of(token)
+    data, given_s = fields_of(token), lease_s
     try:
         machine, host, pid = str(data["machine"]), str(data["host"])[:200], int(data["pid"])
         began, lease_s = data.get("began"), float(data.get("lease_s", lease_s))
+        if not 0.0 < lease_s <= _LONGEST_LEASE_S:
+            raise ValueError(f"lease_s is {lease_s}")
     except (ValueError, KeyError, TypeError, OverflowError):
+        lease_s = given_s
         return Holder("another machine", 0, lease_s, is_gone=False)
     is_gone = machine == machine_id() and 0 < pid < 2**31 and not _is_alive(pid, began)
     return Holder(host, pid, lease_s, is_gone)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from surreal.distributed.connection.access.holders import HolderWatch, holder_of, make_token
+from surreal.distributed.connection.access.holders import Holder, HolderWatch, holder_of, make_token
 from surreal.utils.process import process_start
 
 
@@ -92,3 +92,9 @@ def test_what_is_no_token_is_of_another_machine(clock: Clock, watch: HolderWatch
     assert not watch.is_void(token, 60_000)
     clock.now_s += 3.1
     assert watch.is_void(token, 56_900)
+
+
+@pytest.mark.parametrize("lease_s", [float("inf"), float("nan"), -1.0, 1e9])
+def test_a_token_with_an_impossible_lease_counts_as_another_machines(lease_s: float) -> None:
+    token = json.dumps({"machine": "m", "host": "h", "pid": 1, "began": None, "lease_s": lease_s})
+    assert holder_of(token, 5.0) == Holder("another machine", 0, 5.0, is_gone=False)

@@ -114,13 +114,19 @@ class Interrupts:
 
     @contextmanager
     def installed(self) -> Iterator[Interrupts]:
-        """Handle the signals inside, and give them back afterwards; the third SIGINT raises KeyboardInterrupt."""
+        """Handle the signals inside, and give them back afterwards; the third SIGINT raises KeyboardInterrupt.
+
+        The signal for a checkpoint is ignored afterwards if it was held before: the process ends, and threads that
+        were started inside do not block it.
+        """
         before = {number: signal.signal(number, self._note) for number in (*_SIGNALS, CHECKPOINT_SIGNAL)}
         blocked = release_checkpoint_signal()
         _keep_ended_children()
         try:
             yield self
         finally:
+            if CHECKPOINT_SIGNAL in blocked:
+                before[CHECKPOINT_SIGNAL] = signal.SIG_IGN
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             for number, handler in before.items():
                 signal.signal(number, handler)

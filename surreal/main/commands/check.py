@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from surreal.config import add_python_path
 from surreal.main.launch.prepare import RunOptions, prepare
-from surreal.main.lockstep.check import check_resumable, check_run
+from surreal.main.lockstep.check import check_run
 
 
 def check(options: RunOptions) -> str:
@@ -15,8 +15,6 @@ def check(options: RunOptions) -> str:
     """
     prepared = prepare(options)
     add_python_path(prepared.config.python_path)
-    check_run(prepared.config)
-    if options.resume:
-        check_resumable(prepared.config, prepared.folder.path)
+    check_run(prepared.config, resumed=prepared.folder.path if options.resume else None)
     where = f"{prepared.run} in {prepared.folder.path}"
     return f"{prepared.config.name} can run, as {where}; nothing was started or written"

@@ -70,13 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args(argv)
     try:
-        from surreal.main.lockstep.check import check_resumable, check_run
+        from surreal.main.lockstep.check import check_run
 
         config = load_config(arguments.source, arguments.overrides)
         add_python_path(config.python_path)
-        check_run(config)
-        if arguments.resume is not None:
-            check_resumable(config, arguments.resume)
+        check_run(config, resumed=arguments.resume)
     except Exception as error:
         print_error(error)
         return 1

@@ -41,17 +41,25 @@ _MOST_TURNS = 8
 _SHAPES = "agents pass [B, ...], learners of trajectories [T + 1, B, ...]"
 
 
-def check_run(config: Config) -> None:
+def check_run(config: Config, *, resumed: Path | None = None) -> None:
     """Make environment, model, agent, replay and learner, and do one update on random rows that fit the spaces.
+
+    Args:
+        config: of the run.
+        resumed: folder of a run that continues; None for a new run.
 
     Raises:
         SurrealError: something cannot be found, made or used; the message names the setting, or the line of user code.
     """
-    try_update(config, check_parts(config))
+    try_update(config, check_parts(config, resumed=resumed))
 
 
-def check_parts(config: Config) -> EnvSpaces:
+def check_parts(config: Config, *, resumed: Path | None = None) -> EnvSpaces:
     """Make environment, model, replay and learner, with all of their settings, and what they are to begin with.
+
+    Args:
+        config: of the run.
+        resumed: folder of a run that continues; None for a new run.
 
     Returns:
         The environment's spaces.
@@ -76,26 +84,11 @@ def check_parts(config: Config) -> EnvSpaces:
             replay = build_replay(config, shards, seed=0)
         build_learner(config, model, replay)
     restore = config.checkpoint.restore
-    if restore is not None and restore not in OWN_WORDS:
+    if resumed is not None and (own := _own_checkpoint(config, resumed)) is not None:
+        _check_fits(config, own)
+    elif restore is not None and restore not in OWN_WORDS:
         _check_restore(config, restore)
     return spaces
-
-
-def check_resumable(config: Config, run_dir: Path) -> None:
-    """Check that a run can continue in its folder: that its checkpoint fits what the configuration makes of it now.
-
-    Raises:
-        CheckpointError: the checkpoint is named and cannot be read, or it is of another learner or model; or nothing
-            of the run is anywhere.
-        SurrealError: learner or model cannot be made.
-    """
-    store = build_checkpoints(config, run_dir)
-    named = earlier_checkpoint(config, run_dir)
-    found = store.newest_whole() if named is None else store.load(named)
-    if found is None and not (run_dir / CONFIG_NAME).exists():
-        raise CheckpointError(f"{run_dir} holds no run to resume, and {store.places} no checkpoint of it")
-    if found is not None:
-        _check_fits(config, found)
 
 
 def try_update(config: Config, spaces: EnvSpaces | None = None) -> None:
@@ -182,6 +175,20 @@ def _explaining(config: Config, section: str, does: str, calls: _Calls) -> Itera
         if cls.startswith("surreal.") and model.startswith("surreal."):
             problem += "; choose two that go together (docs/algorithms.md)"
         raise ConfigError(f"{key} {problem}: {error_line(error)}{where}", key=key, source=source) from error
+
+
+def _own_checkpoint(config: Config, run_dir: Path) -> Checkpoint | None:
+    """Read the checkpoint with which a run continues in its folder; None if the run has none yet.
+
+    Raises:
+        CheckpointError: the checkpoint is named and cannot be read, or nothing of the run is anywhere.
+    """
+    store = build_checkpoints(config, run_dir)
+    named = earlier_checkpoint(config, run_dir)
+    found = store.newest_whole() if named is None else store.load(named)
+    if found is None and not (run_dir / CONFIG_NAME).exists():
+        raise CheckpointError(f"{run_dir} holds no run to resume, and {store.places} no checkpoint of it")
+    return found
 
 
 def _check_restore(config: Config, restore: str) -> None:

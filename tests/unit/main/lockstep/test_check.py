@@ -18,7 +18,8 @@ from surreal.errors import CheckpointError, ConfigError, EnvError
 from surreal.learner import DQNLearner
 from surreal.main.build.acting import build_model
 from surreal.main.build.environments import build_env, build_pool, build_spaces
-from surreal.main.lockstep.check import check_resumable, check_run
+from surreal.main.build.learning import build_learner
+from surreal.main.lockstep.check import check_run
 from surreal.main.lockstep.rehearsal import Rehearsal
 from surreal.model import ActorCritic
 
@@ -28,7 +29,7 @@ def test_a_run_of_which_nothing_is_anywhere_cannot_go_on(tmp_path: Path) -> None
     stores = json.dumps(["run", str(tmp_path / "backup")])
     config = load_config("cartpole-dqn", [f"checkpoint.stores={stores}"])
     with pytest.raises(CheckpointError, match=r"demo holds no run to resume, and .*backup/demo/checkpoints no"):
-        check_resumable(config, tmp_path / "demo")
+        check_run(config, resumed=tmp_path / "demo")
 
 
 @pytest.mark.parametrize(
@@ -160,3 +161,20 @@ def test_a_run_may_begin_with_the_folder_of_another(tmp_path: Path) -> None:
     check_run(config)
     with pytest.raises(ConfigError, match=r"checkpoint\.restore is .*"):
         check_run(load_config("cartpole-dqn", [f"checkpoint.restore={tmp_path}", "model.args.hidden_sizes=[7]"]))
+
+
+def test_a_run_that_continues_begins_with_its_own_checkpoint(tmp_path: Path) -> None:
+    """By its file name, or the newest whatever the setting names that the run began with."""
+    name = "0000000050.safetensors"
+    config = load_config("cartpole-dqn", [f"checkpoint.restore={name}"])
+    learner = build_learner(config, build_model(config, build_spaces(config)), None)
+    state = learner.state_dict()
+    metadata = {"kind": "learner", "state": state["state"]}
+    save_checkpoint(tmp_path / "checkpoints" / name, state["tensors"], metadata, step=50)
+    (tmp_path / "app.yaml").touch()
+    check_run(config, resumed=tmp_path)
+    check_run(load_config("cartpole-dqn", ["checkpoint.restore=s3://gone/best"]), resumed=tmp_path)
+    with pytest.raises(CheckpointError, match=r"does not exist in .*checkpoints"):
+        check_run(load_config("cartpole-dqn", ["checkpoint.restore=0000000060.safetensors"]), resumed=tmp_path)
+    with pytest.raises(ConfigError, match=f"restore is '{name}'"):
+        check_run(config)

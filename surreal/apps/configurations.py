@@ -8,16 +8,15 @@ processes are left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ruamel.yaml.comments import CommentedMap
 
 from surreal.apps.algorithms import ALGORITHMS
 from surreal.apps.document import parse_document
 from surreal.apps.environments import TEMPLATES, Template
-from surreal.config.checking.problems import nearest
 from surreal.config.loading.preset_files import PRESETS
 from surreal.errors import ConfigError, EnvError
 
@@ -115,11 +114,6 @@ def find_configuration(name: str) -> Configuration | None:
     return next((each for each in configurations() if each.name == name), None)
 
 
-def nearest_configuration(name: str) -> str | None:
-    """Give the name that is most like a misspelt one."""
-    return nearest(name, [each.name for each in configurations()])
-
-
 def _suits_apps(path: Path) -> bool:
     """Whether a file is more than an example of RLX."""
     return not path.stem.endswith("-rlx")
@@ -151,8 +145,3 @@ def _by_spaces(env_id: str) -> Iterator[str]:
         yield _CONTINUOUS
     else:
         yield _VECTORS
-
-
-def current_algorithm(document: Mapping[str, Any]) -> str:
-    """Give the name of the class that an app learns with, as a person reads it."""
-    return str((document.get("learner") or {}).get("class", "")).rpartition(".")[2] or "DQNLearner"

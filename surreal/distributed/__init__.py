@@ -17,8 +17,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from surreal.utils.moved import keep_paths
-
 if TYPE_CHECKING:
     from surreal.distributed.calls.caller import RemoteServer
     from surreal.distributed.calls.server import CallServer, remote
@@ -52,18 +50,6 @@ _MODULES = {
     "TorchBroadcaster": "parameters.broadcaster",
     "TorchListener": "parameters.listener",
 }
-
-
-keep_paths(
-    __name__,
-    {
-        "broadcaster": "parameters.broadcaster",
-        "client": "connection.client",
-        "keys": "connection.keys",
-        "listener": "parameters.listener",
-        "sender": "experience.sending.sender",
-    },
-)
 
 
 def __getattr__(name: str) -> object:

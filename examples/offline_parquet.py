@@ -36,7 +36,8 @@ def learn(path: Path, updates: int) -> surreal.QFunction:
     with surreal.temporary_run() as client:
         import_replay(client, path)
         with surreal.UniformReplay(client, batch_size=128, n_step=3) as replay:
-            learner, batches = surreal.DQNLearner(model, replay), replay.batch_iterator()
+            learner = surreal.DQNLearner(model, replay, initial_learning_rate=1e-3)
+            batches = replay.batch_iterator()
             for _ in range(updates):
                 learner.optimize(*next(batches))
     return model

@@ -68,6 +68,7 @@ def test_ranks_have_the_same_parameters_after_each_update_and_fail_together(
     (workplace.folder / "fail").touch()
     assert learner.wait() == 1, learner.output
     first, second = (path.read_text().splitlines() for path in notes)
+    del first[0]  # rank 0 tries one update before the run, with a learner that it then discards
     assert len(second) > 50
     assert first[: len(second)] == second
     folder = workplace.folder / "runs" / run_id

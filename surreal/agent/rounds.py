@@ -33,6 +33,9 @@ class RoundParameters(Protocol):
     def has_learned(self, sender: str, sequence: int) -> bool:
         """Whether the parameters learned from a sender's chunks up to this one."""
 
+    def has_updated(self) -> bool:
+        """Whether the learner has made an update since the parameters that were held at `release`."""
+
 
 class Rounds:
     """Keeps experience on-policy: each trajectory is acted by one version, which has learned from the one before.
@@ -44,7 +47,8 @@ class Rounds:
 
     Sessions that come and go, the seats of a game, and the parts of a vector environment cannot rest for each other.
     Their round is over when a number of trajectories is complete, no matter which; open trajectories continue with the
-    next version.
+    next version. Trajectories beyond that number count for the next round, as they do for the replay's next batch. The
+    agent waits for the next update, because the batch can be complete before the last chunk of its round arrives.
 
     Args:
         steps: of a trajectory, >= 1: `trajectory_steps` of the replay.
@@ -126,8 +130,10 @@ class Rounds:
             Whether they have learned from it.
         """
         self.done += 1
-        self._complete = 0
-        if not self._is_shared:
+        if self._is_shared:
+            self._complete = max(0, self._complete - self._trajectories)
+        else:
+            self._complete = 0
             self._counts[:] = 0
         if self.parameters is None:
             return True
@@ -135,7 +141,8 @@ class Rounds:
         self.parameters.release()
         while True:
             version = model.version
-            has_learned = self.parameters.has_learned(*sent_through)
+            parameters = self.parameters
+            has_learned = parameters.has_updated() if self._is_shared else parameters.has_learned(*sent_through)
             if has_learned or model.failure is not None or self._should_stop():
                 break
             if time.monotonic() - started >= self._timeout_s:

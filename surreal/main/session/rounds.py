@@ -29,7 +29,11 @@ class ListenedParameters:
     def has_learned(self, sender: str, sequence: int) -> bool:
         """Whether the parameters learned from a sender's chunks up to this one."""
         learned = read_learned(self._listener.message, sender)
-        return self._count_updates() > self._updates if learned is None else learned >= sequence
+        return self.has_updated() if learned is None else learned >= sequence
+
+    def has_updated(self) -> bool:
+        """Whether the learner has made an update since the parameters that were held at `release`."""
+        return self._count_updates() > self._updates
 
     def _count_updates(self) -> int:
         return read_progress(self._listener.message).get("updates", 0)

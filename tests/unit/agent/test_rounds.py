@@ -38,6 +38,9 @@ class Parameters:
         assert sender == "me"
         return self.through >= sequence
 
+    def has_updated(self) -> bool:
+        return self.through > 0
+
 
 class Learner(Parameters):
     """Learns from each round while the agent waits, and publishes a version."""
@@ -181,6 +184,20 @@ def test_sessions_share_a_round_whoever_plays_it() -> None:
     rounds.count(make_batch([MID], [4]))
     assert rounds.is_over
     assert rounds.resting(np.array([4])).all()
+
+
+def test_a_shared_round_waits_for_the_next_update_and_keeps_what_it_has_too_many() -> None:
+    """The batch can be complete, and learned from, before the last chunk of the round arrives."""
+    rounds = rounds_of(1, 2, is_shared=True, parameters=(parameters := Parameters()))
+    rounds.count(make_batch([MID, MID, MID], [0, 1, 2]))
+    assert rounds.is_over
+    assert not rounds.wait(Module(), ("me", 9))
+    parameters.through = 1
+    assert not rounds.is_over
+    rounds.count(make_batch([MID], [0]))
+    assert rounds.is_over
+    assert rounds.wait(Module(), ("me", 9))
+    assert not rounds.is_over
 
 
 def test_parameters_are_held_while_the_agent_acts() -> None:

@@ -55,8 +55,10 @@ STATES: dict[str, gymnasium.spaces.Box] = {
 class Trivial:
     """An agent that always does the same."""
 
+    wants_outcomes = False
+
     def __init__(self) -> None:
-        self.model = SimpleNamespace(version=0)
+        self.model = SimpleNamespace(version=0, return_filter=None)
         self.global_step: int | None = None
 
     def act_batch(self, obs: Any, *_: Any) -> Action:

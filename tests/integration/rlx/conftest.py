@@ -152,6 +152,9 @@ def harness() -> Iterator[Callable[..., Harness]]:
     yield make
     for one in made:
         one.close()
+    deadline_s = time.monotonic() + 20.0  # a WebSocket client's own thread ends a moment after its connection
+    while not {thread.name for thread in threading.enumerate()} <= before and time.monotonic() < deadline_s:
+        time.sleep(0.01)
     assert {thread.name for thread in threading.enumerate()} <= before
 
 

@@ -155,13 +155,13 @@ class Replay(ABC, Generic[B]):
 
     @property
     def makes_own_batches(self) -> bool:
-        """Whether a subclass has an `aggregate_batch` of its own, which takes whatever its `_sample` gives."""
+        """Whether a subclass overrides `aggregate_batch`, which then takes whatever its `_sample` gives."""
         return type(self).aggregate_batch is not Replay.aggregate_batch
 
     def _insert(self, table: Chunk) -> range:
         """Take in one decoded chunk.
 
-        A replay with a structure of its own copies what it needs, because the arrays are views of the received bytes.
+        A replay with a custom data structure copies what it needs, because the arrays are views of the received bytes.
 
         Args:
             table: `columns["action"]` and `columns["reward"]`, `terminated` and `truncated` [n_steps, ...]; `own`, the
@@ -183,7 +183,7 @@ class Replay(ABC, Generic[B]):
 
         Returns:
             Their sequence numbers [B], all in `self.alive`; or a tuple of these and the probability of each [B]. A
-            class with an `aggregate_batch` of its own may return anything else, such as a list of its own rows.
+            class that overrides `aggregate_batch` may return anything else, such as a list of rows.
         """
 
     def _sample_again(self, numbers: NDArray[np.int64]) -> Sampled:

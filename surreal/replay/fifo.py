@@ -48,7 +48,7 @@ class FIFOReplay(TrajectoryReplay):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: trajectories of a batch, >= 1.
-        trajectory_steps: T, steps of a trajectory, >= 1. Ends of episodes inside take rows of their own: a batch has
+        trajectory_steps: T, steps of a trajectory, >= 1. Each end of an episode inside takes a further row: a batch has
             T rows and as many more as the trajectory with most of them needs. Raising it bootstraps later, and makes
             steps older when they are used.
         gamma: discount factor of one step, 0..1.

@@ -117,7 +117,7 @@ class MixedTrajectoryReplay(TrajectoryReplay):
     Args:
         client: the replay server; or the `ReplayShards`, if there are several.
         batch_size: fresh trajectories of a batch, >= 1.
-        trajectory_steps: T, steps of a trajectory, >= 1; ends of episodes inside take rows of their own.
+        trajectory_steps: T, steps of a trajectory, >= 1; each end of an episode inside takes a further row.
         replay_ratio: replayed trajectories for each fresh one, >= 0; raising it learns more off-policy from each step.
         max_version_lag: a trajectory is not on-policy any more (and counted) when the newest parameter version is ahead
             of one that acted in it by more than this, >= 0; None: never.

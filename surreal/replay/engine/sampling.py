@@ -22,7 +22,7 @@ Sampled = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 class OwnRows(NamedTuple):
-    """What a `_sample` took from a structure of its own, for the replay's own `aggregate_batch`."""
+    """Rows that a `_sample` took from a custom data structure, for the `aggregate_batch` of its replay."""
 
     rows: Any
     size: int

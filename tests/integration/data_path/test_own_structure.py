@@ -1,4 +1,4 @@
-"""A replay with a structure of its own, whose `_insert` returns nothing and whose rows are a list."""
+"""A replay with a custom data structure, whose `_insert` returns nothing and whose rows are a list."""
 
 from __future__ import annotations
 

@@ -169,7 +169,8 @@ class Stagger(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; of the first one, choose where it is cut, by the environment's own seed."""
         found = super().reset(seed=seed, options=options)
-        self._left = 0 if self._has_begun else int(self.np_random.integers(1, self._steps + 1))
+        # dm_control brings an old RandomState, which has `random` but not `integers`.
+        self._left = 0 if self._has_begun else 1 + int(self.np_random.random() * self._steps)
         return found
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import error as gym_error
 
 from surreal.envs import WrapperSpec, check_env_id, make_env, make_vector_env, record_video
-from surreal.envs.wrappers.named import ObsClip, select_wrappers, wrapper_names
+from surreal.envs.wrappers.named import ObsClip, Stagger, select_wrappers, wrapper_names
 from surreal.errors import EnvError
 
 
@@ -229,3 +229,12 @@ def test_the_dict_example_is_cartpole_in_two_parts() -> None:
         assert np.array_equal(obs["position"], whole[::2])
         assert np.array_equal(obs["velocity"], whole[1::2])
         obs, whole = env.step(1)[0], plain.step(1)[0]
+
+
+def test_stagger_draws_from_an_environment_with_an_old_random_state() -> None:
+    """dm_control's environments have a `RandomState`."""
+    env = gymnasium.make("CartPole-v1").unwrapped
+    env._np_random = np.random.RandomState(0)  # type: ignore[assignment]
+    staggered = Stagger(env, steps=5)
+    staggered.reset()
+    assert 1 <= staggered._left <= 5

@@ -54,7 +54,7 @@ test: $(STAMP)
 
 quick: $(STAMP)
 	@mkdir -p .cache
-	SURREAL_TEST_EXAMPLES=0.2 $(PYTEST) -m 'not slow' tests/e2e/test_run.py::test_run_trains_keeps_score_and_leaves_nothing_behind tests/unit $(PYTEST_ARGS)
+	SURREAL_TEST_EXAMPLES=0.2 $(PYTEST) -m 'not slow' tests/e2e/test_run.py::test_run_trains_keeps_score_and_leaves_nothing_behind tests/unit tests/plugins $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -108,14 +108,14 @@ cluster: $(STAMP)
 docs: $(STAMP)
 	@mkdir -p .cache
 	$(BIN)/python -m surreal.config.reference > .cache/page.md && mv .cache/page.md docs/configuration.md
-	$(BIN)/python -m surreal.main.commands.option_docs > .cache/page.md && mv .cache/page.md docs/options.md
+	$(BIN)/python -m surreal.run.commands.option_docs > .cache/page.md && mv .cache/page.md docs/options.md
 	@{ sed '/^`R` is/,$$d' docs/redis-keys.md; $(BIN)/python -c \
 		'from surreal.distributed.connection import keys; print(keys.__doc__.partition("\n\n")[2].strip())'; } > .cache/redis-keys.md
 	mv .cache/redis-keys.md docs/redis-keys.md
 	@{ sed '/^### The file itself/,$$d' docs/many-runs.md; \
-		$(BIN)/python -m surreal.runs.sweep.definition.reference; } > .cache/page.md
+		$(BIN)/python -m surreal.plugins.sweep.definition.reference; } > .cache/page.md
 	mv .cache/page.md docs/many-runs.md
-	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.doctor.reference; } > .cache/page.md
+	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.plugins.doctor.reference; } > .cache/page.md
 	mv .cache/page.md docs/doctor.md
 
 # Not with --quiet, under which mkdocs does not count warnings.

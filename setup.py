@@ -68,7 +68,9 @@ EXTRAS = {
     # What writes policies as ONNX, and what runs them.
     "onnx": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],
 }
-# Those that tests need, beside their tools.
+# Folders of surreal/plugins, which add commands to `surreal`; other packages add theirs by the same entry point.
+PLUGINS = ("apps", "chaos", "clusters", "dashboard", "doctor", "export", "plot", "sweep")
+# Extras that tests need, in addition to their tools.
 TESTED = (
     "atari",
     "box2d",
@@ -121,7 +123,7 @@ DEV = [
 FOLDERS = {
     "surreal.rlx.demo": "clients/js",
     "surreal.rlx.cpp": "clients/cpp",
-    "surreal.engines.kubernetes.manifests": "k8s",
+    "surreal.plugins.clusters.kubernetes.manifests": "k8s",
 }
 
 setup(
@@ -142,7 +144,7 @@ setup(
         "surreal": ["**/*"],
         "surreal.rlx.demo": ["*.mjs", "*.html", "example/*"],
         "surreal.rlx.cpp": ["*.hpp", "cartpole.cpp"],
-        "surreal.engines.kubernetes.manifests": ["**/*.yaml"],
+        "surreal.plugins.clusters.kubernetes.manifests": ["**/*.yaml"],
     },
     exclude_package_data={"": ["*.pyc"]},
     install_requires=INSTALL_REQUIRES,
@@ -151,7 +153,10 @@ setup(
         "all": [requirement for name, requirements in EXTRAS.items() if name != "docs" for requirement in requirements],
         "dev": [*DEV, *(requirement for name in TESTED for requirement in EXTRAS[name])],
     },
-    entry_points={"console_scripts": ["surreal = surreal.__main__:program"]},
+    entry_points={
+        "console_scripts": ["surreal = surreal.__main__:program"],
+        "surreal.commands": [f"{name} = surreal.plugins.{name}.commands:add_to" for name in PLUGINS],
+    },
     classifiers=[
         "Operating System :: MacOS",
         "Operating System :: POSIX :: Linux",

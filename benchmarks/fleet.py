@@ -30,14 +30,14 @@ import numpy as np
 
 from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import report
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import Action, StepBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Contract, EncodedChunk
 from surreal.distributed.experience.sending.outbox import Outbox
 from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.distributed.experience.stream import Stream
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import Action, StepBatch
 
 SPAWN = multiprocessing.get_context("spawn")
 _CAPACITY = 50_000

@@ -26,6 +26,7 @@ from torch import nn
 
 from benchmarks.baselines import raw_gradients
 from benchmarks.harness import alternate, report
+from surreal.base.pytorch import Module
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender
@@ -34,7 +35,6 @@ from surreal.distributed.parameters.listener import TorchListener
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.learner import GradientLearner
 from surreal.learner.parameter_server.server import ParameterServer
-from surreal.utils.pytorch import Module
 
 SPAWN = multiprocessing.get_context("spawn")
 UNDER_WAY = 4  #: gradients in Redis at most

@@ -24,6 +24,7 @@ from benchmarks.harness import alternate, report
 from benchmarks.transport import make_batch
 from surreal.agent import QAgent
 from surreal.agent.loop import AgentLoop
+from surreal.base.schedules import ConstantSchedule
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.distributed.server.embedded import EmbeddedRedis
@@ -31,7 +32,6 @@ from surreal.envs import LocalEnvPool
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.replay import UniformReplay
-from surreal.schedules import ConstantSchedule
 
 NUM_ENVS, HIDDEN, EPSILON = 16, 64, 0.05
 BATCH, WIDTH, STORED = 256, 256, 50_000

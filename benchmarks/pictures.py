@@ -22,7 +22,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from surreal.runs.dashboard.serving import Addresses, serve
+from surreal.plugins.dashboard.serving import Addresses, serve
 from tests.browser import Browser
 
 _ROOT = Path(__file__).parents[1]

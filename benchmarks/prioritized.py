@@ -21,11 +21,11 @@ import torch
 from benchmarks.harness import alternate, report
 from benchmarks.peers import CPPRB, Peer, find_python, skip
 from benchmarks.transport import make_batch
+from surreal.base.types import SampleInfo
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.replay import PrioritizedReplay
-from surreal.types import SampleInfo
 
 BATCH_SIZE = 256
 

@@ -34,8 +34,8 @@ from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import report
 from benchmarks.peers import REVERB, TORCHRL, Peer, find_python, rotate, skip
 from benchmarks.replay_cases import CASES, ENVS, NETWORKED_MAX, Case, Filled, game_frames, timed
+from surreal.base.system.allocator import keep_freed_memory
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.utils.allocator import keep_freed_memory
 
 _PREPARED = 16  # requests of the raw client, made before they are timed
 _PREFETCH = 4  # of the peers, as ours has

@@ -16,8 +16,8 @@ from benchmarks.transport import make_batch
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.main.build.environments import build_pool
 from surreal.replay import UniformReplay
+from surreal.run.build.environments import build_pool
 
 ENVS = 16
 NETWORKED_MAX = 100_000  #: transitions that a networked peer is given at most

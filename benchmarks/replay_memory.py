@@ -29,13 +29,13 @@ import psutil
 from numpy.typing import NDArray
 
 from benchmarks.transport import make_batch
+from surreal.base.types import Action, StepKind
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.main.build.environments import build_pool
 from surreal.replay import Replay, UniformReplay
-from surreal.types import Action, StepKind
+from surreal.run.build.environments import build_pool
 
 _FRAME_BYTES = 84 * 84
 _CODECS: tuple[Any, ...] = (None, "lz4", "zstd")

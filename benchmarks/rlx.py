@@ -35,6 +35,8 @@ from benchmarks.baselines.rlx_floods import FLOODS, run_floods
 from benchmarks.harness import alternate, report
 from surreal.agent import Agent, QAgent
 from surreal.agent.loop import AgentLoop
+from surreal.base.system.allocator import keep_freed_memory
+from surreal.base.types import Action
 from surreal.model import ConvQFunction, QFunction
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.protocol.codec import encode
@@ -42,8 +44,6 @@ from surreal.rlx.protocol.framing import frame
 from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.server import RlxServer
 from surreal.rlx.server.settings import ServerSettings
-from surreal.types import Action
-from surreal.utils.allocator import keep_freed_memory
 
 NUM_ACTIONS = 6
 STATES: dict[str, gymnasium.spaces.Box] = {

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from surreal.base.types import TrajectoryBatch
 from surreal.config import load_config
 from surreal.learner import A2CLearner, IPGLearner, Learner, PPOLearner
-from surreal.main.commands.status import find_run, run_status
-from surreal.types import TrajectoryBatch
+from surreal.run.commands.status import find_run, run_status
 
 NOTES = "SURREAL_ROUND_NOTES"
 #: What the disturbed run may be above the other one: versions, and share of the steps.

@@ -30,12 +30,12 @@ import torch
 from benchmarks.baselines import raw_reader
 from benchmarks.baselines.raw_client import RawClient
 from benchmarks.harness import alternate, report
+from surreal.base.errors import StoppedError
+from surreal.base.types import Action, StepBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.errors import StoppedError
 from surreal.replay import UniformReplay
-from surreal.types import Action, StepBatch
 
 CASES = {
     # name: (obs shape, dtype, environments, chunk_max_bytes, replay capacity, aim)

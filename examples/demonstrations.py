@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 import surreal
-from surreal.evaluation import Evaluator
+from surreal.run.evaluation import Evaluator
 
 KEYS = "wdsa"  # by the number of the action
 

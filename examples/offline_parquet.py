@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow.parquet
 
 import surreal
-from surreal.evaluation import Evaluator
 from surreal.replay.archive import export_replay, import_replay
+from surreal.run.evaluation import Evaluator
 
 ENVS = [lambda: gymnasium.make("CartPole-v1")] * 8
 

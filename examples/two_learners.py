@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 import surreal
-from surreal.evaluation import Evaluator
+from surreal.run.evaluation import Evaluator
 
 ENVS = [lambda: gymnasium.make("CartPole-v1")] * 8
 POLICIES = ("first", "second")

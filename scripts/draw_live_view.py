@@ -12,9 +12,9 @@ import numpy as np
 from rich.console import Console
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.main.launch.view.drawing.frame import Frame, View
-from surreal.main.launch.view.estimate import Bound
-from surreal.main.launch.view.snapshot import summarize_processes
+from surreal.run.view.drawing.frame import Frame, View
+from surreal.run.view.live.estimate import Bound
+from surreal.run.view.live.snapshot import summarize_processes
 
 RUN = "cartpole-dqn-20260131-123456-ab12"
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from surreal.main.agent import main
+from surreal.run.roles.agent import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,11 +4,11 @@ import argparse
 import sys
 
 from surreal.agent import QAgent
+from surreal.base.schedules import LinearSchedule
+from surreal.base.system.program import run_program
 from surreal.distributed import ExpSender, RedisClient, TorchListener
 from surreal.envs import EpisodeMonitor, GymEnv
 from surreal.model import QFunction
-from surreal.schedules import LinearSchedule
-from surreal.utils.program import run_program
 
 
 def act(args: argparse.Namespace) -> None:

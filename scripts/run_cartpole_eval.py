@@ -4,10 +4,10 @@ import argparse
 import sys
 
 from surreal.agent import QAgent
+from surreal.base.system.program import run_program
 from surreal.distributed import RedisClient, TorchListener
 from surreal.envs import EpisodeMonitor, GymEnv, Visualization
 from surreal.model import QFunction
-from surreal.utils.program import run_program
 
 
 def evaluate(args: argparse.Namespace) -> None:

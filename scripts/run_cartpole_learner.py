@@ -3,11 +3,11 @@
 import argparse
 import sys
 
+from surreal.base.system.program import run_program
 from surreal.distributed import RedisClient, TorchBroadcaster
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.replay import UniformReplay
-from surreal.utils.program import run_program
 
 BROADCAST_FREQUENCY = 20
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from surreal.main.eval import main
+from surreal.run.roles.eval import main
 
 if __name__ == "__main__":
     sys.exit(main())

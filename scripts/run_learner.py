@@ -2,7 +2,7 @@
 
 import sys
 
-from surreal.main.learner import main
+from surreal.run.roles.learner import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from surreal.main.rlx_client import main
+from surreal.run.roles.rlx_client import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -37,10 +37,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from surreal.agent import Agent, AgentLoop, PolicyAgent, QAgent
     from surreal.api import Policy, Result, evaluate, load, train
+    from surreal.base.errors import SurrealError
+    from surreal.base.schedules import LinearSchedule
+    from surreal.base.system.program import run_program
     from surreal.config import Config, load_config
     from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster, TorchListener, temporary_run
     from surreal.envs import Atari, Env, EpisodeMonitor, FrameStack, GymEnv, LocalEnvPool, Visualization, Wrapper
-    from surreal.errors import SurrealError
     from surreal.learner import DQNLearner, GradientLearner, Learner
     from surreal.model import ActorCritic, ConvQFunction, Model, QFunction
     from surreal.replay import (
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
         TrajectoryReplay,
         UniformReplay,
     )
-    from surreal.schedules import LinearSchedule
-    from surreal.utils.program import run_program
 
 __version__ = "0.1.0"
 
@@ -108,15 +108,15 @@ _MODULES = {
     "config": ("Config", "load_config"),
     "distributed": ("ExpSender", "RedisClient", "TorchBroadcaster", "TorchListener", "temporary_run"),
     "envs": ("Atari", "Env", "EpisodeMonitor", "FrameStack", "GymEnv", "LocalEnvPool", "Visualization", "Wrapper"),
-    "errors": ("SurrealError",),
+    "base.errors": ("SurrealError",),
     "learner": ("DQNLearner", "GradientLearner", "Learner"),
     "model": ("ActorCritic", "ConvQFunction", "Model", "QFunction"),
     "replay": (
         *("FIFOReplay", "MixedReplay", "PrioritizedReplay", "Replay", "SequenceReplay", "TrajectoryReplay"),
         "UniformReplay",
     ),
-    "schedules": ("LinearSchedule",),
-    "utils.program": ("run_program",),
+    "base.schedules": ("LinearSchedule",),
+    "base.system.program": ("run_program",),
 }
 
 

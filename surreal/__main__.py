@@ -12,12 +12,12 @@ from typing import NoReturn
 def program() -> NoReturn:
     """Be the command."""
     if sys.argv[1:2] == ["health"]:
-        from surreal.utils.liveness import probe
+        from surreal.base.liveness import probe
 
         sys.exit(probe.main(sys.argv[2:]))
-    from surreal import cli
+    from surreal.cli import program as command_line
 
-    cli.program()
+    command_line.program()
 
 
 if __name__ == "__main__":

@@ -27,24 +27,24 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.errors import ConfigError, EnvError, StoppedError, SurrealError
 from surreal.config import Config, add_python_path
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import describe_observations
-from surreal.errors import ConfigError, EnvError, StoppedError, SurrealError
-from surreal.evaluation import EvaluationRound
-from surreal.main.build.acting import build_evaluator
-from surreal.main.build.environments import Spaces, build_env, env_spaces, written_spaces
-from surreal.main.build.saved_policy import load_policy
-from surreal.main.commands.play import fresh_rng, play_policy
-from surreal.main.launch.launcher import Launcher
-from surreal.main.launch.outcome import RunOutcome
-from surreal.main.launch.prepare import RunOptions
-from surreal.main.launch.starting.forking import ForkServer
-from surreal.main.process.ending.interrupts import Interrupts
-from surreal.main.process.ending.reasons import ExitCode
-from surreal.main.process.roles import AGENT, EVAL, LEARNER
-from surreal.main.session.acting import saved_agent
+from surreal.run.build.acting import build_evaluator
+from surreal.run.build.environments import Spaces, build_env, env_spaces, written_spaces
+from surreal.run.build.saved_policy import load_policy
+from surreal.run.commands.play import fresh_rng, play_policy
+from surreal.run.evaluation import EvaluationRound
+from surreal.run.launch.launcher import Launcher
+from surreal.run.launch.prepare import RunOptions
+from surreal.run.launch.starting.forking import ForkServer
+from surreal.run.process.ending.interrupts import Interrupts
+from surreal.run.process.ending.reasons import ExitCode
+from surreal.run.process.roles import AGENT, EVAL, LEARNER
+from surreal.run.session.acting import saved_agent
+from surreal.run.view.outcome import RunOutcome
 
 
 @dataclass(frozen=True)

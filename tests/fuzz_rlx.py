@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from surreal.base.tree import leaves
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.protocol.codec import decode, encode
@@ -27,7 +28,6 @@ from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.connections.tcp import TcpConnection
 from surreal.rlx.server.hub import Hub
 from surreal.rlx.server.settings import ServerSettings
-from surreal.tree import leaves
 
 LIMITS = Limits(max_bytes=4096, max_items=500, max_depth=8)
 #: A decoded message of 4096 bytes is never larger: images grow by 4, lists of small values most of all.

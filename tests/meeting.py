@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from surreal.errors import RankError
+from surreal.base.errors import RankError
 
 T = TypeVar("T")
 

@@ -20,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from surreal.base.errors import CallError
+from surreal.base.pytorch import Module
 from surreal.config import Config, load_config
 from surreal.distributed import CallServer, RedisClient, RemoteServer, TorchBroadcaster, TorchListener, remote
 from surreal.distributed.experience.sending.sender import ExpSender
@@ -29,21 +31,19 @@ from surreal.distributed.gradients.sender import GradientSender
 from surreal.distributed.parameters.published import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.doctor.run.look import read_records
-from surreal.errors import CallError
-from surreal.evaluation import EpisodeScore, EvaluationRound
-from surreal.main.commands.status import run_status
-from surreal.main.process import registry
-from surreal.main.process.claims import Claim
-from surreal.main.session.scoring.book import ScoreBook
-from surreal.main.session.scoring.sharing import ScoreCollector, ScoreSender
+from surreal.plugins.doctor.run.look import read_records
 from surreal.replay import UniformReplay
 from surreal.replay.archive import export_replay, import_replay
 from surreal.replay.stream.info import replay_info
-from surreal.runs.in_redis import _from_redis
-from surreal.runs.top.following import Follower
-from surreal.self_play.exchange import Games, LeagueExchange
-from surreal.utils.pytorch import Module
+from surreal.run.commands.status import run_status
+from surreal.run.evaluation import EpisodeScore, EvaluationRound
+from surreal.run.process import registry
+from surreal.run.process.claims import Claim
+from surreal.run.self_play.exchange import Games, LeagueExchange
+from surreal.run.session.scoring.book import ScoreBook
+from surreal.run.session.scoring.sharing import ScoreCollector, ScoreSender
+from surreal.run.view.in_redis import _from_redis
+from surreal.run.view.top.following import Follower
 
 
 class Act(NamedTuple):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from surreal.checkpoint import save_checkpoint
+from surreal.base.checkpoint import save_checkpoint
 from surreal.config import add_python_path, load_config
-from surreal.main.build.acting import build_model
-from surreal.main.build.environments import build_spaces
-from surreal.main.process.registry import plain_config
+from surreal.run.build.acting import build_model
+from surreal.run.build.environments import build_spaces
+from surreal.run.process.registry import plain_config
 
 
 def write_policy(

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from surreal.errors import RankError
+from surreal.base.errors import RankError
+from surreal.base.types import Batch, SampleInfo
 from surreal.learner import DQNLearner, GradientLearner
 from surreal.learner.stepping.ranks import Ranks
 from surreal.model import QFunction
-from surreal.types import Batch, SampleInfo
 
 UPDATES, ROWS = 8, 32
 

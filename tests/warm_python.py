@@ -1,7 +1,7 @@
 """`WarmPython`: Pythons that have imported what commands need before they are started.
 
-`import surreal.main.agent` is four seconds of a core, and the tests start hundreds of commands, most of which import it
-twice: in the launcher, and in its fork server. A warm Python imports it once for all tests of a pytest worker.
+`import surreal.run.roles.agent` is four seconds of a core, and the tests start hundreds of commands, most of which
+import it twice: in the launcher, and in its fork server. A warm Python imports it once for all tests of a worker.
 
 What a forked command has of its own: session, folder, environment, arguments, standard streams, signal handlers, random
 numbers; it ends with the exit code or signal, the exit handlers and the output that a Python of its own would have, but
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from surreal.main.launch.starting.forking import NO_THREADS
+from surreal.run.launch.starting.forking import NO_THREADS
 from tests.servers import die_with_parent
 from tests.warm_helper import receive
 
@@ -29,18 +29,18 @@ from tests.warm_helper import receive
 #: is loaded again.
 MODULES = (
     "surreal.cli",
-    "surreal.main.agent",
-    "surreal.main.eval",
-    "surreal.main.learner",
-    "surreal.main.session.leading.offline",
-    "surreal.main.rlx_client",
-    "surreal.main.rlx_server",
-    "surreal.main.commands.play",
-    "surreal.main.commands.redis_server",
-    "surreal.main.commands.status",
-    "surreal.main.launch.check",
-    "surreal.main.launch.collecting",
-    "surreal.main.launch.launcher",
+    "surreal.run.roles.agent",
+    "surreal.run.roles.eval",
+    "surreal.run.roles.learner",
+    "surreal.run.session.leading.offline",
+    "surreal.run.roles.rlx_client",
+    "surreal.run.roles.rlx_server",
+    "surreal.run.commands.play",
+    "surreal.run.commands.redis_server",
+    "surreal.run.commands.status",
+    "surreal.run.launch.check",
+    "surreal.run.launch.collecting",
+    "surreal.run.launch.launcher",
     "gymnasium.envs.classic_control.cartpole",
     "tensorboardX",
     "torch._dynamo",

@@ -18,7 +18,7 @@ import numpy as np
 
 _RECORDING = Path(__file__).with_name("recording.json")
 
-#: Of a step of the model, s; of what processes say shares of (`surreal.main.session.waiting`); between their reports.
+#: Of a step of the model, s; of what processes say shares of (`surreal.run.session.waiting`); between their reports.
 STEP_S, WINDOW_S, REPORT_S = 0.25, 10.0, 1.0
 #: A metrics server's mean of the CPU time, and how often it has a new one, s.
 _CPU_WINDOW_S = 15.0

@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.engines.scaling.reading import RunNow, RunReader
+from surreal.plugins.clusters.scaling.reading import RunNow, RunReader
 
 RECORDING = Path(__file__).with_name("recording.json")
 

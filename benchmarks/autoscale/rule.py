@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from surreal.engines.scaling.figures import FIGURES
+from surreal.plugins.clusters.scaling.figures import FIGURES
 
 OVERLAY = Path(__file__).parents[2] / "k8s" / "overlays" / "autoscale"
 

@@ -28,13 +28,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surreal import tree
 from surreal.agent.exploring.sampler import Sampler
 from surreal.agent.fitting import check_actions
 from surreal.agent.slots import SlotMemory
-from surreal.specs import ObsSpec
-from surreal.types import Action, Obs, StepBatch
-from surreal.utils.pytorch import Module, to_tensors
+from surreal.base import tree
+from surreal.base.pytorch import Module, to_tensors
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Action, Obs, StepBatch
 
 Mode = Literal["training", "eval", "sample"]
 

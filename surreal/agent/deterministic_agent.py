@@ -15,11 +15,11 @@ from surreal.agent.exploring.epsilon_greedy import Exploration
 from surreal.agent.exploring.noise import ActionNoise, GaussianNoise, OrnsteinUhlenbeckNoise
 from surreal.agent.exploring.parameter_noise import ParameterNoise
 from surreal.agent.exploring.random_start import RandomStart
+from surreal.base.pytorch import Module
+from surreal.base.schedules import ConstantSchedule
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model import DeterministicActorCritic
-from surreal.schedules import ConstantSchedule
-from surreal.specs import ObsSpec
-from surreal.types import Obs
-from surreal.utils.pytorch import Module
 
 
 class DeterministicAgent(Agent):

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal.errors import UserCodeError, describe_method
+from surreal.base.errors import UserCodeError, describe_method
 from surreal.model import Categorical, Distribution
 
 

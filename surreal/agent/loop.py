@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal import tree
 from surreal.agent.base import Agent
 from surreal.agent.returns import CARRIED_RETURN, RunningReturns
 from surreal.agent.rounds import Rounds
-from surreal.metrics import MeanDuration
-from surreal.types import Action, Obs, StepBatch, StepKind
+from surreal.base import tree
+from surreal.base.metrics import MeanDuration
+from surreal.base.types import Action, Obs, StepBatch, StepKind
 
 #: Called with return, length and environment id of an episode that ended.
 EpisodeCallback = Callable[[float, int, int], object]

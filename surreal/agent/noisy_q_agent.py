@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surreal import tree
 from surreal.agent.base import ActContext, Acted
 from surreal.agent.exploring.epsilon_greedy import Exploration
 from surreal.agent.q_agent import QAgent
+from surreal.base import tree
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model import NoisyQFunction
-from surreal.specs import ObsSpec
-from surreal.types import Obs
-from surreal.utils.pytorch import Module
 
 
 class NoisyQAgent(QAgent):

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.exploring.sampler import Sampler
 from surreal.agent.fitting import check_policy
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model import PolicyValue
-from surreal.specs import ObsSpec
-from surreal.types import Obs
-from surreal.utils.pytorch import Module
 
 
 class PolicyAgent(Agent):

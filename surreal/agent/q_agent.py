@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.exploring.epsilon_greedy import EpsilonGreedy, Exploration
 from surreal.agent.fitting import check_values
-from surreal.schedules import ConstantSchedule, LinearSchedule
-from surreal.specs import ObsSpec
-from surreal.types import Obs
-from surreal.utils.pytorch import Module
+from surreal.base.pytorch import Module
+from surreal.base.schedules import ConstantSchedule, LinearSchedule
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 
 #: Without any exploration, an untrained network takes the same action again and again, and learns nothing.
 DEFAULT_EXPLORATION = LinearSchedule(1.0, 0.05, 10_000)

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.types import StepBatch, StepKind
-from surreal.utils.pytorch import Module
+from surreal.base.pytorch import Module
+from surreal.base.types import StepBatch, StepKind
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _WARN_EVERY = 100
 
 
 class RoundParameters(Protocol):
-    """Where newer parameters come from (see `surreal.main.session.rounds.ListenedParameters`)."""
+    """Where newer parameters come from (see `surreal.run.session.rounds.ListenedParameters`)."""
 
     def hold(self) -> None:
         """Keep the parameters as they are."""

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from surreal.agent.base import ActContext, Acted, Agent
 from surreal.agent.exploring.random_start import RandomStart
 from surreal.agent.exploring.sampler import Sampler
-from surreal.specs import ObsSpec
-from surreal.types import Obs
-from surreal.utils.pytorch import Module
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 
 
 class SamplingAgent(Agent):

@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surreal import tree
 from surreal.agent.base import ActContext, Agent
+from surreal.base import tree
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs, StepBatch
 from surreal.config.checking.classes import import_class
-from surreal.specs import ObsSpec
-from surreal.types import Obs, StepBatch
-from surreal.utils.pytorch import Module
 
 
 class AgentSession(ABC):

@@ -1,8 +1,4 @@
 """The `surreal` command: one file for each group of commands; `program.py` puts them together.
 
-Nothing of the package imports this part.
+Commands of plugins use its options. The core does not import this package.
 """
-
-from surreal.cli.program import app as app
-from surreal.cli.program import main as main
-from surreal.cli.program import program as program

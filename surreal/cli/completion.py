@@ -53,7 +53,7 @@ def presets_and_files(incomplete: str) -> list[tuple[str, str]]:
 
 def run_names(incomplete: str) -> list[str]:
     """The runs whose folders are here."""
-    from surreal.main.process.run_folder import RUN_NAME, RUNS_FOLDER, RunFolder
+    from surreal.run.process.run_folder import RUN_NAME, RUNS_FOLDER, RunFolder
 
     folders = [RunFolder(path.parent) for path in sorted(RUNS_FOLDER.glob(f"*/{RUN_NAME}"))]
     return [name for folder in folders if (name := folder.read_run()) and name.startswith(incomplete)]
@@ -61,7 +61,7 @@ def run_names(incomplete: str) -> list[str]:
 
 def policies(incomplete: str) -> list[str]:
     """The best policies of the runs whose folders are here, and other files of policies."""
-    from surreal.main.process.run_folder import RUNS_FOLDER
+    from surreal.run.process.run_folder import RUNS_FOLDER
 
     best = [str(path) for path in sorted(RUNS_FOLDER.glob("*/eval/best.safetensors"))]
     files = [path for ending in ("safetensors", "onnx", "pt") for path in _paths(incomplete, f"*.{ending}")]

@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 
 from surreal.cli.completion import run_names, settings
-from surreal.main.process.arguments import SHOWN_BY_PS, local_folder, shows_password
-from surreal.main.process.ending.output import Output
+from surreal.run.process.arguments import SHOWN_BY_PS, local_folder, shows_password
+from surreal.run.process.ending.output import Output
 
 
 def _local_folder(text: str) -> Path:
@@ -49,6 +49,12 @@ RedisOption = Annotated[
 RunDir = Annotated[
     Path | None, typer.Option("--run-dir", metavar="DIR", parser=_local_folder, help="The run's folder.")
 ]
+
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Import the classes and folders that it names: this runs their code.")
+]
+#: Help of an argument that names a policy.
+POLICY = "A policy, a learner's checkpoint, an exported policy, or a run's folder, name or id."
 
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; NO_COLOR in the environment does the same.")]
 

@@ -1,4 +1,4 @@
-"""Policies from a file, or of a running run: `surreal play`, `watch` and `export`; `surreal presets`."""
+"""Policies from a file, or of a running run: `surreal play`, and `watch`; `surreal presets`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from surreal.base.errors import ConfigError
 from surreal.cli.completion import policies, preset_names
-from surreal.cli.options import Overrides, RedisOption, RunDir, RunName
-from surreal.errors import ConfigError
+from surreal.cli.options import POLICY, Overrides, RedisOption, RunDir, RunName, Trust
 
 if TYPE_CHECKING:
-    from surreal.main.commands.viewing import View
+    from surreal.run.commands.viewing import View
 
-_CHECKPOINT = "A policy, a learner's checkpoint, an exported policy, or a run's folder, name or id."
 Record = Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")]
 Show = Annotated[bool, typer.Option("--show", help="Open a window.")]
 Terminal = Annotated[bool, typer.Option("--terminal", help="Draw on this terminal.")]
-Trust = Annotated[
-    bool, typer.Option("--trust", help="Import the classes and folders that it names: this runs their code.")
-]
 Seed = Annotated[int | None, typer.Option(min=0, help="Repeatable episodes; default: new ones each time.")]
 
 
@@ -35,13 +31,12 @@ def add_to(app: typer.Typer) -> None:
     app.command()(play)
     app.command()(watch)
     app.command()(presets)
-    app.command()(export)
 
 
 def play(
     checkpoint: Annotated[
         str,
-        typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINT, autocompletion=policies),
+        typer.Argument(metavar="CHECKPOINT", help=POLICY, autocompletion=policies),
     ],
     episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 5,
     record: Record = None,
@@ -53,9 +48,9 @@ def play(
     """Play a saved policy, without a run."""
     _require_one(record, show, terminal)
 
-    from surreal.evaluation import EpisodeScore
-    from surreal.main.build.saved_policy import load_policy
-    from surreal.main.commands.play import fresh_rng, play_policy
+    from surreal.run.build.saved_policy import load_policy
+    from surreal.run.commands.play import fresh_rng, play_policy
+    from surreal.run.evaluation import EpisodeScore
 
     policy = load_policy(checkpoint, trust=trust)
     with ExitStack() as stack:
@@ -88,12 +83,12 @@ def watch(
     """Watch the newest parameters of a running run at play; by default in a window, else on the terminal."""
     _require_one(record, show, terminal)
 
-    from surreal.main.build.check import has_display
-    from surreal.main.build.trust import trusted_config
-    from surreal.main.commands.play import fresh_rng
-    from surreal.main.commands.status import find_run
-    from surreal.main.commands.watch import Watcher
-    from surreal.main.process import registry
+    from surreal.run.build.check import has_display
+    from surreal.run.build.trust import trusted_config
+    from surreal.run.commands.play import fresh_rng
+    from surreal.run.commands.status import find_run
+    from surreal.run.commands.watch import Watcher
+    from surreal.run.process import registry
 
     if record is None and not terminal and not show:
         show = has_display()
@@ -153,8 +148,8 @@ def _open_view(
 ) -> tuple[View, Callable[[str], object]]:
     """Open what was asked for; returns it, and what says a line beside it."""
     from surreal.envs.terminal import open_screen
-    from surreal.main.build.check import require_display
-    from surreal.main.commands.viewing import View
+    from surreal.run.build.check import require_display
+    from surreal.run.commands.viewing import View
 
     if show:
         require_display("--show")
@@ -176,48 +171,3 @@ class _Saying(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._say(record.getMessage())
-
-
-def export(
-    checkpoint: Annotated[
-        str,
-        typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINT, autocompletion=policies),
-    ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Ends in .pt or .onnx; default: beside it.")
-    ] = None,
-    file_format: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="torchscript or onnx; default: as -o ends.")
-    ] = None,
-    trust: Trust = False,
-) -> None:
-    """Write a policy as TorchScript or ONNX: it acts without Surreal."""
-    from surreal.export import export_policy
-
-    written = export_policy(checkpoint, output, file_format=file_format, trust=trust)
-    about = written.metadata
-    policy = about["policy"]
-    typer.echo(
-        f"{written.path}: {written.file_format}, {written.size:,} bytes, "
-        f"version {policy['version']} for {policy['environment']}"
-    )
-    for which in ("inputs", "outputs"):
-        for each in about[which]:
-            shape = ", ".join(["batch", *map(str, each["shape"])])
-            typer.echo(f"  {which[:-1]:6} {each['name']:16} [{shape}] {each['dtype']}{_note(each)}")
-    outside = [wrapper["name"] for wrapper in about["outside"]["wrappers"]]
-    if about["outside"]["frame_stack"] > 1:
-        outside.append(f"frame_stack of {about['outside']['frame_stack']}")
-    if outside:
-        typer.echo(f"  not in the file, for the environment to do: {', '.join(outside)}")
-    typer.echo(f"it acted as the policy does in {written.steps} steps, one by one and in one batch")
-
-
-def _note(each: dict[str, Any]) -> str:
-    if each.get("is_optional"):
-        return ", may be left out"
-    if each["name"] == "state":
-        return ", zeros where an episode begins"
-    if each.get("kind") == "discrete":
-        return f", {each['start']} to {each['start'] + each['n'] - 1}"
-    return ""

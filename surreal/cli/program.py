@@ -1,7 +1,7 @@
 """The `surreal` command, put together from its groups.
 
 What a person asked for goes to stdout, an error to stderr as one line `error: ...`. The exit codes are those of
-`surreal.main.process.ending.reasons`. `--debug`, anywhere, shows tracebacks.
+`surreal.run.process.ending.reasons`. `--debug`, anywhere, shows tracebacks.
 
 Heavy imports (torch) happen inside the commands that need them.
 """
@@ -12,20 +12,21 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from surreal import __version__
-from surreal.cli import apps, cluster, completion, policies, replay, running, runs, seeing, sweep, training
-from surreal.errors import ConfigError
-from surreal.main.process.ending.interrupts import hold_checkpoint_signal
-from surreal.main.process.ending.output import flush_output
-from surreal.main.process.ending.reasons import ExitCode, exit_code_of
-from surreal.main.process.reports import print_error
-from surreal.main.process.roles import ROLES
-from surreal.utils.secrets import take_user
+from surreal.base.errors import ConfigError
+from surreal.base.system.secrets import take_user
+from surreal.cli import completion, policies, replay, running, runs, training
+from surreal.run.process.ending.interrupts import hold_checkpoint_signal
+from surreal.run.process.ending.output import flush_output
+from surreal.run.process.ending.reasons import ExitCode, exit_code_of
+from surreal.run.process.reports import print_error
+from surreal.run.process.roles import ROLES
 
 #: As whom commands come to a Redis that has users. Others only look; the processes of a run know it themselves.
 _USERS = {
@@ -92,8 +93,10 @@ def common(
 
 
 # In the order of `surreal --help`.
-for _group in (training, sweep, apps, running, seeing, runs, policies, replay, cluster, completion):
+for _group in (training, running, runs, policies, replay, completion):
     _group.add_to(app)
+for _plugin in sorted(entry_points(group="surreal.commands")):
+    _plugin.load()(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

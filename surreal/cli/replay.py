@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from surreal.base.errors import ConfigError
 from surreal.cli.completion import run_names
 from surreal.cli.options import RunDir, RunName
-from surreal.errors import ConfigError
 
 if TYPE_CHECKING:
     from surreal.distributed.connection.client import RedisClient
@@ -126,7 +126,7 @@ def _find(
     stack: ExitStack, run: str | None, addresses: str | None, run_dir: Path | None, num_shards: int | None
 ) -> ReplayShards:
     """The replay of a run that exists: on the server that the run is on, or on those that are named."""
-    from surreal.main.commands.status import find_run
+    from surreal.run.commands.status import find_run
 
     clients: list[RedisClient] = []
     named: list[str | None] = [*_split(addresses)]
@@ -139,9 +139,9 @@ def _find(
 
 def _targets(run: str, addresses: str | None, run_dir: Path | None) -> list[RedisClient]:
     """Clients of a run that need not exist yet."""
-    from surreal.main.process.arguments import DEFAULT_REDIS
-    from surreal.main.process.role import make_client
-    from surreal.main.process.run_folder import RUNS_FOLDER, RunFolder
+    from surreal.run.process.arguments import DEFAULT_REDIS
+    from surreal.run.process.role import make_client
+    from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder
 
     named = _split(addresses)
     if not named:
@@ -152,7 +152,7 @@ def _targets(run: str, addresses: str | None, run_dir: Path | None) -> list[Redi
 
 def _shards(stack: ExitStack, clients: list[RedisClient], num_shards: int | None) -> ReplayShards:
     from surreal.distributed.experience.shards import ReplayShards
-    from surreal.main.process import registry
+    from surreal.run.process import registry
 
     if num_shards is None:
         with suppress(ConfigError):  # a server of experience alone does not know
@@ -167,7 +167,7 @@ def _shards(stack: ExitStack, clients: list[RedisClient], num_shards: int | None
 
 
 def _split(addresses: str | None) -> list[str]:
-    from surreal.main.process.arguments import REDIS_VARIABLE
+    from surreal.run.process.arguments import REDIS_VARIABLE
 
     return (addresses or os.environ.get(REDIS_VARIABLE) or "").split()
 

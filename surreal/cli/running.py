@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from surreal.base.errors import ConfigError
 from surreal.cli.options import NoColor, RedisOption, RunDir, RunName, say, stdout_console
-from surreal.errors import ConfigError
-from surreal.main.process.arguments import SHOWN_BY_PS
+from surreal.run.process.arguments import SHOWN_BY_PS
 
 if TYPE_CHECKING:
-    from surreal.main.process.finding import RunOverError
+    from surreal.run.process.finding import RunOverError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -66,7 +66,7 @@ def redis(
     ] = 0.0,
 ) -> None:
     """A Redis server for the processes of other machines, until Ctrl-C."""
-    from surreal.main.commands.redis_server import AccessOptions, address_for_others, prepare_access, serve
+    from surreal.run.commands.redis_server import AccessOptions, address_for_others, prepare_access, serve
 
     console = Console(soft_wrap=True)
     source = context.get_parameter_source("password")
@@ -109,9 +109,9 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show a run: in progress, from anywhere that reaches its Redis, or over, from its folder."""
-    from surreal.main.commands.status import find_run, print_status, run_status
-    from surreal.main.process.finding import RunOverError
-    from surreal.runs.ended import ended_to_json
+    from surreal.run.commands.status import find_run, print_status, run_status
+    from surreal.run.process.finding import RunOverError
+    from surreal.run.view.ended import ended_to_json
 
     try:
         with find_run(run_name, address=redis, run_dir=run_dir) as client:
@@ -140,8 +140,8 @@ def stop(
     ] = False,
 ) -> None:
     """End a run: all its processes drain."""
-    from surreal.main.commands.status import find_run
-    from surreal.main.process import registry
+    from surreal.run.commands.status import find_run
+    from surreal.run.process import registry
 
     if delete and undo:
         raise ConfigError("--undo lets the run continue, and --delete removes it: give one of them", key="--undo")
@@ -165,11 +165,11 @@ def top(
     no_color: NoColor = False,
 ) -> None:
     """Watch a run, from anywhere that reaches its Redis; q leaves, s asks the run to stop."""
-    from surreal.main.commands.status import find_run
-    from surreal.main.process.ending.interrupts import set_at_signals
-    from surreal.main.process.ending.reasons import ExitCode
-    from surreal.main.process.finding import RunOverError
-    from surreal.runs.top.top import Top
+    from surreal.run.commands.status import find_run
+    from surreal.run.process.ending.interrupts import set_at_signals
+    from surreal.run.process.ending.reasons import ExitCode
+    from surreal.run.process.finding import RunOverError
+    from surreal.run.view.top.top import Top
 
     stop = threading.Event()
     closed: list[str] = []
@@ -200,7 +200,7 @@ def top(
 def _print_ended(over: RunOverError, console: Console) -> None:
     from rich.table import Table
 
-    from surreal.runs.ended import describe_ended
+    from surreal.run.view.ended import describe_ended
 
     say(console, f"{over.folder.read_run() or over.folder.path.name}: over")
     table = Table(show_header=False, box=None)

@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from surreal.base.errors import ConfigError
 from surreal.cli.options import say
-from surreal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from surreal.runs.comparing import Comparison
-    from surreal.runs.listing import ListedRun
+    from surreal.run.view.comparing import Comparison
+    from surreal.run.view.listing import ListedRun
 
 runs_app = typer.Typer(
     name="runs",
@@ -63,7 +63,7 @@ def list_(
     """List the runs below `runs`."""
     if context.invoked_subcommand is not None:
         return
-    from surreal.runs.choosing import in_order, matching
+    from surreal.run.view.choosing import in_order, matching
 
     found = matching(_all(folders, redis), names or [], _checked(statuses))
     found = in_order(found, _sort_key(sort), is_reversed=reverse)
@@ -78,8 +78,8 @@ def list_(
 @runs_app.command()
 def compare(names: Names, folders: Folders = None, redis: RedisOption = None, as_json: AsJson = False) -> None:
     """Show settings that differ, and results, side by side."""
-    from surreal.runs.choosing import choose
-    from surreal.runs.comparing import compare as put_side_by_side
+    from surreal.run.view.choosing import choose
+    from surreal.run.view.comparing import compare as put_side_by_side
 
     found = put_side_by_side(choose(_all(folders, redis, names), names), redis)
     if as_json:
@@ -97,7 +97,7 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Delete runs that are over: their folders, and their keys in Redis."""
-    from surreal.runs.choosing import best_of, choose
+    from surreal.run.view.choosing import best_of, choose
 
     found = choose(_all(folders, redis, names), names)
     kept = best_of(found, keep_best)
@@ -107,7 +107,7 @@ def delete(
 @runs_app.command()
 def clean(folders: Folders = None, redis: RedisOption = None, statuses: Statuses = None, yes: Yes = False) -> None:
     """Delete the runs that failed, were interrupted or were killed; those that were interrupted could be resumed."""
-    from surreal.runs.choosing import matching
+    from surreal.run.view.choosing import matching
 
     wanted = _checked(statuses) or ["failed", "interrupted", "killed", "over"]
     _delete(matching(_all(folders, redis), [], wanted), redis, yes)
@@ -115,9 +115,9 @@ def clean(folders: Folders = None, redis: RedisOption = None, statuses: Statuses
 
 def _all(folders: Sequence[Path] | None, redis: str | None, names: Sequence[str] = ()) -> list[ListedRun]:
     """All runs there are, with those that are named by a path."""
-    from surreal.main.process.finding import is_run_folder
-    from surreal.main.process.run_folder import RUNS_FOLDER
-    from surreal.runs.listing import list_runs
+    from surreal.run.process.finding import is_run_folder
+    from surreal.run.process.run_folder import RUNS_FOLDER
+    from surreal.run.view.listing import list_runs
 
     for folder in folders or ():
         if not folder.is_dir():
@@ -125,15 +125,15 @@ def _all(folders: Sequence[Path] | None, redis: str | None, names: Sequence[str]
     paths = [Path(name) for name in names if is_run_folder(Path(name))]
     known: list[ListedRun] = []
     if redis is not None:
-        from surreal.runs.in_redis import runs_in_redis
+        from surreal.run.view.in_redis import runs_in_redis
 
         known = runs_in_redis(redis)
     return list_runs([*(folders or [RUNS_FOLDER]), *paths], known)
 
 
 def _delete(found: Sequence[ListedRun], redis: str | None, is_sure: bool) -> None:
-    from surreal.runs.deleting import delete as remove
-    from surreal.runs.deleting import require_dead
+    from surreal.run.view.deleting import delete as remove
+    from surreal.run.view.deleting import require_dead
 
     if not found:
         typer.echo("no run to delete")
@@ -152,7 +152,7 @@ def _delete(found: Sequence[ListedRun], redis: str | None, is_sure: bool) -> Non
 
 
 def _checked(statuses: Sequence[str] | None) -> list[Any]:
-    from surreal.runs.listing import STATUSES
+    from surreal.run.view.listing import STATUSES
 
     for status in statuses or ():
         if status not in STATUSES:
@@ -161,7 +161,7 @@ def _checked(statuses: Sequence[str] | None) -> list[Any]:
 
 
 def _sort_key(text: str) -> Any:
-    from surreal.runs.choosing import SortKey
+    from surreal.run.view.choosing import SortKey
 
     if text not in get_args(SortKey):
         raise ConfigError(f"--sort is {text!r}; it must be one of {', '.join(get_args(SortKey))}", key="--sort")

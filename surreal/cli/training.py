@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from surreal.base.errors import ConfigError, StoppedError, SurrealError
+from surreal.base.system.logs import setup_logging
 from surreal.cli.completion import presets_and_files
 from surreal.cli.options import NoColor, Overrides, RunDir, flag, say, stdout_console, warn_of_password
-from surreal.errors import ConfigError, StoppedError, SurrealError
-from surreal.main.launch.rlx.components import COMPONENTS, RLX_SERVERS, has_launcher, launcher_overrides, parts_of
-from surreal.main.process.ending.reasons import Ending, ExitCode
-from surreal.main.process.reports import print_error
-from surreal.main.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
-from surreal.utils.logs import setup_logging
+from surreal.run.launch.rlx.components import COMPONENTS, RLX_SERVERS, has_launcher, launcher_overrides, parts_of
+from surreal.run.process.ending.reasons import Ending, ExitCode
+from surreal.run.process.reports import print_error
+from surreal.run.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from surreal.main.process.ending.interrupts import Interrupts
+    from surreal.run.process.ending.interrupts import Interrupts
 
 _APP = Path("app.yaml")
-#: Role commands hand all their arguments to the role's own parser, which `python -m surreal.main.ROLE` uses too.
+#: Role commands hand all their arguments to the role's own parser, which `python -m surreal.run.ROLE` uses too.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -91,8 +91,8 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
-    from surreal.main.launch.starting.forking import ForkServer
-    from surreal.main.process.ending.interrupts import Interrupts
+    from surreal.run.launch.starting.forking import ForkServer
+    from surreal.run.process.ending.interrupts import Interrupts
 
     if check and verify:
         raise ConfigError("--check starts nothing that --verify could play; leave one of them out", key="--verify")
@@ -121,8 +121,8 @@ def run(
     has_companions = RLX_SERVERS not in parts
     asked = (source, settings, run_name, run_dir, redis, resume, offline)
     if check:
-        from surreal.main.commands.check import check as find_problems
-        from surreal.main.launch.prepare import RunOptions
+        from surreal.run.commands.check import check as find_problems
+        from surreal.run.launch.prepare import RunOptions
 
         try:
             say(console, find_problems(RunOptions(*asked, has_companions=has_companions)))
@@ -132,8 +132,8 @@ def run(
         return
     with interrupts.installed(), ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter:
         # The processes' imports have begun; the launcher's own go on beside them.
-        from surreal.main.launch.launcher import Launcher
-        from surreal.main.launch.prepare import RunOptions
+        from surreal.run.launch.launcher import Launcher
+        from surreal.run.launch.prepare import RunOptions
 
         options = RunOptions(*asked, is_quiet=quiet, shows_progress=progress, has_companions=has_companions)
         try:
@@ -148,7 +148,7 @@ def run(
     if exit_code is ExitCode.FAILED:
         print_error(SurrealError(outcome.ending.reason))
     if verify:
-        from surreal.main.commands.verify import verify as play_again
+        from surreal.run.commands.verify import verify as play_again
 
         is_solved, sentence = play_again(outcome, verify_episodes)
         say(console, sentence)
@@ -185,10 +185,10 @@ def _run_beside(
     console: Console,
 ) -> Ending:
     """Run parts of an app beside a run that goes on."""
-    from surreal.main.commands.status import find_address, find_run
-    from surreal.main.launch.rlx.companions import Companions, Place
-    from surreal.main.launch.starting.starter import Spawner
-    from surreal.main.process.run_folder import RUNS_FOLDER
+    from surreal.run.commands.status import find_address, find_run
+    from surreal.run.launch.rlx.companions import Companions, Place
+    from surreal.run.launch.starting.starter import Spawner
+    from surreal.run.process.run_folder import RUNS_FOLDER
 
     place = None
     if parts != COMPONENTS["environment"]:

@@ -1,6 +1,6 @@
 """Typed configuration: one YAML file or a named preset, checked completely before anything starts.
 
-Cheap to import: no torch, no Redis, no environments. Only `surreal.main.build` turns a `Config` into objects.
+Cheap to import: no torch, no Redis, no environments. Only `surreal.run.build` turns a `Config` into objects.
 
 schema/      every setting, with its meaning and limits
 checking/    checks beyond the schema, on top of it

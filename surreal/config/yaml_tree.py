@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from surreal.errors import ConfigError
+from surreal.base.errors import ConfigError
 
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _FLOAT_TAG = "tag:yaml.org,2002:float"

@@ -14,9 +14,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal.errors import EnvError
-from surreal.specs import spaces_of
-from surreal.tree import map_leaves, take
+from surreal.base.errors import EnvError
+from surreal.base.specs import spaces_of
+from surreal.base.tree import map_leaves, take
 
 
 class ActionAdapter:

@@ -22,9 +22,9 @@ import gymnasium
 from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from surreal.base.errors import EnvError
+from surreal.base.system.installing import install_command
 from surreal.envs.atari.preprocessing import is_atari, load_ale
-from surreal.errors import EnvError
-from surreal.utils.installing import install_command
 
 
 class Family(NamedTuple):

@@ -10,13 +10,13 @@ from typing import Any
 import gymnasium
 from gymnasium import error as gym_error
 
+from surreal.base.errors import EnvError
 from surreal.envs.atari.preprocessing import is_atari
 from surreal.envs.ids import find_env, missing_package, nearest_env_id
 from surreal.envs.make_atari_vector import make_atari_vector
 from surreal.envs.wrappers.entries import arrays_only
 from surreal.envs.wrappers.named import WrapperSpec, apply_wrappers, select_wrappers
 from surreal.envs.wrappers.raw_monitor import RawEpisodeMonitor
-from surreal.errors import EnvError
 
 
 def make_env(

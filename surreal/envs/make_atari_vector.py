@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
 from surreal.envs.atari.preprocessing import fire_action, screen_shape
 from surreal.envs.atari.vector import AtariVector, RewardFunction
-from surreal.errors import EnvError
 
 if TYPE_CHECKING:
     from surreal.envs.wrappers.named import WrapperSpec

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.errors import EnvError
+from surreal.base.errors import EnvError
 
 logger = logging.getLogger(__name__)
 

@@ -25,18 +25,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from surreal import tree
-from surreal.checkpoint import check_tensors
+from surreal.base import tree
+from surreal.base.checkpoint import check_tensors
+from surreal.base.errors import CheckpointError
+from surreal.base.metrics import MeanDuration
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.distributed.calls.server import remote_methods
-from surreal.errors import CheckpointError
 from surreal.learner.stepping.devices import BatchMover, resolve_device
 from surreal.learner.stepping.histograms import Histograms
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.learner.stepping.readings import Readings
-from surreal.metrics import MeanDuration
-from surreal.specs import ObsSpec
-from surreal.types import Batch, SampleInfo, TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 
 class ReplayView(Protocol):

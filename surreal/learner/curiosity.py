@@ -15,13 +15,13 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import TrajectoryBatch
 from surreal.learner.losses import check_rank
 from surreal.model.base import make_generator
 from surreal.model.layers.activations import ActivationName
 from surreal.model.layers.conv import ConvStage
 from surreal.model.policy.curiosity import Dynamics
-from surreal.specs import ObsSpec
-from surreal.types import TrajectoryBatch
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,10 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from surreal.errors import CheckpointError
+from surreal.base.errors import CheckpointError
+from surreal.base.pytorch import Module
+from surreal.base.schedules import LinearSchedule
+from surreal.base.values import checked_count
 from surreal.learner.base import Learner, ReplayView
 from surreal.learner.option_checks import check_schedule
 from surreal.learner.stepping.compiling import NetworkCompiler
@@ -29,9 +32,6 @@ from surreal.learner.stepping.ranks import Ranks
 from surreal.learner.stepping.reducing import Reducer
 from surreal.learner.stepping.skipping import SkipCounter
 from surreal.model.policy.filters import RunningMoments
-from surreal.schedules import LinearSchedule
-from surreal.utils.pytorch import Module
-from surreal.values import checked_count
 
 
 class Gradients(NamedTuple):

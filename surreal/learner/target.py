@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import Tensor
 
-from surreal.utils.pytorch import Module
+from surreal.base.pytorch import Module
 
 
 class TargetNetwork:

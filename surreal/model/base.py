@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surreal import tree
-from surreal.errors import ContractError
-from surreal.specs import ObsSpec
-from surreal.types import Obs
-from surreal.utils.pytorch import Module
+from surreal.base import tree
+from surreal.base.errors import ContractError
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 
 
 class Model(Module, ABC):

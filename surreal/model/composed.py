@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.layers.activations import ActivationName, read_activation
 from surreal.model.layers.conv import ConvStage, read_convolutions
 from surreal.model.layers.images import check_image_axes
 from surreal.model.layers.recurrent import Core, DilatedLSTMCore, LSTMCore
 from surreal.model.torso import Torso, check_hiddens
-from surreal.specs import ObsSpec
-from surreal.types import Obs
 
 
 class ComposedModel(LazyModel):

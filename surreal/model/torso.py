@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import Obs
 from surreal.model.layers.activations import ActivationName
 from surreal.model.layers.conv import ConvStage, ConvTorso, count_conv_features
 from surreal.model.layers.images import ImageLayout, image_layout, to_channels_first
 from surreal.model.layers.mlp import MLP
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import Obs
 
 #: Least height and width of a leaf that counts as an image next to a larger one.
 _LEAST_PIXELS = 8

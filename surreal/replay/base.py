@@ -21,6 +21,8 @@ from typing import Any, ClassVar, Generic, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import SampleInfo
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk, Contract
 from surreal.distributed.experience.shards import ReplayShards
@@ -32,8 +34,6 @@ from surreal.replay.store.observations import Mode, Observations
 from surreal.replay.store.place import ObservationPlace
 from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.limiter import SamplesPerInsert
-from surreal.specs import ObsSpec
-from surreal.types import SampleInfo
 
 
 class Replay(ABC, Generic[B]):

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
@@ -32,7 +33,6 @@ from surreal.replay.trajectories.handed import Handed
 from surreal.replay.trajectories.ledger import Ledger, from_mark
 from surreal.replay.trajectories.unrolling import GatheredTrajectories
 from surreal.replay.trajectory_replay import TrajectoryReplay
-from surreal.types import TrajectoryBatch
 
 
 class _Used(NamedTuple):

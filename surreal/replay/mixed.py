@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import ContractError
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.errors import ContractError
 from surreal.replay.base import Replay
 from surreal.replay.engine.conflicts import ReplayPlan
 from surreal.replay.engine.sampling import sample_uniform
@@ -26,7 +27,6 @@ from surreal.replay.trajectories.cutting import Cut, Cutter
 from surreal.replay.trajectories.handed import Handed
 from surreal.replay.trajectories.unrolling import GatheredTrajectories
 from surreal.replay.trajectory_replay import TrajectoryReplay
-from surreal.types import Batch, TrajectoryBatch
 
 ON_POLICY_COLUMN = "is_on_policy"
 

@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import ContractError
+from surreal.base.types import Batch, SampleInfo
+from surreal.base.values import LARGEST
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.format.data_contract import PRIORITY_COLUMN
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.errors import ContractError
 from surreal.replay.base import Replay
 from surreal.replay.engine.batches import B
 from surreal.replay.store.priority_file import SavedPriorities, read_priorities, write_priorities
 from surreal.replay.store.sum_tree import SumTree
-from surreal.types import Batch, SampleInfo
-from surreal.values import LARGEST
 
 #: Updates that may wait for the replay's thread; it takes them all before each batch, so there are seldom two.
 _MAX_PENDING = 256

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
@@ -23,7 +24,6 @@ from surreal.replay.prioritized import Prioritized
 from surreal.replay.store.ring import Ring
 from surreal.replay.trajectories.lanes import Run
 from surreal.replay.trajectory_replay import TrajectoryReplay
-from surreal.types import TrajectoryBatch
 
 #: Tries per sequence before all starts are listed.
 _MAX_TRIES = 8

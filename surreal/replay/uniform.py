@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.types import Batch
 from surreal.replay.base import Replay
 from surreal.replay.engine.sampling import sample_uniform
-from surreal.types import Batch
 
 
 class UniformReplay(Replay[Batch]):

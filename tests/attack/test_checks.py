@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from surreal.apps.algorithms import ALGORITHMS
-from surreal.apps.creating import new_app
+from surreal.base.errors import ConfigError
 from surreal.config import Config, add_python_path, load_config
 from surreal.config.loading.preset_files import PRESETS
-from surreal.errors import ConfigError
-from surreal.main.build.learning import check_replay
-from surreal.main.lockstep.check import check_run
-from surreal.main.lockstep.rehearsal import Rehearsal
+from surreal.plugins.apps.algorithms import ALGORITHMS
+from surreal.plugins.apps.creating import new_app
+from surreal.run.build.learning import check_replay
+from surreal.run.lockstep.check import check_run
+from surreal.run.lockstep.rehearsal import Rehearsal
 from tests.attack.wrong_settings import WRONG, Wrong, refusal
 
 #: An error while Box2D's extension is imported would crash Python.

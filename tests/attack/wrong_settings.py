@@ -9,9 +9,9 @@ import json
 import sys
 from typing import NamedTuple
 
+from surreal.base.errors import SurrealError
 from surreal.config import load_config
-from surreal.errors import SurrealError
-from surreal.main.lockstep.check import check_run
+from surreal.run.lockstep.check import check_run
 
 
 class Wrong(NamedTuple):

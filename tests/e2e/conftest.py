@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
-from surreal.errors import SurrealError
-from surreal.main.commands.status import find_run, run_status
+from surreal.base.errors import SurrealError
+from surreal.run.commands.status import find_run, run_status
 from tests.warm_python import WarmProcess, WarmPython, environment_of_a_user, spawn
 
 #: Environment variable by which everything that a test started, directly or not, is known.

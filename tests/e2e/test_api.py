@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PROGRAM = """
 import threading
 import surreal
-from surreal.errors import SurrealError
+from surreal.base.errors import SurrealError
 
 overrides = {"run.max_env_steps": 4000, "run.stop_at_return": None, "eval.episodes": 20, "eval.interval_s": 0.2}
 result = surreal.train("bandit-pg", seed=1, overrides=overrides, progress=False)

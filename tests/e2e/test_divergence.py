@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from surreal.checkpoint import load_checkpoint
+from surreal.base.checkpoint import load_checkpoint
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from surreal.distributed.telemetry.heartbeats import all_processes
-from surreal.main.commands.status import find_run
-from surreal.main.process.registry import stop_reason
+from surreal.run.commands.status import find_run
+from surreal.run.process.registry import stop_reason
 from tests.e2e.trial import Trial
 
 if TYPE_CHECKING:

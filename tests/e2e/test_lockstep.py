@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from surreal.checkpoint import CheckpointStore
+from surreal.base.checkpoint import CheckpointStore
 from surreal.distributed.connection.client import RedisClient
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from surreal.checkpoint import CheckpointStore
+from surreal.base.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from surreal.checkpoint import CheckpointStore
-from surreal.runs.curves.line import Axis, run_line
-from surreal.runs.listing import read_run
-from surreal.runs.plot.drawing import Histories
+from surreal.base.checkpoint import CheckpointStore
+from surreal.plugins.plot.drawing import Histories
+from surreal.run.view.curves.line import Axis, run_line
+from surreal.run.view.listing import read_run
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from surreal.main.commands.status import find_run, run_status
+from surreal.run.commands.status import find_run, run_status
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

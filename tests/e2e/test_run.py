@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surreal.checkpoint import load_checkpoint
+from surreal.base.checkpoint import load_checkpoint
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

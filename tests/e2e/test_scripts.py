@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from surreal.base.specs import ObsSpec
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
 from surreal.model import QFunction
-from surreal.specs import ObsSpec
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

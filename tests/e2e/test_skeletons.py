@@ -20,7 +20,7 @@ from surreal.envs import Atari, EpisodeMonitor, Visualization
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.replay import UniformReplay
-from surreal.schedules import LinearSchedule
+from surreal.base.schedules import LinearSchedule
 
 BROADCAST_FREQUENCY = 10
 tag_message = 'skeleton'

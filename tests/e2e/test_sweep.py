@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from surreal.errors import SurrealError
-from surreal.main.commands.status import find_run, run_status
-from surreal.runs.listing import list_runs
-from surreal.runs.sweep.trials import TrialFile
+from surreal.base.errors import SurrealError
+from surreal.plugins.sweep.trials import TrialFile
+from surreal.run.commands.status import find_run, run_status
+from surreal.run.view.listing import list_runs
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Workplace

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from surreal.checkpoint import open_checkpoint
+from surreal.base.checkpoint import open_checkpoint
 from tests.pages import read_page
 
 if TYPE_CHECKING:

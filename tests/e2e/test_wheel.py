@@ -21,7 +21,7 @@ SOURCES = ("surreal", "clients", "k8s", "setup.py", "pyproject.toml", "README.md
 FOLDERS = {
     "surreal/rlx/demo": "clients/js",
     "surreal/rlx/cpp": "clients/cpp",
-    "surreal/engines/kubernetes/manifests": "k8s",
+    "surreal/plugins/clusters/kubernetes/manifests": "k8s",
 }
 
 
@@ -57,7 +57,7 @@ def test_everything_in_the_packages_folders_is_in_the_wheel(wheel: Path) -> None
         assert found and all((ROOT / source / name).is_file() for name in found)
     assert {"surreal/rlx/demo/surreal-rlx.mjs", "surreal/rlx/demo/example/index.html"} < inside
     manifests = {str(path.relative_to(ROOT / "k8s")) for path in (ROOT / "k8s").rglob("*.yaml")}
-    assert {f"surreal/engines/kubernetes/manifests/{name}" for name in manifests} <= inside
+    assert {f"surreal/plugins/clusters/kubernetes/manifests/{name}" for name in manifests} <= inside
     assert {"surreal/rlx/cpp/surreal_rlx.hpp", "surreal/distributed/connection/lua/append.lua"} < inside
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "build"))]
 

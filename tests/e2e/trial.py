@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surreal.checkpoint import load_checkpoint
-from surreal.main.process.run_folder import newest_checkpoint
+from surreal.base.checkpoint import load_checkpoint
+from surreal.run.process.run_folder import newest_checkpoint
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Command, Workplace

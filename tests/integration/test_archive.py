@@ -16,15 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format import codec
-from surreal.distributed.experience.format.codec import Chunk
-from surreal.distributed.experience.reading.pointer_queue import PointerQueue
-from surreal.distributed.experience.sending import single_steps
-from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.distributed.experience.shards import ReplayShards
-from surreal.distributed.experience.stream import Stream
-from surreal.errors import (
+from surreal.base.errors import (
     BadValueError,
     CodecError,
     ConfigError,
@@ -33,6 +25,14 @@ from surreal.errors import (
     StoppedError,
     SurrealError,
 )
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.format import codec
+from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.reading.pointer_queue import PointerQueue
+from surreal.distributed.experience.sending import single_steps
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.experience.stream import Stream
 from surreal.replay import UniformReplay
 from surreal.replay.archive import ReplayArchive, export_replay, exporter, import_replay
 

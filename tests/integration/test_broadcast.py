@@ -20,16 +20,16 @@ from redis.exceptions import OutOfMemoryError
 from torch import nn
 
 from surreal.agent import Agent
+from surreal.base.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
+from surreal.base.pytorch import Module
 from surreal.config import load_config
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
 from surreal.distributed.connection.access.holders import make_token
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.parameters.encoding import encode_parameters
-from surreal.errors import ContractError, LeaseError, RedisUnavailableError, StoppedError, ThreadFailedError
-from surreal.main.process.registry import write_progress
-from surreal.main.session.publishing import Publishing
-from surreal.utils.pytorch import Module
+from surreal.run.process.registry import write_progress
+from surreal.run.session.publishing import Publishing
 
 PARTS = [64 << 20, 100]  # bytes of a part: all in one value, and many parts
 
@@ -454,7 +454,7 @@ def test_an_agent_of_an_old_run_says_so_once(client: RedisClient, caplog: pytest
 def test_a_wait_for_a_lease_says_so_once(
     client: RedisClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("surreal.utils.liveness.wait_notice.PATIENCE_S", 0.1)
+    monkeypatch.setattr("surreal.base.liveness.wait_notice.PATIENCE_S", 0.1)
     TorchBroadcaster(client, Net(), lease_s=1.0).broadcast()
     assert TorchBroadcaster(client, Net(), lease_s=0.1).broadcast() == 2
     expected = f"waiting until the learner that published policy default of run {client.run} last is gone, at most 1 s"
@@ -466,7 +466,7 @@ def test_a_wait_for_a_learner_says_so_once(
 ) -> None:
     assert not listener.wait_for_first(0.3)
     assert "waiting" not in caplog.text
-    monkeypatch.setattr("surreal.utils.liveness.wait_notice.PATIENCE_S", 0.1)
+    monkeypatch.setattr("surreal.base.liveness.wait_notice.PATIENCE_S", 0.1)
     assert not listener.wait_for_first(1.0)
     expected = f"waiting for a learner to publish policy default of run {client.run}, at most 1 s"
     assert caplog.messages.count(expected) == 1

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surreal.base.errors import CallError, StoppedError
 from surreal.distributed import CallServer, RedisClient, RemoteServer, remote
 from surreal.distributed.calls import caller as caller_module
-from surreal.errors import CallError, StoppedError
 from tests.servers import RedisProcess
 
 

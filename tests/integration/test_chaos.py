@@ -18,24 +18,24 @@ import pytest
 import redis
 
 from benchmarks.fleet import CARTPOLE, Fleet, prepare_chunk
-from surreal.chaos.audit import Audit
-from surreal.chaos.command import only_possible
-from surreal.chaos.disturbances.base import Kind, NotDoneError
-from surreal.chaos.disturbances.connections import Cut
-from surreal.chaos.disturbances.guarding import Guard
-from surreal.chaos.disturbances.processes import Kill, Pause, find_process
-from surreal.chaos.disturbances.servers import Flush, Full
-from surreal.chaos.leftovers import ProcessBook, judge_blocks, judge_keys
-from surreal.chaos.observing.sights import Life
-from surreal.chaos.options import ChaosOptions
-from surreal.chaos.subjects.subject import Keeps, Server, Subject
+from surreal.base.errors import ConfigError
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.errors import ConfigError
-from surreal.main.launch.servers import RunServers
+from surreal.plugins.chaos.audit import Audit
+from surreal.plugins.chaos.command import only_possible
+from surreal.plugins.chaos.disturbances.base import Kind, NotDoneError
+from surreal.plugins.chaos.disturbances.connections import Cut
+from surreal.plugins.chaos.disturbances.guarding import Guard
+from surreal.plugins.chaos.disturbances.processes import Kill, Pause, find_process
+from surreal.plugins.chaos.disturbances.servers import Flush, Full
+from surreal.plugins.chaos.leftovers import ProcessBook, judge_blocks, judge_keys
+from surreal.plugins.chaos.observing.sights import Life
+from surreal.plugins.chaos.options import ChaosOptions
+from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
+from surreal.run.launch.servers import RunServers
 
 ROOT = Path(__file__).parents[2]
 
@@ -258,7 +258,7 @@ def test_paused_process_goes_on_at_the_end(sleeper: subprocess.Popen[bytes]) -> 
 
 def test_paused_process_goes_on_when_chaos_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
     code = (
-        "import sys, time; from surreal.chaos.disturbances.guarding import Guard; import os, signal\n"
+        "import sys, time; from surreal.plugins.chaos.disturbances.guarding import Guard; import os, signal\n"
         "guard = Guard().__enter__(); pid = int(sys.argv[1])\n"
         "guard.open(signal.SIGCONT, pid); os.kill(pid, signal.SIGSTOP); print('paused', flush=True); time.sleep(60)"
     )

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from surreal.base.system.threads import Supervisor
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.records import encode_log, encode_metrics, entry_fields
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.utils.threads import Supervisor
 from tests.full_disk import files_end_at
 
 

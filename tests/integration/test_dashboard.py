@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from surreal.base.errors import SurrealError
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.errors import SurrealError
-from surreal.main.process import registry
-from surreal.main.process.registry import Registrant
-from surreal.main.process.run_folder import RunFolder
-from surreal.runs.dashboard.serving import Addresses, serve
-from surreal.runs.dashboard.sources.live import LiveRun
+from surreal.plugins.dashboard.serving import Addresses, serve
+from surreal.plugins.dashboard.sources.live import LiveRun
+from surreal.run.process import registry
+from surreal.run.process.registry import Registrant
+from surreal.run.process.run_folder import RunFolder
 from tests.browser import Browser
 from tests.recorded import record_run
 from tests.servers import RedisProcess

@@ -19,9 +19,9 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from surreal.base.errors import CodecError
 from surreal.distributed import RedisClient
 from surreal.distributed.connection.direct import SMALL_BYTES, DirectConnection
-from surreal.errors import CodecError
 
 LARGE = bytes(range(256)) * 4000
 

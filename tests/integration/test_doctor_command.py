@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from surreal.cli import main
+from surreal.base.errors import ConfigError
+from surreal.cli.program import main
 from surreal.config import load_config, to_yaml
 from surreal.distributed.connection.client import RedisClient
-from surreal.doctor.subject import find_subject
-from surreal.errors import ConfigError
-from surreal.main.process import registry
-from surreal.main.process.run_folder import RunFolder
+from surreal.plugins.doctor.subject import find_subject
+from surreal.run.process import registry
+from surreal.run.process.run_folder import RunFolder
 from tests.ports import claim_port
 from tests.servers import RedisProcess
 

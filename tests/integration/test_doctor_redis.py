@@ -10,13 +10,13 @@ import pytest
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.doctor.examination import Examination
-from surreal.doctor.frame.finding import Finding, Severity
-from surreal.doctor.server.clocks import clock_of
-from surreal.doctor.server.health import limits, memory, persistence, reachable
-from surreal.doctor.server.rights import rights
-from surreal.doctor.server.speed import latency
-from surreal.doctor.subject import Subject
+from surreal.plugins.doctor.examination import Examination
+from surreal.plugins.doctor.frame.finding import Finding, Severity
+from surreal.plugins.doctor.server.clocks import clock_of
+from surreal.plugins.doctor.server.health import limits, memory, persistence, reachable
+from surreal.plugins.doctor.server.rights import rights
+from surreal.plugins.doctor.server.speed import latency
+from surreal.plugins.doctor.subject import Subject
 from tests.ports import claim_port
 from tests.servers import RedisProcess
 

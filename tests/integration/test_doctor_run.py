@@ -10,16 +10,16 @@ from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.distributed.telemetry.records import encode_log, encode_metrics, entry_fields
-from surreal.doctor.examination import Examination
-from surreal.doctor.frame.finding import Finding, Severity
-from surreal.doctor.run.clocks import clocks
-from surreal.doctor.run.counts import counts
-from surreal.doctor.run.look import Look, look_at
-from surreal.doctor.run.processes import alive, logged, parameters
-from surreal.doctor.run.replay import memory, size, usage
-from surreal.doctor.run.waiting import waiting
-from surreal.doctor.subject import Subject, find_subject
-from surreal.main.process import registry
+from surreal.plugins.doctor.examination import Examination
+from surreal.plugins.doctor.frame.finding import Finding, Severity
+from surreal.plugins.doctor.run.clocks import clocks
+from surreal.plugins.doctor.run.counts import counts
+from surreal.plugins.doctor.run.look import Look, look_at
+from surreal.plugins.doctor.run.processes import alive, logged, parameters
+from surreal.plugins.doctor.run.replay import memory, size, usage
+from surreal.plugins.doctor.run.waiting import waiting
+from surreal.plugins.doctor.subject import Subject, find_subject
+from surreal.run.process import registry
 from tests.servers import RedisProcess
 
 SPAN_S = 40.0

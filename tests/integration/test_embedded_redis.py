@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from redis.exceptions import OutOfMemoryError
 
+from surreal.base.errors import BusyError, RedisUnavailableError
 from surreal.distributed import EmbeddedRedis, RedisClient
 from surreal.distributed.server.access import ServerAccess
-from surreal.errors import BusyError, RedisUnavailableError
 
 BOUND = 64 << 20
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from surreal.cli import main
+from surreal.base.errors import RedisUnavailableError
+from surreal.cli.program import main
 from surreal.config import load_config, to_yaml
 from surreal.distributed.connection.access.credentials import FoundAddress
 from surreal.distributed.connection.client import RedisClient
-from surreal.errors import RedisUnavailableError
-from surreal.runs.dashboard.sources.live import LiveRun
-from surreal.runs.deleting import delete
-from surreal.runs.listing import list_runs
+from surreal.plugins.dashboard.sources.live import LiveRun
+from surreal.run.view.deleting import delete
+from surreal.run.view.listing import list_runs
 
 SECRET = "the environment's password"
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from surreal.base.errors import QueueFullError, StoppedError
 from surreal.distributed import RedisClient
 from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.gradients.encoding import cut, encode
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender
 from surreal.distributed.gradients.store import TAKEN_TTL_S, GradientStore, Head
-from surreal.errors import QueueFullError, StoppedError
 
 GROUPS = {
     "actor": {"w": torch.linspace(-1, 1, 12).reshape(4, 3), "b": torch.linspace(0, 3, 4)},

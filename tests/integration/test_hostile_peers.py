@@ -15,11 +15,11 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
+from surreal.base.errors import SurrealError
 from surreal.distributed import RedisClient
 from surreal.distributed.connection.access.rights import CHANNELS
 from surreal.distributed.connection.keys import RUN_KINDS, SHARD_KINDS, kind_pattern
-from surreal.errors import SurrealError
-from surreal.main.process.reports import is_expected
+from surreal.run.process.reports import is_expected
 from tests.parts_of_a_run import Act, PartsOfARun
 from tests.recorder import Recorder
 

@@ -11,9 +11,9 @@ import pytest
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.main.launch.collecting import LastCollection
-from surreal.main.launch.starting.starter import Spawner
-from surreal.main.process.arguments import REDIS_VARIABLE
+from surreal.run.launch.collecting import LastCollection
+from surreal.run.launch.starting.starter import Spawner
+from surreal.run.process.arguments import REDIS_VARIABLE
 
 
 @pytest.fixture

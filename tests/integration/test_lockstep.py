@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from surreal.checkpoint import Checkpoint, CheckpointStore
+from surreal.base.checkpoint import Checkpoint, CheckpointStore
+from surreal.base.errors import StoppedError
 from surreal.distributed.connection.client import RedisClient
-from surreal.errors import StoppedError
-from surreal.main.lockstep.session import LockstepSession
-from surreal.main.process.arguments import RoleArguments
-from surreal.main.process.role import RoleProcess
-from surreal.main.process.roles import LEARNER
+from surreal.run.lockstep.session import LockstepSession
+from surreal.run.process.arguments import RoleArguments
+from surreal.run.process.role import RoleProcess
+from surreal.run.process.roles import LEARNER
 
 #: What is tiny in all of them; a checkpoint every 12 updates.
 COMMON = (

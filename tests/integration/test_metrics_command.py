@@ -14,15 +14,15 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from surreal.cli import main
+from surreal.base.errors import SurrealError
+from surreal.base.system.installing import install_command
+from surreal.cli.program import main
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.engines.scaling.serving import open_reader, serve
-from surreal.errors import SurrealError
-from surreal.main.process import registry
-from surreal.main.process.registry import Registrant
-from surreal.utils.installing import install_command
+from surreal.plugins.clusters.scaling.serving import open_reader, serve
+from surreal.run.process import registry
+from surreal.run.process.registry import Registrant
 
 #: Name and labels to value.
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from torch import nn
 
+from surreal.base.errors import CodecError
+from surreal.base.pytorch import Module
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.values import MAX_VERSION
 from surreal.config import load_config
 from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster, TorchListener
 from surreal.distributed.experience.format.codec import Contract, decode, encode
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import MAX_AHEAD, Heartbeat, live_processes
-from surreal.errors import CodecError
-from surreal.main.session.publishing import Publishing
 from surreal.replay.stream.owner import StreamOwner
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.utils.pytorch import Module
-from surreal.values import MAX_VERSION
+from surreal.run.session.publishing import Publishing
 
 IMPOSSIBLE = ["2147483648", "9007199254740992", "-1", "nan", "1e308", "x" * 65536, '{"a": [1]}']
 KNOWN_STEPS = 1000

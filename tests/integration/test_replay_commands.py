@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surreal.cli import main
+from surreal.base.errors import CodecError, ConfigError, ContractError
+from surreal.cli.program import main
 from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.errors import CodecError, ConfigError, ContractError
-from surreal.main.session.leading.offline import fill_replay, offline_overrides, offline_settings
 from surreal.replay import UniformReplay
 from surreal.replay.archive import ReplayArchive, export_replay, importer
 from surreal.replay.archive.files import ArchiveWriter
 from surreal.replay.stream.info import replay_info
+from surreal.run.session.leading.offline import fill_replay, offline_overrides, offline_settings
 
 STEPS = 200
 

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 import redis
 
-from surreal.cli import main
+from surreal.base.errors import ConfigError, RedisUnavailableError, StoppedError
+from surreal.base.liveness.health import HealthFile, Vitals
+from surreal.base.liveness.probe import OVER, WORKING
+from surreal.cli.program import main
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.errors import ConfigError, RedisUnavailableError, StoppedError
 from surreal.learner import DQNLearner
-from surreal.main import learner, parameter_server
-from surreal.main.process.arguments import RoleArguments
-from surreal.main.process.ending import staying
-from surreal.main.process.ending.reasons import Ending
-from surreal.main.process.role import RoleProcess, registry
-from surreal.main.process.roles import AGENT, LEARNER, PARAMETER_SERVER, Role
-from surreal.utils.liveness.health import HealthFile, Vitals
-from surreal.utils.liveness.probe import OVER, WORKING
+from surreal.run.process.arguments import RoleArguments
+from surreal.run.process.ending import staying
+from surreal.run.process.ending.reasons import Ending
+from surreal.run.process.role import RoleProcess, registry
+from surreal.run.process.roles import AGENT, LEARNER, PARAMETER_SERVER, Role
+from surreal.run.roles import learner, parameter_server
 
 
 @pytest.fixture

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from surreal.base.errors import BusyError, ConfigError, RedisUnavailableError
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.errors import BusyError, ConfigError, RedisUnavailableError
-from surreal.main.process import registry
-from surreal.main.process.ending.reasons import Ending, ExitCode, result_of
-from surreal.main.process.registry import Registrant
-from surreal.main.process.run_folder import RunFolder
-from surreal.runs.deleting import delete
-from surreal.runs.in_redis import runs_in_redis
-from surreal.runs.listing import list_runs
+from surreal.run.process import registry
+from surreal.run.process.ending.reasons import Ending, ExitCode, result_of
+from surreal.run.process.registry import Registrant
+from surreal.run.process.run_folder import RunFolder
+from surreal.run.view.deleting import delete
+from surreal.run.view.in_redis import runs_in_redis
+from surreal.run.view.listing import list_runs
 
 
 @pytest.fixture

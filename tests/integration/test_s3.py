@@ -14,9 +14,9 @@ import pytest
 import s3fs
 import torch
 
-from surreal.checkpoint import CheckpointStore, RunCheckpoints, open_checkpoint
-from surreal.checkpoint.ranking import Round
-from surreal.errors import CheckpointError, UnreadableError
+from surreal.base.checkpoint import CheckpointStore, RunCheckpoints, open_checkpoint
+from surreal.base.checkpoint.ranking import Round
+from surreal.base.errors import CheckpointError, UnreadableError
 from tests.s3_server import S3Server
 
 TIMEOUT_S = 60.0

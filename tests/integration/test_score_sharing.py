@@ -10,13 +10,13 @@ import pytest
 import redis
 import torch
 
-from surreal.checkpoint import load_checkpoint
+from surreal.base.checkpoint import load_checkpoint
+from surreal.base.errors import BusyError
 from surreal.distributed.connection.client import RedisClient
-from surreal.errors import BusyError
-from surreal.evaluation import EpisodeScore, EvaluationRound
-from surreal.main.session.scoring import sharing
-from surreal.main.session.scoring.book import ScoreBook
-from surreal.main.session.scoring.sharing import ScoreCollector, ScoreSender, claim_scores
+from surreal.run.evaluation import EpisodeScore, EvaluationRound
+from surreal.run.session.scoring import sharing
+from surreal.run.session.scoring.book import ScoreBook
+from surreal.run.session.scoring.sharing import ScoreCollector, ScoreSender, claim_scores
 
 
 def refuse(*_: Any, **__: Any) -> None:

@@ -14,10 +14,10 @@ from surreal.distributed import RedisClient
 from surreal.envs.players.make import make_game
 from surreal.envs.pools.game_pool import GamePool
 from surreal.model import ActorCritic
-from surreal.self_play.exchange import Games, LeagueExchange
-from surreal.self_play.keeper import LeagueKeeper
-from surreal.self_play.league import League
-from surreal.self_play.opponents import Drawing, PastSelves
+from surreal.run.self_play.exchange import Games, LeagueExchange
+from surreal.run.self_play.keeper import LeagueKeeper
+from surreal.run.self_play.league import League
+from surreal.run.self_play.opponents import Drawing, PastSelves
 
 
 def make_model(seed: int) -> ActorCritic:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from surreal.base.errors import GroupChangedError
+from surreal.base.pytorch import Module
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
 from surreal.distributed.gradients.assigning import assign_parameters
 from surreal.distributed.gradients.group import Formation, ServerGroup
@@ -16,11 +18,9 @@ from surreal.distributed.gradients.queue import Gradient, GradientQueue
 from surreal.distributed.gradients.sender import GradientSender
 from surreal.distributed.gradients.store import GradientStore, Head
 from surreal.distributed.parameters.published import PolicyPart
-from surreal.errors import GroupChangedError
 from surreal.learner import GradientLearner
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.model import QFunction
-from surreal.utils.pytorch import Module
 
 
 class Net(Module):

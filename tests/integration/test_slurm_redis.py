@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.main.process.run_folder import RunFolder
+from surreal.run.process.run_folder import RunFolder
 from tests.warm_python import environment_of_a_user
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from surreal.base.errors import ContractError
 from surreal.distributed import ExpSender, RedisClient
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.errors import ContractError
 
 
 @pytest.fixture

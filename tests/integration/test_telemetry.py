@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from surreal.base.metrics import Reading, summarize
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import all_processes, live_processes
 from surreal.distributed.telemetry.records import MAX_ENTRY_BYTES, Entry, decode_entry
 from surreal.distributed.telemetry.telemetry import Telemetry
-from surreal.metrics import Reading, summarize
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from surreal import ExpSender, UniformReplay, temporary_run
-from surreal.errors import ConfigError
+from surreal.base.errors import ConfigError
 
 
 def test_it_has_a_redis_of_its_own_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,13 +19,13 @@ from typing import Any
 import pyte
 import pytest
 
-from surreal.cli import main
+from surreal.cli.program import main
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.main.process import registry
-from surreal.main.process.registry import Registrant
-from surreal.runs.top.following import Follower
+from surreal.run.process import registry
+from surreal.run.process.registry import Registrant
+from surreal.run.view.top.following import Follower
 
 CONFIG = load_config("cartpole-dqn", ["run.max_time_s=36000"])
 

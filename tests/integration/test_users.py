@@ -17,8 +17,8 @@ from surreal.distributed.connection.keys import RUNS
 from surreal.distributed.server.access import ServerAccess
 from surreal.distributed.server.acl import SELECTORS_VERSION, user_name, write_users
 from surreal.distributed.server.files import server_version
-from surreal.main.process import registry
-from surreal.main.process.registry import Registrant
+from surreal.run.process import registry
+from surreal.run.process.registry import Registrant
 from tests.parts_of_a_run import PartsOfARun
 from tests.recorder import Recorder
 

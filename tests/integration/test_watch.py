@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from surreal.cli import main
+from surreal.base.errors import RedisUnavailableError
+from surreal.cli.program import main
 from surreal.config import Config, load_config
 from surreal.distributed import RedisClient, TorchBroadcaster
 from surreal.envs.terminal import Colors, Screen
-from surreal.errors import RedisUnavailableError
-from surreal.main.build.acting import build_model
-from surreal.main.build.environments import build_spaces
-from surreal.main.commands.play import fresh_rng
-from surreal.main.commands.viewing import View
-from surreal.main.commands.watch import Watcher
-from surreal.main.process import registry
-from surreal.main.process.registry import Registrant, write_progress
+from surreal.run.build.acting import build_model
+from surreal.run.build.environments import build_spaces
+from surreal.run.commands.play import fresh_rng
+from surreal.run.commands.viewing import View
+from surreal.run.commands.watch import Watcher
+from surreal.run.process import registry
+from surreal.run.process.registry import Registrant, write_progress
 from tests.integration.test_broadcast import keys_of
 
 
@@ -112,7 +112,7 @@ def test_a_run_that_ends_before_it_learned_has_no_episodes(learner: Learner) -> 
 def test_redis_that_goes_away_ends_it_and_one_that_was_never_there_is_an_error(
     start_redis: Callable[..., Any], run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surreal.main.commands.watch._TIMEOUT_S", 0.3)
+    monkeypatch.setattr("surreal.run.commands.watch._TIMEOUT_S", 0.3)
     server = start_redis()
     with RedisClient(server.address, run=run_id, retry_timeout_s=0.3) as client:
         learner = Learner(client)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import surreal
-from surreal.errors import CheckpointError, ConfigError
-from surreal.main.build.saved_policy import BEST_POLICY, load_policy
-from surreal.main.commands.play import fresh_rng, play_policy
+from surreal.base.errors import CheckpointError, ConfigError
+from surreal.run.build.saved_policy import BEST_POLICY, load_policy
+from surreal.run.commands.play import fresh_rng, play_policy
 from tests.policies import write_policy
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from surreal.cli import completion, main
+from surreal.cli import completion
 from surreal.cli.completion import policies, presets_and_files, run_names, settings
+from surreal.cli.program import main
 from surreal.config import load_config
 
 
@@ -19,7 +20,7 @@ def test_the_shell_gets_presets_runs_and_settings(tmp_path: Path) -> None:
     # As the script for bash asks; three questions to one Python, for each costs its start.
     program = """
 import os, sys
-from surreal.cli import main
+from surreal.cli.program import main
 
 for words in ("surreal run cartpole-p", "surreal status demo", "surreal run x --set learner.gam", "surreal pla"):
     os.environ |= {"_SURREAL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}

@@ -15,10 +15,10 @@ import yaml
 
 from surreal import __version__
 from surreal.config import load_config
-from surreal.engines.kubernetes.secrets import REDIS_USERS
-from surreal.engines.kubernetes.source import read_base
-from surreal.main.process.arguments import parse
-from surreal.main.process.roles import ROLES
+from surreal.plugins.clusters.kubernetes.secrets import REDIS_USERS
+from surreal.plugins.clusters.kubernetes.source import read_base
+from surreal.run.process.arguments import parse
+from surreal.run.process.roles import ROLES
 from tests.dockerfile import Instruction, is_ignored, read_dockerfile
 from tests.manifests import containers, pods
 

@@ -12,16 +12,16 @@ from typing import Any, cast
 import pytest
 import typer
 
-from surreal.cli import app
+from surreal.cli.program import app
 from surreal.config import reference
 from surreal.config.yaml_tree import parse as parse_yaml
 from surreal.distributed.connection import keys
-from surreal.main.commands import option_docs
-from surreal.main.process.arguments import parse
-from surreal.main.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, ROLES
-from surreal.runs.sweep.definition import reference as sweep_reference
-from surreal.runs.sweep.definition.checking import check_settings
-from surreal.runs.sweep.definition.loading import load_definition
+from surreal.plugins.sweep.definition import reference as sweep_reference
+from surreal.plugins.sweep.definition.checking import check_settings
+from surreal.plugins.sweep.definition.loading import load_definition
+from surreal.run.commands import option_docs
+from surreal.run.process.arguments import parse
+from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, ROLES
 from tests.pages import Kind, read_page
 
 ROOT = Path(__file__).parents[2]
@@ -104,10 +104,10 @@ def test_every_name_that_keys_py_makes_is_in_its_table() -> None:
     assert normal == listed
 
 
-def test_the_architecture_page_names_every_room() -> None:
+def test_the_architecture_page_names_every_package() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = [path.parent.relative_to(ROOT / "surreal") for path in (ROOT / "surreal").glob("*/*/__init__.py")]
-    assert rooms and [str(room) for room in rooms if f"`{room}/`" not in page] == []
+    packages = [path.parent.name for path in (ROOT / "surreal").glob("*/__init__.py")]
+    assert packages and [name for name in packages if f"`{name}/`" not in page] == []
 
 
 def blocks(page: Path, language: str) -> list[str]:

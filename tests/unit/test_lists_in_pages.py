@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from surreal.apps.environments import templates
-from tests.unit.test_import_layers import LAYERS, ROOMS
+from surreal.plugins.apps.environments import templates
+from tests.unit.test_import_layers import LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -40,14 +40,6 @@ def test_every_template_is_in_the_table_with_its_default_algorithm() -> None:
 @pytest.mark.parametrize("page", [DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"])
 def test_the_layers_are_those_of_the_code(page: Path) -> None:
     blocks = re.findall(r"```\w*\n(.*?)```", page.read_text(), re.DOTALL)
-    block = next(text for text in blocks if text.startswith("cli\n"))
+    block = next(text for text in blocks if text.startswith("plugins\n"))
     listed = [set(line.split()) for line in reversed(block.splitlines())]
     assert listed == [layer for layer in LAYERS if "__main__" not in layer]
-
-
-def test_the_subpackages_of_each_part_are_those_of_the_code() -> None:
-    text = (DOCS / "architecture.md").read_text()
-    for part, levels in ROOMS.items():
-        row = next(line for line in text.splitlines() if line.startswith(f"| `{part}` |"))
-        named = {name.removesuffix(".py") for name in re.findall(r"`([\w.]+)`", row.split("|")[2])}
-        assert {room for level in levels for room in level} - {"."} <= named, part

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.scaling import AGENTS, HEADROOM, MEASURED, TASKS, plan, render
 from surreal.config import load_config
-from surreal.main.build.acting import build_model
-from surreal.main.build.environments import build_spaces
+from surreal.run.build.acting import build_model
+from surreal.run.build.environments import build_spaces
 
 ROOT = Path(__file__).parents[2]
 

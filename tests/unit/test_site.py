@@ -25,13 +25,13 @@ PARTS = (
     "agent",
     "distributed",
     "envs",
-    "evaluation",
     "learner",
     "model",
-    "observers",
     "replay",
     "replay.archive",
     "rlx",
+    "run.evaluation",
+    "run.observers",
 )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from surreal.base.types import Obs
 from surreal.model import DeterministicActorCritic
-from surreal.types import Obs
 
 #: Turns between two adaptations of the noise, and the factor of each (section 3 of the paper).
 _TURNS, _FACTOR = 50, 1.01

@@ -1,6 +1,6 @@
 """Acting by a file that `surreal export` wrote, with TorchScript or onnxruntime: `agent.ExportedAgent`.
 
-What such a file is called and says of itself is in `file.py`; `surreal.export` writes it.
+What such a file is called and says of itself is in `file.py`; `surreal.plugins.export` writes it.
 """
 
 from surreal.agent.exported.agent import ExportedAgent

@@ -1,4 +1,4 @@
-"""`ExportedAgent`: acts by an exported policy as other agents do by a model; made by `surreal.main`."""
+"""`ExportedAgent`: acts by an exported policy as other agents do by a model; made by `surreal.run`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surreal import tree
 from surreal.agent.base import ActContext, Agent
 from surreal.agent.exported.file import MASK, NEXT_STATE, STATE, ExportedFile
 from surreal.agent.slots import SlotMemory
-from surreal.errors import CheckpointError
-from surreal.specs import ObsSpec
-from surreal.types import Obs
-from surreal.utils.pytorch import Module
+from surreal.base import tree
+from surreal.base.errors import CheckpointError
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 
 
 class ExportedAgent(Agent):

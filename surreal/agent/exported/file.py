@@ -20,14 +20,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surreal.errors import CheckpointError
-from surreal.utils.installing import install_command
+from surreal.base.errors import CheckpointError
+from surreal.base.system.installing import install_command
 
 #: Formats by the ending of their files' names.
 FORMATS: Mapping[str, str] = {".pt": "torchscript", ".onnx": "onnx"}
 #: Inputs beside the observation, and the output beside the action.
 MASK, STATE, NEXT_STATE = "action_mask", "state", "next_state"
-#: Under this name the file says what it is, as JSON; see `surreal.export.metadata`.
+#: Under this name the file says what it is, as JSON; see `surreal.plugins.export.metadata`.
 METADATA = "surreal"
 #: Of that JSON; a file of another one is not read.
 FORMAT_VERSION = 1
@@ -43,7 +43,7 @@ class ExportedFile:
 
     Attributes:
         path: the same.
-        metadata: see `surreal.export.metadata`.
+        metadata: see `surreal.plugins.export.metadata`.
 
     Raises:
         CheckpointError: it is missing, damaged, or was not written by `surreal export`; or onnxruntime is missing.

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from surreal.base.errors import ConfigError
 from surreal.config.checking.arg_types import Unreadable, constructor_types, wrong_type
 from surreal.config.checking.problems import nearest, show
-from surreal.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +28,15 @@ def add_python_path(folders: Iterable[str]) -> None:
             sys.path.append(folder)
 
 
+#: Modules whose classes configurations name by an earlier path, in run folders, apps and users' files.
+_MOVED = {
+    "surreal.evaluation": "surreal.run.evaluation",
+    "surreal.observers": "surreal.run.observers",
+    "surreal.schedules": "surreal.base.schedules",
+    "surreal.utils.pytorch": "surreal.base.pytorch",
+}
+
+
 def import_class(path: str, base: type[T], *, key: str = "class", source: str = "") -> type[T]:
     """Find a class by its import path.
 
@@ -42,6 +51,7 @@ def import_class(path: str, base: type[T], *, key: str = "class", source: str = 
     """
     where = f" ({source})" if source else ""
     module_name, _, class_name = path.rpartition(".")
+    module_name = _MOVED.get(module_name, module_name)
     if not module_name:
         raise ConfigError(
             f"{key} is {path!r}; it must be the import path of a class, package.module.Class{where}",

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from surreal.base.errors import ConfigError
 from surreal.config.schema.fields import Section
 from surreal.config.yaml_tree import join
-from surreal.errors import ConfigError
 
 _EXPECTED = {
     "int_type": "a whole number",

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from surreal.base.errors import ConfigError
 from surreal.config.checking.problems import explain, place_of
 from surreal.config.loading.overrides import SOURCE, apply_overrides, parse_override, split_section
 from surreal.config.loading.preset_files import PRESETS, preset_path
@@ -21,7 +22,6 @@ from surreal.config.schema.conflicts import conflicts
 from surreal.config.schema.idle import idle_settings
 from surreal.config.schema.root import Config
 from surreal.config.yaml_tree import parse
-from surreal.errors import ConfigError
 
 _VERSION = 1
 #: Second names of settings, with the name that everything else uses.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from surreal.base.errors import ConfigError
 from surreal.config.yaml_tree import join, parse
-from surreal.errors import ConfigError
 
 SOURCE = "--set"
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
 
+from surreal.base.errors import ConfigError
 from surreal.config.checking.problems import nearest
 from surreal.config.yaml_tree import parse
-from surreal.errors import ConfigError
 
 #: Folder of the presets.
 PRESETS = Path(__file__).resolve().parents[1] / "presets"

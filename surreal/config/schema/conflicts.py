@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from surreal.base.system.memory import largest_replay_bytes
 from surreal.config.schema.checkpoint import RUN_STORE
 from surreal.config.schema.root import Config
-from surreal.utils.memory import largest_replay_bytes
 
 
 def conflicts(config: Config) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from surreal.base.system.memory import least_new_rows, memory_for_replay
 from surreal.config.schema.checkpoint import CheckpointConfig
 from surreal.config.schema.env import EnvConfig
 from surreal.config.schema.fields import ClassSection, Section, to_lower
@@ -24,7 +25,6 @@ from surreal.config.schema.sections import (
     SenderConfig,
 )
 from surreal.config.schema.self_play import SelfPlayConfig
-from surreal.utils.memory import least_new_rows, memory_for_replay
 
 _SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "action_space")
 
@@ -76,11 +76,11 @@ class Config(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     run: RunConfig = RunConfig()
     callbacks: list[ClassSection] = []
-    """Told what happens: classes that extend `surreal.observers.Callback`, each with its `args`."""
+    """Told what happens: classes that extend `surreal.run.observers.Callback`, each with its `args`."""
 
     sinks: list[ClassSection] = []
-    """Where metrics go beside the run's folder: classes that extend `surreal.observers.MetricSink`, such as
-    `surreal.observers.CsvSink`, each with its `args`."""
+    """Where metrics go beside the run's folder: classes that extend `surreal.run.observers.MetricSink`, such as
+    `surreal.run.observers.CsvSink`, each with its `args`."""
 
     environment: TrainingConfig = TrainingConfig()
     relaax_rlx_server: TrainingServerConfig = TrainingServerConfig()

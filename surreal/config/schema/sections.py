@@ -14,7 +14,7 @@ class ModelConfig(ClassSection):
 
     class_path: str = Field("surreal.model.QFunction", alias="class", min_length=1)
     """Import path of the model class, a subclass of `surreal.model.Model`, or of the bare
-    `surreal.utils.pytorch.Module`."""
+    `surreal.base.pytorch.Module`."""
 
 
 class AgentConfig(ClassSection):

@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from surreal.base.errors import CallError, StoppedError
 from surreal.distributed.calls.message import decode, encode
 from surreal.distributed.connection.client import RedisClient
-from surreal.errors import CallError, StoppedError
 
 #: Most requests that may wait for a server.
 MAX_WAITING = 1000

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surreal.base.errors import CodecError
 from surreal.distributed.connection.tensor_bytes import Format, read_tensors, tensor_pieces
-from surreal.errors import CodecError
 
 #: Largest request or answer, bytes: parameters have ways of their own.
 MAX_BYTES = 64 << 20

@@ -18,9 +18,9 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from surreal.base.errors import CodecError
 from surreal.distributed.calls.message import decode, encode
 from surreal.distributed.connection.client import RedisClient
-from surreal.errors import CodecError
 
 logger = logging.getLogger(__name__)
 

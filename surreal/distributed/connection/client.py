@@ -22,6 +22,7 @@ from redis.crc import key_slot
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
+from surreal.base.errors import RedisUnavailableError, StoppedError
 from surreal.distributed.connection.access.credentials import Credentials, FoundAddress, read_credentials
 from surreal.distributed.connection.access.spoiled import with_clear_errors
 from surreal.distributed.connection.address import RedisAddress, parse_address
@@ -37,7 +38,6 @@ from surreal.distributed.connection.keys import (
 )
 from surreal.distributed.connection.retry import RetryPolicy, is_out_of_memory
 from surreal.distributed.connection.scripts import load_script
-from surreal.errors import RedisUnavailableError, StoppedError
 
 logger = logging.getLogger(__name__)
 

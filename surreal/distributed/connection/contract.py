@@ -12,9 +12,9 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from surreal.base.errors import ContractError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import is_out_of_memory
-from surreal.errors import ContractError
 
 #: How long a contract is kept after its last holder renewed it, s.
 CONTRACT_TTL_S = 60.0

@@ -18,8 +18,8 @@ from typing import TypeVar
 from redis import exceptions
 from redis.exceptions import RedisError
 
-from surreal.errors import RedisUnavailableError, StoppedError
-from surreal.utils.liveness.wait_notice import WAITS
+from surreal.base.errors import RedisUnavailableError, StoppedError
+from surreal.base.liveness.wait_notice import WAITS
 
 logger = logging.getLogger(__name__)
 

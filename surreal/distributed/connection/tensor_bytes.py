@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from surreal.errors import CodecError
-from surreal.utils.pytorch import name_not_finite
+from surreal.base.errors import CodecError
+from surreal.base.pytorch import name_not_finite
 
 #: Names of dtypes in safetensors.
 DTYPE_NAMES = {

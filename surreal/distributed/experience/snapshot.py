@@ -11,10 +11,10 @@ from itertools import islice
 
 import torch
 
-from surreal.checkpoint import load_checkpoint, save_checkpoint
+from surreal.base.checkpoint import load_checkpoint, save_checkpoint
+from surreal.base.errors import CheckpointError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.stream import Stream
-from surreal.errors import CheckpointError
 
 _KIND = "shard"
 _BATCH = 500

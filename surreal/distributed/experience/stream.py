@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 
+from surreal.base.errors import ContractError
 from surreal.distributed.connection.access.spoiled import number_of, text_of
 from surreal.distributed.connection.channel import STAGE_TTL_S, ScriptChannel
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import ShardKeys
 from surreal.distributed.experience.format.data_contract import hash_of
-from surreal.errors import ContractError
 
 if TYPE_CHECKING:  # Arrow and gymnasium would come with it, and who only counts needs neither
     from surreal.distributed.experience.format.codec import Contract, EncodedChunk

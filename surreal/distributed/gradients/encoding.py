@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from surreal.base.errors import CodecError
 from surreal.distributed.connection.tensor_bytes import Format, read_tensors, tensor_pieces
-from surreal.errors import CodecError
 
 FORMAT = Format("surreal-gradients", "1", "a gradient is")
 #: What a gradient travels as, by the name that settings have for it.

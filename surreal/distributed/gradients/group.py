@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from surreal.base.errors import CodecError, GroupChangedError, StoppedError
+from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.gradients.store import GROUP_CHANGED, GradientStore, Head
-from surreal.errors import CodecError, GroupChangedError, StoppedError
-from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from torch import Tensor
 
+from surreal.base.errors import CodecError, GroupChangedError
 from surreal.distributed.connection.access.spoiled import text_of
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.direct import DirectConnection
@@ -30,7 +31,6 @@ from surreal.distributed.gradients.assigning import Groups, assign_parameters, f
 from surreal.distributed.gradients.encoding import decode
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.store import GROUP_CHANGED, Entry, GradientStore, Head
-from surreal.errors import CodecError, GroupChangedError
 
 logger = logging.getLogger(__name__)
 

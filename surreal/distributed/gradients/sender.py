@@ -21,13 +21,13 @@ from typing import Literal, NamedTuple
 from redis.exceptions import OutOfMemoryError
 from torch import Tensor
 
+from surreal.base.errors import QueueFullError, StoppedError
+from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.assigning import Groups, assign_parameters, flatten
 from surreal.distributed.gradients.encoding import DTYPES, are_finite, cut, encode, to_wire
 from surreal.distributed.gradients.store import Answer, GradientStore, Head, Limits, Push
-from surreal.errors import QueueFullError, StoppedError
-from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

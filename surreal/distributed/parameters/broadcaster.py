@@ -26,6 +26,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from surreal.base.errors import ContractError, LeaseError
+from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.values import MAX_VERSION
 from surreal.distributed.connection.access.holders import HolderWatch, holder_of, make_token
 from surreal.distributed.connection.access.spoiled import number_of, text_of
 from surreal.distributed.connection.channel import ScriptChannel
@@ -34,12 +37,9 @@ from surreal.distributed.connection.contract import register_model_contract
 from surreal.distributed.parameters.encoding import encode_parameters
 from surreal.distributed.parameters.parts import Upload, part_names, pause
 from surreal.distributed.parameters.published import PolicyPart, PublishedReader, Standing, part_keys
-from surreal.errors import ContractError, LeaseError
-from surreal.utils.liveness.wait_notice import WaitNotice
-from surreal.values import MAX_VERSION
 
 if TYPE_CHECKING:
-    from surreal.utils.pytorch import Module
+    from surreal.base.pytorch import Module
 
 logger = logging.getLogger(__name__)
 

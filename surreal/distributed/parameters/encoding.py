@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import Tensor
 
+from surreal.base.errors import CodecError, DivergedError
+from surreal.base.pytorch import name_not_finite
 from surreal.distributed.connection.tensor_bytes import Format, read_tensors, tensor_pieces
-from surreal.errors import CodecError, DivergedError
-from surreal.utils.pytorch import name_not_finite
 
 FORMAT = Format("surreal-parameters", "1", "parameters are")
 #: Bytes of parameters that a listener accepts unless told otherwise.

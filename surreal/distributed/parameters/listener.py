@@ -25,12 +25,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from redis.exceptions import RedisError
 
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.contract import CONTRACT_TTL_S, compare_model_contract, describe_model_difference
-from surreal.distributed.connection.retry import is_transient
-from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES
-from surreal.distributed.parameters.published import Published, PublishedReader, part_keys
-from surreal.errors import (
+from surreal.base.errors import (
     CodecError,
     ContractError,
     RedisUnavailableError,
@@ -38,10 +33,15 @@ from surreal.errors import (
     SurrealError,
     ThreadFailedError,
 )
-from surreal.utils.liveness.wait_notice import WaitNotice
-from surreal.utils.pytorch import Module, describe_tensors
-from surreal.utils.threads import Supervisor
-from surreal.values import MAX_VERSION
+from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.pytorch import Module, describe_tensors
+from surreal.base.system.threads import Supervisor
+from surreal.base.values import MAX_VERSION
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.contract import CONTRACT_TTL_S, compare_model_contract, describe_model_difference
+from surreal.distributed.connection.retry import is_transient
+from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES
+from surreal.distributed.parameters.published import Published, PublishedReader, part_keys
 
 if TYPE_CHECKING:
     from redis.client import PubSub

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 
 from redis.exceptions import OutOfMemoryError
 
+from surreal.base.errors import CodecError, RedisUnavailableError, StoppedError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.parameters.encoding import split
-from surreal.errors import CodecError, RedisUnavailableError, StoppedError
 
 #: How long uploaded parts wait for their publication, s; renewed while the upload goes on.
 UPLOAD_TTL_S = 120.0

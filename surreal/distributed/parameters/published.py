@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from redis.exceptions import ResponseError
 from torch import Tensor
 
+from surreal.base.errors import CodecError
 from surreal.distributed.connection.access.spoiled import clear_error
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
 from surreal.distributed.parameters.parts import MAX_PARTS, Memory, fetch_parts, part_names
-from surreal.errors import CodecError
 
 _FETCH_ATTEMPTS = 5
 _HEAD = ("version", "epoch", "previous_version")

@@ -10,10 +10,10 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
+from surreal.base.system.files import write_whole
+from surreal.base.system.secrets import read_secret
 from surreal.distributed.connection.access.rights import ADMINISTRATOR, CHANNELS, USERS, User
 from surreal.distributed.connection.keys import kind_pattern
-from surreal.utils.files import write_whole
-from surreal.utils.secrets import read_secret
 
 #: From here on a user can have selectors: other commands for other keys.
 SELECTORS_VERSION = (7, 0)

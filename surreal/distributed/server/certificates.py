@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from surreal.errors import ConfigError
+from surreal.base.errors import ConfigError
 
 #: How long they are valid. Python and browsers take no certificate of a server that is valid for longer.
 _DAYS = 825

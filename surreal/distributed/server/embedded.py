@@ -22,6 +22,8 @@ from typing import Any
 
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
+from surreal.base.errors import BusyError, RedisUnavailableError, StoppedError, find_os_error
+from surreal.base.system.files import FileLock
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server import owned_exec
@@ -36,8 +38,6 @@ from surreal.distributed.server.files import (
     tail,
 )
 from surreal.distributed.server.log import ForwardedLog
-from surreal.errors import BusyError, RedisUnavailableError, StoppedError, find_os_error
-from surreal.utils.files import FileLock
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from surreal.errors import RedisUnavailableError
-from surreal.utils.process import is_process_alive
+from surreal.base.errors import RedisUnavailableError
+from surreal.base.system.process import is_process_alive
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from surreal.base.errors import RedisUnavailableError
+from surreal.base.liveness.deaths import RecentDeaths
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.errors import RedisUnavailableError
-from surreal.utils.liveness.deaths import RecentDeaths
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 
 from redis.exceptions import RedisError
 
+from surreal.base.errors import ConfigError
+from surreal.base.system.secrets import ADDRESS_VARIABLE
 from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.errors import ConfigError
-from surreal.utils.secrets import ADDRESS_VARIABLE
 
 logger = logging.getLogger(__name__)
 

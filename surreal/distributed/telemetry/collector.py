@@ -21,6 +21,8 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from surreal.base.errors import CodecError
+from surreal.base.system.files import is_disk_full
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.records import Entry, decode_entry
 from surreal.distributed.telemetry.render import (
@@ -33,8 +35,6 @@ from surreal.distributed.telemetry.render import (
     render_metrics,
 )
 from surreal.distributed.telemetry.run_files import Progress, RunFiles, Seen
-from surreal.errors import CodecError
-from surreal.utils.files import is_disk_full
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
-from surreal.metrics import Histogram
+from surreal.base.metrics import Histogram
 
 
 def header(time_s: float) -> bytes:

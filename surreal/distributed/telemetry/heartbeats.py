@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from surreal.base.errors import CodecError
+from surreal.base.metrics import Reading
+from surreal.base.values import MAX_VERSION, checked_count
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.records import decode_number, encode_number
-from surreal.errors import CodecError
-from surreal.metrics import Reading
-from surreal.values import MAX_VERSION, checked_count
 
 #: A process is alive while its heartbeat is younger than this, in s.
 ALIVE_S = 10.0

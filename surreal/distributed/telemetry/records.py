@@ -10,9 +10,9 @@ One stream entry is what one process has to say about one interval:
     lines     JSON objects, one a line, each with `kind` and `time`
 
 Kinds: `log` (level, logger, message, exception), `metrics` (step, values), `histogram` (step, name, and the fields of
-`surreal.metrics.Histogram`). JSON has no NaN: numbers that are not finite travel as "nan", "inf" and "-inf", so that
-`float()` reads every number back. A reader takes nothing on trust: sizes and types are checked, bad lines are counted
-and skipped.
+`surreal.base.metrics.Histogram`). JSON has no NaN: numbers that are not finite travel as "nan", "inf" and "-inf", so
+that `float()` reads every number back. A reader takes nothing on trust: sizes and types are checked, bad lines are
+counted and skipped.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from surreal.errors import CodecError
-from surreal.metrics import Histogram
+from surreal.base.errors import CodecError
+from surreal.base.metrics import Histogram
 
 #: Most bytes of lines in an entry that a writer makes, and that a reader accepts.
 MAX_ENTRY_BYTES = 64 << 10

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from surreal.utils.files import FileLock, parse_json, write_whole
+from surreal.base.system.files import FileLock, parse_json, write_whole
 
 logger = logging.getLogger(__name__)
 

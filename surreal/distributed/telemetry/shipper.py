@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from surreal.base.errors import CodecError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import is_out_of_memory, is_transient
 from surreal.distributed.telemetry.heartbeats import FORGET_S, Heartbeat
 from surreal.distributed.telemetry.log_shipping import LineBuffer
 from surreal.distributed.telemetry.records import MAX_ENTRY_BYTES, entry_fields
-from surreal.errors import CodecError
 
 logger = logging.getLogger(__name__)
 

@@ -17,12 +17,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, Self, TypeVar
 
-from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.telemetry.heartbeats import NO_READING, Heartbeat, process_id
-from surreal.distributed.telemetry.log_shipping import LineBuffer, ShippingHandler
-from surreal.distributed.telemetry.records import encode_histogram, encode_log, encode_metrics, metric_name
-from surreal.distributed.telemetry.shipper import Shipper
-from surreal.metrics import (
+from surreal.base.liveness.wait_notice import WAITS
+from surreal.base.metrics import (
     EpisodeStatistics,
     Histogram,
     HistogramSource,
@@ -31,8 +27,12 @@ from surreal.metrics import (
     ReadingSource,
     summarize,
 )
-from surreal.utils.liveness.wait_notice import WAITS
-from surreal.utils.threads import Supervisor
+from surreal.base.system.threads import Supervisor
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.heartbeats import NO_READING, Heartbeat, process_id
+from surreal.distributed.telemetry.log_shipping import LineBuffer, ShippingHandler
+from surreal.distributed.telemetry.records import encode_histogram, encode_log, encode_metrics, metric_name
+from surreal.distributed.telemetry.shipper import Shipper
 
 logger = logging.getLogger(__name__)
 

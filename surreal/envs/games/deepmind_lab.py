@@ -21,9 +21,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
 from surreal.envs.atari.preprocessing import screen_shape
 from surreal.envs.window import Window
-from surreal.errors import EnvError
 
 _LOOK_X, _LOOK_Y = "LOOK_LEFT_RIGHT_PIXELS_PER_FRAME", "LOOK_DOWN_UP_PIXELS_PER_FRAME"
 _STRAFE, _MOVE = "STRAFE_LEFT_RIGHT", "MOVE_BACK_FORWARD"

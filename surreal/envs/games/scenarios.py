@@ -6,7 +6,7 @@ import difflib
 import re
 from pathlib import Path
 
-from surreal.errors import EnvError
+from surreal.base.errors import EnvError
 
 
 def find_scenario(name: str, folder: Path) -> Path:

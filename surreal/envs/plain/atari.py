@@ -8,10 +8,10 @@ from typing import Any
 
 import gymnasium
 
+from surreal.base.errors import EnvError
 from surreal.envs.make import make_env
 from surreal.envs.plain.base import GymEnv
 from surreal.envs.wrappers.named import WrapperSpec
-from surreal.errors import EnvError
 
 
 class Atari(GymEnv):

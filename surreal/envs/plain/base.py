@@ -28,11 +28,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from surreal.base.errors import EnvError
+from surreal.base.types import Obs
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.make import make_env, record_video
 from surreal.envs.wrappers.raw_monitor import find_monitor
-from surreal.errors import EnvError
-from surreal.types import Obs
 
 
 class Env(ABC):

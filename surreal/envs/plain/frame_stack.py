@@ -7,8 +7,8 @@ from typing import Any
 
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
+from surreal.base.types import Obs
 from surreal.envs.plain.base import Env, Wrapper
-from surreal.types import Obs
 
 
 class FrameStack(Wrapper):

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from surreal.base.types import Obs
 from surreal.envs.plain.base import Env, Wrapper
-from surreal.types import Obs
 
 #: Episodes that are kept, and of them those that a line is about.
 _KEPT = 1000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from surreal.base.errors import EnvError
+from surreal.base.types import Obs
 from surreal.envs.plain.base import Env, Wrapper
-from surreal.errors import EnvError
-from surreal.types import Obs
 
 
 class Visualization(Wrapper):

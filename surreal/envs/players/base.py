@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.types import Obs
+from surreal.base.types import Obs
 
 
 class View(NamedTuple):

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from surreal.base.errors import EnvError
+from surreal.base.system.installing import install_command
 from surreal.envs.players.base import Game
 from surreal.envs.players.pettingzoo import ParallelGame, TurnGame
 from surreal.envs.players.uniform import UniformGame
-from surreal.errors import EnvError
-from surreal.utils.installing import install_command
 
 GAMES = {"tictactoe": "surreal.envs.players.tictactoe.TicTacToe"}
 _PREFIXES = ("game:", "pettingzoo:")

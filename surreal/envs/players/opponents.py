@@ -1,4 +1,4 @@
-"""Who plays beside the agent in a `GamePool`: the interface of self-play, which `surreal.self_play` fills."""
+"""Who plays beside the agent in a `GamePool`: the interface of self-play, which `surreal.run.self_play` fills."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.types import Obs
+from surreal.base.types import Obs
 
 
 class Seating(NamedTuple):

@@ -14,11 +14,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.errors import EnvError
+from surreal.base.types import Obs
 from surreal.envs.actions import flat_mask, mask_width
 from surreal.envs.players.base import Game, View
-from surreal.errors import EnvError
-from surreal.types import Obs
 
 _OBSERVATION, _MASK = "observation", "action_mask"
 

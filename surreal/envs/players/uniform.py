@@ -14,9 +14,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
+from surreal.base.types import Obs
 from surreal.envs.players.base import Game, View
-from surreal.errors import EnvError
-from surreal.types import Obs
 
 AnySpace = gymnasium.Space[Any]
 

@@ -14,10 +14,10 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
+from surreal.base.types import Obs
 from surreal.envs.players.base import View
 from surreal.envs.players.uniform import UniformGame
-from surreal.errors import EnvError
-from surreal.types import Obs
 
 #: Chooses an action: from an observation, which actions are legal (None: all), and random numbers.
 Player = Callable[[Obs, NDArray[np.bool_] | None, np.random.Generator], Any]

@@ -31,9 +31,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.errors import EnvError
-from surreal.specs import ObsSpec
-from surreal.types import StepBatch
+from surreal.base.errors import EnvError
+from surreal.base.specs import ObsSpec
+from surreal.base.types import StepBatch
 
 #: What a pool takes as seed: the entropy of a `numpy.random.SeedSequence`, for example (run seed, agent index).
 Seed = int | Sequence[int] | None

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.envs.pools.rows import LastRows, LiveRows
-from surreal.specs import ArraySpec, ObsSpec
 
 
 @dataclass(slots=True)

@@ -13,15 +13,15 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.errors import EnvError
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.values import describe_unsound, is_sound, unsound_rows
 from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.pools.columns import Columns
 from surreal.envs.pools.mending import Mercy, OnError, describe_error
 from surreal.envs.wrappers.raw_monitor import find_monitor
-from surreal.errors import EnvError
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.values import describe_unsound, is_sound, unsound_rows
 
 #: Makes one gymnasium environment.
 EnvFactory = Callable[[], gymnasium.Env[Any, Any]]

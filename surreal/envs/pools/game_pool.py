@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.errors import EnvError
+from surreal.base.types import StepBatch
+from surreal.base.values import describe_unsound
 from surreal.envs.actions import ActionAdapter, mask_width
 from surreal.envs.players.base import View
 from surreal.envs.players.opponents import NoOpponents, Opponents, Seating
@@ -23,9 +26,6 @@ from surreal.envs.pools.base import EnvPool, EpisodeCounter, Seed, describe_obse
 from surreal.envs.pools.mending import Mercy, OnError, describe_error
 from surreal.envs.pools.rows import LastRows, LiveRows, RowJoiner
 from surreal.envs.pools.seats import Seats
-from surreal.errors import EnvError
-from surreal.types import StepBatch
-from surreal.values import describe_unsound
 
 #: Makes one game.
 GameFactory = Callable[[], UniformGame]

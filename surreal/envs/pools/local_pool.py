@@ -9,14 +9,14 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EnvPool, EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
 from surreal.envs.pools.env_list import EnvFactory, EnvList
 from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.rows import LiveRows, RowJoiner
 from surreal.envs.pools.vector_stepper import VectorStepper
-from surreal.specs import ObsSpec
-from surreal.types import StepBatch
 
 
 class Stepper(Protocol):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from surreal.errors import EnvError
+from surreal.base.errors import EnvError
 
 logger = logging.getLogger(__name__)
 

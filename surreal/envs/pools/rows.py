@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.specs import ObsSpec
-from surreal.types import Obs, StepBatch, StepKind
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs, StepBatch, StepKind
 
 # NumPy takes ten times as long to store a member of an enum as an int.
 _FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
+from surreal.base.specs import ObsSpec
 from surreal.envs.players.base import View
 from surreal.envs.pools.rows import LastRows
-from surreal.errors import EnvError
-from surreal.specs import ObsSpec
 
 
 class Seats:

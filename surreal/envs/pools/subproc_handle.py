@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 
+from surreal.base.errors import EnvError
+from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.envs.pools.env_list import EnvFactory
 from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.subproc_worker import SharedMemory, run_worker
-from surreal.errors import EnvError
-from surreal.utils.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

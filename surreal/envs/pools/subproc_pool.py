@@ -18,6 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
+from surreal.base.liveness.deaths import RecentDeaths
+from surreal.base.specs import ArraySpec
+from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter, mask_width
 from surreal.envs.pools.base import EnvPool, EpisodeCounter, Seed, describe_observations, empty_batch, env_seeds
 from surreal.envs.pools.env_list import EnvFactory
@@ -25,10 +29,6 @@ from surreal.envs.pools.mending import OnError
 from surreal.envs.pools.rows import NO_IDS, RowJoiner
 from surreal.envs.pools.subproc_handle import WorkerHandle
 from surreal.envs.pools.subproc_worker import FAILED, QUIT, STEP, SharedMemory
-from surreal.errors import EnvError
-from surreal.specs import ArraySpec
-from surreal.types import StepBatch
-from surreal.utils.liveness.deaths import RecentDeaths
 
 logger = logging.getLogger(__name__)
 

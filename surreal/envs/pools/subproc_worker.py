@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.system.process import die_with_parent
 from surreal.envs.pools.columns import Columns
 from surreal.envs.pools.env_list import EnvFactory, EnvList
 from surreal.envs.pools.mending import OnError
-from surreal.errors import EnvError
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.utils.process import die_with_parent
 
 STEP, QUIT, READY, FAILED = b"s", b"q", b"r", b"e"
 

@@ -16,15 +16,15 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.errors import EnvError
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs, StepBatch
+from surreal.base.values import LARGEST, describe_unsound, is_sound
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.atari.vector import AtariVector
 from surreal.envs.pools.base import Seed, env_seeds
 from surreal.envs.pools.rows import NO_IDS, LastRows, LiveRows, RowJoiner
-from surreal.errors import EnvError
-from surreal.specs import ObsSpec
-from surreal.types import Obs, StepBatch
-from surreal.values import LARGEST, describe_unsound, is_sound
 
 
 class VectorStepper:

@@ -13,8 +13,8 @@ from typing import Any, NoReturn, Self, TextIO
 
 import numpy as np
 
+from surreal.base.errors import EnvError
 from surreal.envs.terminal.frames import Colors, frame_lines
-from surreal.errors import EnvError
 
 #: The other screen, which leaves what was on the terminal alone; no cursor, no wrapping of lines. And back again.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J", "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"

@@ -8,8 +8,8 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 
+from surreal.base.errors import EnvError
 from surreal.envs.terminal.screen import Screen
-from surreal.errors import EnvError
 
 #: Steps a second of an environment that does not say how many it is made for.
 _DEFAULT_FPS = 30.0

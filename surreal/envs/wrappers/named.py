@@ -23,12 +23,12 @@ import gymnasium
 import numpy as np
 from gymnasium import wrappers as gym_wrappers
 
+from surreal.base.errors import EnvError
 from surreal.envs.atari.preprocessing import AtariPreprocessing, LifeLoss
 from surreal.envs.wrappers.entries import ObsEntries
 from surreal.envs.wrappers.images import ChannelsFirst, GrayImage
 from surreal.envs.wrappers.last_step import LastStep
 from surreal.envs.wrappers.minigrid import MiniGridOneHot
-from surreal.errors import EnvError
 
 AnyEnv = gymnasium.Env[Any, Any]
 

@@ -14,7 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.interpolated.losses import interpolated_loss
 from surreal.learner.interpolated.policy_critics import PolicyCritics, make_policy_critics
@@ -30,9 +33,6 @@ from surreal.learner.target import TargetNetwork
 from surreal.model import ActorCritic, Distribution
 from surreal.model.base import make_generator
 from surreal.model.layers.conv import ConvStage, read_convolutions
-from surreal.specs import ObsSpec
-from surreal.types import TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 CRITIC = "critic"
 

@@ -12,6 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from surreal.base.pytorch import Module
+from surreal.base.types import Batch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.off_policy.losses import critic_loss, l2_penalty
@@ -20,8 +22,6 @@ from surreal.learner.option_checks import check_not_negative, check_positive
 from surreal.learner.target import TargetNetwork
 from surreal.model import DeterministicActorCritic
 from surreal.model.off_policy.critics import ContinuousCritics
-from surreal.types import Batch
-from surreal.utils.pytorch import Module
 
 ACTOR, CRITIC = "actor", "critic"
 

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surreal.base.pytorch import Module
+from surreal.base.types import Batch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import chosen_q, huber_loss
@@ -19,8 +21,6 @@ from surreal.learner.option_checks import check_positive
 from surreal.learner.returns import q_target
 from surreal.learner.target import TargetNetwork
 from surreal.model import NoisyQFunction
-from surreal.types import Batch
-from surreal.utils.pytorch import Module
 
 
 class DQNLearner(GradientLearner):

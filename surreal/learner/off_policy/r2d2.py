@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.pytorch import Module
+from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.losses import check_rank
 from surreal.learner.option_checks import check_positive
 from surreal.learner.returns import among_legal
 from surreal.learner.target import TargetNetwork
-from surreal.types import TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 _RESCALING_EPSILON = 1e-3
 #: eta of the paper: a sequence's priority is this much of its largest error, and the rest of the mean one.

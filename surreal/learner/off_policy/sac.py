@@ -14,6 +14,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from surreal.base.pytorch import Module
+from surreal.base.types import Batch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.off_policy.losses import critic_loss
@@ -23,8 +25,6 @@ from surreal.learner.stepping.histograms import normal_values
 from surreal.learner.target import TargetNetwork
 from surreal.model import SoftModel
 from surreal.model.off_policy.critics import Critics
-from surreal.types import Batch
-from surreal.utils.pytorch import Module
 
 ACTOR, CRITIC, TEMPERATURE = "actor", "critic", "temperature"
 

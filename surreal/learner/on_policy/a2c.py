@@ -13,6 +13,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.curiosity import CuriositySettings, Surprise, read_curiosity, surprise
 from surreal.learner.on_policy.advantages import generalised_advantages
@@ -29,9 +32,6 @@ from surreal.learner.on_policy.policy_losses import (
 )
 from surreal.learner.option_checks import check_positive, check_shares
 from surreal.model import ActorCritic
-from surreal.specs import ObsSpec
-from surreal.types import TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 CURIOSITY = "curiosity"
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from torch import Tensor
 
+from surreal.base.pytorch import Module
+from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner
 from surreal.learner.on_policy.evaluating import evaluate, filtered
@@ -23,8 +25,6 @@ from surreal.learner.option_checks import check_not_negative, check_positive
 from surreal.learner.stepping.histograms import normal_values
 from surreal.learner.stepping.optimizers import MODEL
 from surreal.model import Distribution
-from surreal.types import TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 #: Group of the parameters of the value's own network, where it has a learning rate of its own.
 VALUE = "value"

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.pytorch import Module
+from surreal.base.types import Obs, TrajectoryBatch
 from surreal.learner.on_policy.advantages import generalised_advantages
 from surreal.learner.on_policy.policy_losses import normalise
 from surreal.model import Distribution, PolicyValue
 from surreal.model.policy.filters import ObsFilter, ReturnFilter
-from surreal.types import Obs, TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 
 class Evaluated(NamedTuple):

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.pytorch import Module
+from surreal.base.types import Obs, SampleInfo, TrajectoryBatch
 from surreal.learner.on_policy.evaluating import compute, legal
 from surreal.model import PolicyValue
-from surreal.types import Obs, SampleInfo, TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 #: Columns that are 0 in a row without a step.
 _ABSENT = ("reward", "discount", "mask", "is_first", "terminated", "truncated")

@@ -13,6 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surreal.base.pytorch import Module
+from surreal.base.schedules import LinearSchedule
+from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.on_policy.base import ActorCriticLearner
 from surreal.learner.on_policy.evaluating import Targets, make_targets
@@ -28,9 +31,6 @@ from surreal.learner.on_policy.policy_losses import (
     value_loss,
 )
 from surreal.learner.option_checks import check_not_negative, check_positive, check_schedule, check_shares
-from surreal.schedules import LinearSchedule
-from surreal.types import TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 
 class Losses(NamedTuple):

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surreal.base.pytorch import Module
+from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.gradients import GradientLearner, Gradients
 from surreal.learner.on_policy.evaluating import (
@@ -32,8 +34,6 @@ from surreal.learner.on_policy.trust_region import conjugate_gradient, shorter_f
 from surreal.learner.option_checks import check_positive, check_shares
 from surreal.learner.stepping.histograms import normal_values
 from surreal.learner.stepping.optimizers import MODEL
-from surreal.types import TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 _VALUE = "value"
 #: How far parameters are moved to measure the slope of a gradient.

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surreal.base.pytorch import Module
+from surreal.base.types import TrajectoryBatch
 from surreal.learner.base import ReplayView
 from surreal.learner.on_policy.advantages import vtrace
 from surreal.learner.on_policy.base import ActorCriticLearner
@@ -21,8 +23,6 @@ from surreal.learner.on_policy.policy_losses import (
     value_loss,
 )
 from surreal.learner.option_checks import check_positive, check_shares
-from surreal.types import TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 
 class VTraceLearner(ActorCriticLearner):

@@ -21,11 +21,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from surreal.errors import ContractError
+from surreal.base.errors import ContractError
+from surreal.base.metrics import MeanDuration
 from surreal.learner.gradients import GradientLearner, Gradients
 from surreal.learner.parameter_server.combining import RULES, History, Mean, compensate
 from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
-from surreal.metrics import MeanDuration
 
 
 class PushedGradient(Protocol):

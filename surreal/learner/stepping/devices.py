@@ -6,9 +6,9 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from surreal import tree
-from surreal.types import Batch, TrajectoryBatch
-from surreal.utils.pytorch import tensors_of
+from surreal.base import tree
+from surreal.base.pytorch import tensors_of
+from surreal.base.types import Batch, TrajectoryBatch
 
 B = TypeVar("B", bound=Batch | TrajectoryBatch)
 

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surreal import tree
+from surreal.base import tree
+from surreal.base.metrics import Histogram, summarize
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.learner.stepping.optimizers import MODEL
-from surreal.metrics import Histogram, summarize
 from surreal.model import Distribution, Normal, SquashedNormal
-from surreal.types import Batch, TrajectoryBatch
 
 #: Most histograms of one group of parameters; beyond, those of a module count together.
 MAX_TENSORS = 50

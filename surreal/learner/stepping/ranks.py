@@ -22,8 +22,8 @@ import torch.distributed
 from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from surreal.errors import RankError
-from surreal.utils.liveness.wait_notice import WaitNotice
+from surreal.base.errors import RankError
+from surreal.base.liveness.wait_notice import WaitNotice
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from torch import Tensor
 
-from surreal.metrics import Reading
+from surreal.base.metrics import Reading
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from surreal.base.metrics import MeanDuration
 from surreal.learner.stepping.optimizers import Optimizer
 from surreal.learner.stepping.ranks import Ranks
-from surreal.metrics import MeanDuration
 from surreal.model.policy.filters import Moments, RunningMoments
 
 

@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from surreal.errors import DivergedError
+from surreal.base.errors import DivergedError
 
 
 class SkipCounter:

@@ -9,6 +9,8 @@ from typing import Any
 import gymnasium
 from torch import Tensor, nn
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model.base import LazyModel, make_generator
 from surreal.model.layers.activations import ActivationName, read_activation
 from surreal.model.layers.conv import ConvStage, read_convolutions
@@ -17,8 +19,6 @@ from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.actors import DeterministicActor
 from surreal.model.off_policy.critics import ContinuousCritics, Critics
 from surreal.model.torso import check_hiddens
-from surreal.specs import ObsSpec
-from surreal.types import Obs
 
 
 class OffPolicyActorCritic(LazyModel):

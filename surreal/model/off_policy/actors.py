@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model.distributions import Categorical, Distribution
 from surreal.model.layers.activations import ActivationName, inputs_per_unit, make_activation, read_activation
 from surreal.model.layers.conv import ConvStage
@@ -15,8 +17,6 @@ from surreal.model.layers.mlp import Dense
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.squashed_normal import SquashedNormal
 from surreal.model.torso import Torso
-from surreal.specs import ObsSpec
-from surreal.types import Obs
 
 #: Of the logarithm of a squashed normal's standard deviation: what lies outside is cut (arXiv:1801.01290).
 MIN_LOG_SIGMA, MAX_LOG_SIGMA = -20.0, 2.0

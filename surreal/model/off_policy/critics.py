@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model.layers.activations import ActivationName
 from surreal.model.layers.conv import ConvStage
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.ensemble import EnsembleMLP
 from surreal.model.torso import Torso
-from surreal.specs import ObsSpec
-from surreal.types import Obs
-from surreal.utils.pytorch import Module
 
 
 class Critics(Module):

@@ -9,10 +9,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from surreal.base.types import Obs
 from surreal.model.composed import ComposedModel
 from surreal.model.heads import QHead, count_actions
 from surreal.model.layers.conv import ConvStage
-from surreal.types import Obs
 
 
 class QFunction(ComposedModel):

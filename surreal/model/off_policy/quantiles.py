@@ -12,11 +12,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from surreal.base.types import Obs
 from surreal.model.heads import combine_dueling
 from surreal.model.layers.mlp import Dense
 from surreal.model.off_policy.noisy import NoisyQFunction
 from surreal.model.off_policy.q_function import QFunction
-from surreal.types import Obs
 
 
 class QuantileQFunction(QFunction):

@@ -12,13 +12,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model.heads import count_actions
 from surreal.model.off_policy.action_range import ActionRange
 from surreal.model.off_policy.actor_critics import OffPolicyActorCritic
 from surreal.model.off_policy.actors import CategoricalActor, SquashedNormalActor
 from surreal.model.off_policy.critics import ContinuousCritics, Critics, DiscreteCritics
-from surreal.specs import ObsSpec
-from surreal.types import Obs
 
 
 class Expectation(NamedTuple):

@@ -9,6 +9,8 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model.base import make_generator
 from surreal.model.composed import ComposedModel
 from surreal.model.distributions import Distribution
@@ -19,8 +21,6 @@ from surreal.model.policy.orthogonal import HIDDEN_GAIN, POLICY_GAIN, VALUE_GAIN
 from surreal.model.policy.policy_head import SigmaSettings, make_policy_head
 from surreal.model.policy.value_function import ValueFunction
 from surreal.model.torso import check_hiddens
-from surreal.specs import ObsSpec
-from surreal.types import Obs
 
 
 class PolicyValue(NamedTuple):

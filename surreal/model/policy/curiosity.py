@@ -16,15 +16,15 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 from surreal.model.distributions import Distribution
 from surreal.model.layers.activations import ActivationName, read_activation
 from surreal.model.layers.conv import ConvStage, read_convolutions
 from surreal.model.layers.mlp import MLP
 from surreal.model.policy.policy_head import make_policy_head
 from surreal.model.torso import Torso, check_hiddens
-from surreal.specs import ObsSpec
-from surreal.types import Obs
-from surreal.utils.pytorch import Module
 
 
 class Foreseen(NamedTuple):

@@ -11,9 +11,9 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from surreal import tree
-from surreal.specs import ObsSpec
-from surreal.types import Obs
+from surreal.base import tree
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
 
 #: Normalised values further from 0 than this are cut.
 _LIMIT = 10.0

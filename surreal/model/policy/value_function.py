@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surreal.base.types import Obs
 from surreal.model.composed import ComposedModel
 from surreal.model.heads import ValueHead
-from surreal.types import Obs
 
 
 class ValueFunction(ComposedModel):

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from surreal.base.errors import CodecError, ConfigError
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.format.data_contract import Contract
-from surreal.errors import CodecError, ConfigError
 from surreal.replay.archive.columns import (
     ArchivedChunk,
     Columns,

@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from surreal.base.errors import ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
+from surreal.base.system.memory import stream_bound_bytes
 from surreal.distributed.connection.access.spoiled import number_of
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import describe_difference
@@ -21,11 +23,9 @@ from surreal.distributed.experience.format.codec import EncodedChunk, encode
 from surreal.distributed.experience.format.data_contract import Contract
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Appended, AppendOptions, Stream
-from surreal.errors import ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
 from surreal.replay.archive.columns import ArchivedChunk
 from surreal.replay.archive.files import ReplayArchive
 from surreal.replay.archive.manifest import Manifest
-from surreal.utils.memory import stream_bound_bytes
 
 T = TypeVar("T")
 

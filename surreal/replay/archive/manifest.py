@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from surreal.base.errors import CodecError
 from surreal.distributed.experience.format.data_contract import FORMAT_VERSION, Contract
-from surreal.errors import CodecError
 
 ARCHIVE_FORMAT = "surreal-replay"
 ARCHIVE_VERSION = 1

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.experience.format.codec import Contract
 from surreal.replay.store.observations import Observations
 from surreal.replay.store.storage import Gathered, Request, TransitionStore
 from surreal.replay.trajectories.unrolling import GatheredTrajectories, TrajectoryRequest, TrajectoryStore
-from surreal.specs import ObsSpec
-from surreal.types import Batch, TrajectoryBatch
 
 R = TypeVar("R", bound=Gathered | GatheredTrajectories)
 B = TypeVar("B", bound=Batch | TrajectoryBatch)

@@ -16,6 +16,9 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.threads import Supervisor
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.engine.fetcher import ExpFetcherQueue
 from surreal.replay.engine.hooks import Hooks
@@ -24,9 +27,6 @@ from surreal.replay.engine.sampling import BatchSampler, OwnRows, Sampled, check
 from surreal.replay.store.place import ObservationPlace
 from surreal.replay.store.storage import TransitionStore
 from surreal.replay.stream.keeper import StreamKeeper
-from surreal.types import Batch, TrajectoryBatch
-from surreal.utils.liveness.wait_notice import WaitNotice
-from surreal.utils.threads import Supervisor
 
 logger = logging.getLogger(__name__)
 

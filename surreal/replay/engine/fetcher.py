@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from surreal.types import Batch, TrajectoryBatch
-from surreal.utils.handover import HandoverQueue
-from surreal.utils.pytorch import tensors_of
+from surreal.base.pytorch import tensors_of
+from surreal.base.system.handover import HandoverQueue
+from surreal.base.types import Batch, TrajectoryBatch
 
 B = TypeVar("B", bound=Batch | TrajectoryBatch)
 

@@ -7,12 +7,12 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.experience.format.codec import Chunk, Contract
 from surreal.replay.engine.batches import BatchMaker
 from surreal.replay.engine.sampling import Sampled
 from surreal.replay.store.observations import Observations
 from surreal.replay.stream.limiter import SamplesPerInsert
-from surreal.types import Batch, TrajectoryBatch
 
 B_co = TypeVar("B_co", bound=Batch | TrajectoryBatch, covariant=True)
 

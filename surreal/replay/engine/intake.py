@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from surreal.base.errors import ContractError
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.experience.format.codec import Chunk
 from surreal.distributed.experience.reading.sharded_pointer_queue import ShardedPointerQueue
 from surreal.distributed.experience.stream import Stream
-from surreal.errors import ContractError
 from surreal.replay.engine.batches import BatchMaker
 from surreal.replay.engine.hooks import Hooks
 from surreal.replay.store.place import ObservationPlace
@@ -21,7 +22,6 @@ from surreal.replay.store.storage import StoredChunk
 from surreal.replay.stream.ages import Ages
 from surreal.replay.stream.keeper import StreamKeeper
 from surreal.replay.stream.live_chunks import LiveChunks
-from surreal.types import Batch, TrajectoryBatch
 
 B = TypeVar("B", bound=Batch | TrajectoryBatch)
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.errors import UserCodeError, describe_method
+from surreal.base.errors import UserCodeError, describe_method
+from surreal.base.values import are_within
 from surreal.replay.engine.batches import BatchMaker
-from surreal.values import are_within
 
 #: Sequence numbers [B] of transitions, or of the first steps of trajectories; or these and the probability of each [B].
 Sampled = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]

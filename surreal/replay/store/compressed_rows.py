@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from surreal.base.specs import ArraySpec
 from surreal.distributed.experience.format.codec import Chunk, Contract
 from surreal.replay.store.observations import Leaves, Observations, Wanted
 from surreal.replay.store.ring import Ring
-from surreal.specs import ArraySpec
 
 #: Without lz4's frame around it: a row's size is known, and the frame takes six times as long as a row.
 _CODEC = "lz4_raw"

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import ContractError
 from surreal.distributed.experience.format.codec import Chunk, Contract
-from surreal.errors import ContractError
 from surreal.replay.store.ring import Ring
 
 logger = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 The transitions themselves are in Redis. A chunk has a name that never comes again, so a file that is older than the
 stream, or of another run, does no harm: what it does not know gets the maximum, and what is gone is passed over.
 
-File: a checkpoint (`surreal.checkpoint`) with the tensor `leaves` [transitions] float64, chunk after chunk, and in its
-metadata `kind`, `priority_exponent`, `max_leaf`, `chunk_ids` and `chunk_steps`.
+File: a checkpoint (`surreal.base.checkpoint`) with the tensor `leaves` [transitions] float64, chunk after chunk, and in
+its metadata `kind`, `priority_exponent`, `max_leaf`, `chunk_ids` and `chunk_steps`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surreal.checkpoint import load_checkpoint, save_checkpoint
-from surreal.errors import CheckpointError
+from surreal.base.checkpoint import load_checkpoint, save_checkpoint
+from surreal.base.errors import CheckpointError
 from surreal.replay.store.sum_tree import MAX_VALUE
 
 _KIND = "priorities"

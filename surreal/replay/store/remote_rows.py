@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.specs import ArraySpec
 from surreal.distributed.experience.format.codec import Chunk, Contract
 from surreal.distributed.experience.reading.pointer_queue import parse_entry_id
 from surreal.distributed.experience.reading.range_reader import (
@@ -30,7 +31,6 @@ from surreal.distributed.experience.reading.range_reader import (
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.observations import Leaves, Observations, Wanted
 from surreal.replay.store.remote_chunks import RemoteChunks
-from surreal.specs import ArraySpec
 
 logger = logging.getLogger(__name__)
 

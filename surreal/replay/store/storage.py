@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.types import SampleInfo
 from surreal.distributed.experience.format.codec import Chunk, Contract
 from surreal.distributed.experience.format.data_contract import NEXT_MASK_COLUMN
 from surreal.replay.store.nstep import n_step
 from surreal.replay.store.observations import MirroredRows, Observations, Wanted, rows_expected
 from surreal.replay.store.ring import Ring
-from surreal.types import SampleInfo
 
 
 class Gathered(NamedTuple):

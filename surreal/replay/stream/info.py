@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from surreal.base.errors import CodecError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.errors import CodecError
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from surreal.base.errors import LeaseError, RedisUnavailableError, StoppedError
+from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.values import checked_count
 from surreal.distributed.experience.stream import Stream
-from surreal.errors import LeaseError, RedisUnavailableError, StoppedError
 from surreal.replay.store.storage import StoredChunk
 from surreal.replay.stream.credit import Credit
 from surreal.replay.stream.follower import StreamFollower
 from surreal.replay.stream.limiter import SamplesPerInsert
 from surreal.replay.stream.owner import StreamOwner
-from surreal.utils.liveness.wait_notice import WaitNotice
-from surreal.values import checked_count
 
 logger = logging.getLogger(__name__)
 

@@ -33,11 +33,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.types import SampleInfo
 from surreal.distributed.experience.format.codec import Chunk, Contract
 from surreal.replay.store.ring import Ring
 from surreal.replay.store.storage import StoredChunk, TransitionStore, stack_rows
 from surreal.replay.trajectories.lanes import Lanes, Run
-from surreal.types import SampleInfo
 
 #: Extras with this name, or with names that begin with it and a dot, are recurrent state before the step.
 STATE_COLUMN = "state"

@@ -19,7 +19,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from surreal.errors import EnvError, StoppedError
+from surreal.base.errors import EnvError, StoppedError
 from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyException
 from surreal.rlx.client.training import TrainingBase
 

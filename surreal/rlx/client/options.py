@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from surreal.errors import ConfigError
+from surreal.base.errors import ConfigError
 
 
 class Options:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from surreal.errors import ConfigError
-from surreal.utils.secrets import read_secret, secret_of
+from surreal.base.errors import ConfigError
+from surreal.base.system.secrets import read_secret, secret_of
 
 #: Environment variable that holds the server's token, or with "_FILE" names a file with it.
 TOKEN_VARIABLE = "SURREAL_RLX_TOKEN"  # noqa: S105 - the name of a variable

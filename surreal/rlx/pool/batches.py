@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs, StepBatch, StepKind
 from surreal.envs.pools.base import empty_batch
 from surreal.rlx.pool.events import LastEvent, LiveEvent
-from surreal.specs import ObsSpec
-from surreal.types import Obs, StepBatch, StepKind
 
 _FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)
 _NO_IDS: NDArray[np.int64] = np.zeros(0, np.int64)

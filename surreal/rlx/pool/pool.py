@@ -17,6 +17,9 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from surreal.base.specs import ObsSpec
+from surreal.base.system.handover import HandoverQueue
+from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EnvPool, EpisodeCounter
 from surreal.rlx.pool.batches import BatchBuilder
@@ -24,9 +27,6 @@ from surreal.rlx.pool.events import CutEvent, Event, LastEvent, LiveEvent
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits
 from surreal.rlx.pool.states import StateReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
-from surreal.specs import ObsSpec
-from surreal.types import StepBatch
-from surreal.utils.handover import HandoverQueue
 
 #: Takes actions with the sessions they are for.
 Deliver = Callable[[Sequence[tuple[Any, Any]]], None]

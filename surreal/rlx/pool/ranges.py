@@ -20,9 +20,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from surreal.base.specs import ArraySpec
+from surreal.base.values import are_within
 from surreal.rlx.protocol.errors import RlxValueError
-from surreal.specs import ArraySpec
-from surreal.values import are_within
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.specs import ArraySpec
 from surreal.rlx.pool.states import Leaves
-from surreal.specs import ArraySpec
 
 
 class FrameStacker:

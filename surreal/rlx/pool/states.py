@@ -12,11 +12,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from surreal.base.specs import ArraySpec, ObsSpec, Structure, spaces_of
+from surreal.base.tree import leaves
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, Departures, Range, ValueLimits, range_of
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief, brief_keys
 from surreal.rlx.protocol.images import Image
-from surreal.specs import ArraySpec, ObsSpec, Structure, spaces_of
-from surreal.tree import leaves
 
 #: One observation: per leaf an array [*shape], with shape (1,) in place of ().
 Leaves = list[NDArray[Any]]

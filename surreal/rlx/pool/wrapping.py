@@ -17,12 +17,12 @@ import gymnasium
 import numpy as np
 from gymnasium import ActionWrapper, ObservationWrapper, RewardWrapper, Wrapper
 
+from surreal.base.errors import EnvError
+from surreal.base.specs import ObsSpec
 from surreal.envs.wrappers.named import WrapperSpec, apply_wrappers, find_wrapper, select_wrappers
-from surreal.errors import EnvError
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits, widest_range
 from surreal.rlx.pool.states import Leaves, StateReader
 from surreal.rlx.protocol.errors import RlxRequestError
-from surreal.specs import ObsSpec
 
 logger = logging.getLogger(__name__)
 

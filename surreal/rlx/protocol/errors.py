@@ -1,4 +1,4 @@
-"""What RLX raises, a branch of the tree in `surreal.errors`.
+"""What RLX raises, a branch of the tree in `surreal.base.errors`.
 
 RlxError
 |-- RlxDecodeError       bytes or text from a peer that are not what they claim to be
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from surreal.errors import SurrealError
+from surreal.base.errors import SurrealError
 
 
 class RlxError(SurrealError):

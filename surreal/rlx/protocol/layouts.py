@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.specs import ArraySpec
 from surreal.rlx.protocol import type_ids
 from surreal.rlx.protocol.framing import frame
-from surreal.specs import ArraySpec
 
 _U32 = struct.Struct("<I")
 

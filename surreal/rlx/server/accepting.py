@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from surreal.errors import describe_os_error
+from surreal.base.errors import describe_os_error
 from surreal.rlx.server.connections.connection import BaseConnection
 from surreal.rlx.server.connections.tcp import TcpConnection
 from surreal.rlx.server.hub import Hub

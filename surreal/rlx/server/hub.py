@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from surreal.metrics import RateMeter
+from surreal.base.metrics import RateMeter
 from surreal.rlx.pool.events import Event
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.metric_budget import MetricBudget

@@ -17,7 +17,7 @@ import threading
 from contextlib import ExitStack, suppress
 from typing import Self
 
-from surreal.errors import describe_os_error
+from surreal.base.errors import describe_os_error
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.protocol.errors import RlxServerError
 from surreal.rlx.server.accepting import Acceptor

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.replay import UniformReplay
-from surreal.types import Action, StepBatch, StepKind
 
 DEADLINE_S = 60.0
 

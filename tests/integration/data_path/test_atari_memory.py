@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import Action, StepBatch, StepKind
 from surreal.config import load_config
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import Action, StepBatch, StepKind
 
 FRAME_BYTES = 84 * 84
 

@@ -10,9 +10,9 @@ import pytest
 import redis
 from naive_replay import DEADLINE_S, NaiveReplay, Pool, Walker, assert_same, contents, make_obs, pump
 
+from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.observations import MirroredRows
-from surreal.types import Action, StepBatch, StepKind
 
 STEPS = 300
 

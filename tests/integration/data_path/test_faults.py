@@ -24,7 +24,7 @@ from naive_replay import (
     wait_until,
 )
 
-from surreal.errors import RedisUnavailableError, ReplayFullError
+from surreal.base.errors import RedisUnavailableError, ReplayFullError
 
 
 @pytest.fixture

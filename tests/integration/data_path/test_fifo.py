@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from naive_replay import DEADLINE_S, Pool, in_thread, live, names_of
 
+from surreal.base.errors import ContractError, ReplayFullError
+from surreal.base.types import TrajectoryBatch
 from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.errors import ContractError, ReplayFullError
 from surreal.replay import FIFOReplay, UniformReplay
 from surreal.replay.trajectories import fullness
-from surreal.types import TrajectoryBatch
 
 Trajectory = list[int]
 

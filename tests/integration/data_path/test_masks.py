@@ -12,8 +12,8 @@ from gymnasium import spaces
 from naive_replay import pump_until
 
 from surreal.agent import AgentLoop, QAgent
+from surreal.base.pytorch import Module
 from surreal.envs import LocalEnvPool
-from surreal.utils.pytorch import Module
 
 N = 5
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from naive_replay import Pool, names_of, pump
 
+from surreal.base.types import TrajectoryBatch
 from surreal.replay import MixedTrajectoryReplay
-from surreal.types import TrajectoryBatch
 
 ROWS = 6
 Make = Callable[..., MixedTrajectoryReplay]

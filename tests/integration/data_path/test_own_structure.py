@@ -11,10 +11,10 @@ import torch
 from gymnasium.spaces import Discrete
 from naive_replay import pump
 
+from surreal.base.types import Batch, SampleInfo
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.replay import Replay, UniformReplay
-from surreal.types import Batch, SampleInfo
 
 Row = tuple[Any, int, float, Any, bool]
 

@@ -24,8 +24,8 @@ from naive_replay import (
     wait_until,
 )
 
+from surreal.base.errors import LeaseError, ThreadFailedError
 from surreal.distributed.connection.access.holders import make_token
-from surreal.errors import LeaseError, ThreadFailedError
 
 
 def token_of(**changes: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from naive_replay import NaiveReplay, Walker, assert_same, contents, pump_until
 
-from surreal.errors import BadValueError, ContractError, ThreadFailedError
+from surreal.base.errors import BadValueError, ContractError, ThreadFailedError
 
 STEPS = 300
 

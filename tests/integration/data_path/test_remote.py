@@ -10,10 +10,10 @@ import pytest
 import torch
 from naive_replay import NaiveReplay, Pool, Walker, assert_same, contents, make_obs, names_of, pump, pump_until
 
-from surreal.errors import ContractError, ThreadFailedError
+from surreal.base.errors import ContractError, ThreadFailedError
+from surreal.base.types import Action, Batch, StepBatch, StepKind
 from surreal.replay.store.compressed_rows import CompressedRows
 from surreal.replay.store.remote_rows import RemoteRows
-from surreal.types import Action, Batch, StepBatch, StepKind
 
 STEPS = 300
 

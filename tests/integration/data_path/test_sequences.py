@@ -10,10 +10,10 @@ import torch
 from naive_replay import DEADLINE_S, Pool, names_of, pump
 from torch import Tensor, nn
 
+from surreal.base.pytorch import Module
+from surreal.base.types import TrajectoryBatch
 from surreal.learner import Learner
 from surreal.replay import MixedReplay, Replay, SequenceReplay
-from surreal.types import TrajectoryBatch
-from surreal.utils.pytorch import Module
 
 
 def next_batch(replay: Replay) -> Any:

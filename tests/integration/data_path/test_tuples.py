@@ -11,10 +11,10 @@ import torch
 from gymnasium import spaces
 from naive_replay import Pool, names_of, pump
 
+from surreal.base.types import Action
 from surreal.learner import A2CLearner, DQNLearner, GradientLearner, IPGLearner, SACLearner
 from surreal.model import ActorCritic, DiscreteSoftActorCritic, QFunction
 from surreal.replay import FIFOReplay, MixedTrajectoryReplay, Replay, UniformReplay
-from surreal.types import Action
 
 SPACE = spaces.Discrete(5)
 OPTIONS: dict[str, Any] = {"batch_size": 4, "capacity": 10_000, "start_size": 40, "prefetch": 1, "seed": 0}

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from surreal import __version__
-from surreal.cli import main
+from surreal.cli.program import main
 from surreal.config import load_config
-from surreal.main.lockstep.check import check_run
-from surreal.main.process.arguments import parse
-from surreal.main.process.roles import Role
 from surreal.rlx.client.gym_driver import Counts
+from surreal.run.lockstep.check import check_run
+from surreal.run.process.arguments import parse
+from surreal.run.process.roles import Role
 from tests.integration.pages.desk import Desk
 from tests.pages import ROOT, Block
 
@@ -51,15 +51,15 @@ class Commands:
         # Windows that nobody sees.
         monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
         for role in _ROLES:
-            monkeypatch.setattr(f"surreal.main.{role}.run_role", _check_role)
+            monkeypatch.setattr(f"surreal.run.{role}.run_role", _check_role)
         for place in (
-            "surreal.main.commands.redis_server.serve",
-            "surreal.main.rlx_server.serve_policy",
-            "surreal.runs.dashboard.serving.serve",
-            "surreal.engines.scaling.serving.serve",
+            "surreal.run.commands.redis_server.serve",
+            "surreal.run.roles.rlx_server.serve_policy",
+            "surreal.plugins.dashboard.serving.serve",
+            "surreal.plugins.clusters.scaling.serving.serve",
         ):
             monkeypatch.setattr(place, lambda *_, **__: None)
-        monkeypatch.setattr("surreal.main.rlx_client.run_envs", lambda *_, **__: Counts())
+        monkeypatch.setattr("surreal.run.roles.rlx_client.run_envs", lambda *_, **__: Counts())
 
     def carry_out(self, block: Block) -> None:
         """Carry out the commands of a block; each must succeed."""

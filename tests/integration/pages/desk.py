@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from surreal.checkpoint import save_checkpoint
+from surreal.base.checkpoint import save_checkpoint
+from surreal.base.system.files import FileLock
 from surreal.config import load_config
 from surreal.config.loading.preset_files import preset_path
 from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster
-from surreal.main.build.acting import build_model
-from surreal.main.build.environments import build_spaces
-from surreal.main.build.learning import build_learner
-from surreal.main.process import registry
-from surreal.main.process.registry import Registrant, plain_config, write_progress
 from surreal.rlx.pool.pool import RlxEnvPool
-from surreal.utils.files import FileLock
+from surreal.run.build.acting import build_model
+from surreal.run.build.environments import build_spaces
+from surreal.run.build.learning import build_learner
+from surreal.run.process import registry
+from surreal.run.process.registry import Registrant, plain_config, write_progress
 from tests.integration.pages.programs import Around
 from tests.integration.rlx.conftest import Harness
 from tests.pages import ROOT, Block, Kind

@@ -20,10 +20,10 @@ _LEARNER = """
 import torch
 from surreal.config import load_config
 from surreal.distributed import RedisClient
-from surreal.main.build.acting import build_model
-from surreal.main.build.environments import build_spaces
-from surreal.main.build.learning import build_learner
-from surreal.specs import ObsSpec
+from surreal.run.build.acting import build_model
+from surreal.run.build.environments import build_spaces
+from surreal.run.build.learning import build_learner
+from surreal.base.specs import ObsSpec
 
 def make_learner(*overrides):
     config = load_config("cartpole-a2c", ["learner.args={}", *overrides])
@@ -33,7 +33,7 @@ def make_learner(*overrides):
 """
 _TRAJECTORIES = """
 import numpy as np
-from surreal.types import SampleInfo, TrajectoryBatch
+from surreal.base.types import SampleInfo, TrajectoryBatch
 
 steps, columns = torch.zeros(4, 3), np.arange(3)
 batch = TrajectoryBatch(
@@ -170,7 +170,7 @@ AROUND: dict[str, list[Around]] = {
         ),
         Around(
             after="from surreal.config import load_config\n"
-            "from surreal.main.build.environments import build_env\n"
+            "from surreal.run.build.environments import build_env\n"
             "env = build_env(load_config('matching.yaml'), training=False)\n"
             "env.reset(seed=0)\n"
             "results = [env.step(0) for _ in range(10)]\n"

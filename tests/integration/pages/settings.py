@@ -9,9 +9,9 @@ import yaml
 
 from surreal.config import add_python_path, load_config
 from surreal.config.loading.preset_files import preset_path
-from surreal.main.lockstep.check import check_run
-from surreal.runs.sweep.definition.checking import check_settings
-from surreal.runs.sweep.definition.loading import load_definition
+from surreal.plugins.sweep.definition.checking import check_settings
+from surreal.plugins.sweep.definition.loading import load_definition
+from surreal.run.lockstep.check import check_run
 
 #: To which preset sections belong that say such things; others belong to the last one.
 _PRESETS = {

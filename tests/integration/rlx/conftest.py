@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from surreal.base.types import StepBatch
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.framing import FrameReader, frame
 from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.server import RlxServer
 from surreal.rlx.server.settings import ServerSettings
-from surreal.types import StepBatch
 
 TIMEOUT_S = 60.0
 SPACE, TWO = spaces.Box(-9, 9, (2,), np.float32), spaces.Discrete(2)

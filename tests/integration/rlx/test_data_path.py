@@ -12,18 +12,18 @@ import pytest
 from gymnasium import spaces
 
 from surreal.agent import AgentLoop
+from surreal.base.types import Action
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.main.build.environments import build_spaces
-from surreal.main.build.rlx_server import ServerOptions, build_rlx_pool
 from surreal.replay import UniformReplay
 from surreal.rlx.client.gym_driver import DriverOptions, run_envs
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.server import RlxServer
 from surreal.rlx.server.settings import ServerSettings
-from surreal.types import Action
+from surreal.run.build.environments import build_spaces
+from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool
 
 SPACE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 

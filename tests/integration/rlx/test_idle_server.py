@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from surreal.base.liveness.probe import READINESS, probe
 from surreal.distributed import RedisClient
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.utils.liveness.probe import READINESS, probe
 from tests.warm_python import WarmPython, environment_of_a_user
 
 TIMEOUT_S = 60.0

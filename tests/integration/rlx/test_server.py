@@ -13,6 +13,7 @@ import pytest
 from gymnasium import spaces
 from PIL import Image
 
+from surreal.base.types import StepKind
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.pool.rewards import RewardReader
 from surreal.rlx.protocol.codec import encode
@@ -20,7 +21,6 @@ from surreal.rlx.protocol.errors import RlxServerError
 from surreal.rlx.protocol.framing import FrameReader, frame
 from surreal.rlx.server.server import RlxServer
 from surreal.rlx.server.settings import ServerSettings, load_tls
-from surreal.types import StepKind
 
 
 def kinds(served: Any) -> list[str]:

@@ -12,11 +12,11 @@ import pytest
 from gymnasium import spaces
 from websockets.sync.client import connect
 
+from surreal.base.types import StepKind
 from surreal.envs.wrappers.named import WrapperSpec
 from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.pool.rewards import RewardReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
-from surreal.types import StepKind
 
 UNBOUNDED = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 GOOD = np.array([1, 0], np.float32)

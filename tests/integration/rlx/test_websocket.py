@@ -18,10 +18,10 @@ from gymnasium import spaces
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from surreal.base.types import StepKind
 from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.limits import Limits
 from surreal.rlx.server.admission import Admission
-from surreal.types import StepKind
 
 
 @pytest.fixture

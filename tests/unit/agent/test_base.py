@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from surreal.agent import ActContext, Agent
-from surreal.errors import ContractError
-from surreal.specs import ObsSpec
-from surreal.utils.pytorch import Module
+from surreal.base.errors import ContractError
+from surreal.base.pytorch import Module
+from surreal.base.specs import ObsSpec
 
 DEADLINE_S = 20.0
 

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from surreal.agent import DeterministicAgent
+from surreal.base.schedules import PerEnvSchedule
+from surreal.base.specs import ObsSpec
 from surreal.model import DeterministicActorCritic
-from surreal.schedules import PerEnvSchedule
-from surreal.specs import ObsSpec
 
 OBS = ObsSpec.from_obs(np.zeros(3, np.float32))
 BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([3, 20], np.float32))

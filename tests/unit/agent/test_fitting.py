@@ -11,8 +11,8 @@ import torch
 from gymnasium import spaces
 
 from surreal.agent import Agent, QAgent
-from surreal.errors import UserCodeError
-from surreal.utils.pytorch import Module
+from surreal.base.errors import UserCodeError
+from surreal.base.pytorch import Module
 
 
 class Wide(Module):

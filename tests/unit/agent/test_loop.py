@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from surreal.agent import ActContext, Agent, AgentLoop
-from surreal.errors import ContractError
-from surreal.types import Action, StepBatch, StepKind
-from surreal.utils.pytorch import Module
+from surreal.base.errors import ContractError
+from surreal.base.pytorch import Module
+from surreal.base.types import Action, StepBatch, StepKind
 
 FIRST, MID, LAST = StepKind.FIRST, StepKind.MID, StepKind.LAST
 

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from surreal.agent import NoisyQAgent
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Action
 from surreal.model import NoisyQFunction, QFunction
-from surreal.specs import ObsSpec
-from surreal.types import Action
 
 OBS = ObsSpec.from_obs(np.zeros(3, np.float32))
 ROWS = np.random.default_rng(7).normal(size=(200, 3)).astype(np.float32)

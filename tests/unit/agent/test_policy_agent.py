@@ -10,10 +10,10 @@ import torch
 from gymnasium import spaces
 
 from surreal.agent import PolicyAgent
-from surreal.errors import UserCodeError
+from surreal.base.errors import UserCodeError
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Action
 from surreal.model import ActorCritic
-from surreal.specs import ObsSpec
-from surreal.types import Action
 
 OBS = ObsSpec.from_obs(np.zeros(3, np.float32))
 

@@ -11,12 +11,12 @@ import torch
 
 from surreal.agent import EpsilonGreedy, QAgent
 from surreal.agent.exploring.epsilon_greedy import Exploration
+from surreal.base.pytorch import Module
+from surreal.base.schedules import LinearSchedule, PerEnvSchedule
 from surreal.config import load_config
-from surreal.main.build.acting import build_agent, build_model
-from surreal.main.build.environments import build_spaces
 from surreal.model import QFunction
-from surreal.schedules import LinearSchedule, PerEnvSchedule
-from surreal.utils.pytorch import Module
+from surreal.run.build.acting import build_agent, build_model
+from surreal.run.build.environments import build_spaces
 
 BEST = 2
 

@@ -11,8 +11,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from surreal.agent import SamplingAgent
+from surreal.base.specs import ObsSpec
 from surreal.model import DiscreteSoftActorCritic, SoftActorCritic
-from surreal.specs import ObsSpec
 
 OBS = ObsSpec.from_obs(np.zeros(3, np.float32))
 BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([3, 20], np.float32))

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from surreal.agent import AgentLoop, AgentSession, SessionAgent
+from surreal.base.errors import ConfigError
+from surreal.base.specs import ObsSpec
 from surreal.distributed import remote
 from surreal.envs import LocalEnvPool
-from surreal.errors import ConfigError
 from surreal.learner import RemoteLearner
 from surreal.model import Model
-from surreal.specs import ObsSpec
 
 SPACE = gymnasium.spaces.Discrete(3)
 

@@ -8,8 +8,8 @@ import toy_envs
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
+from surreal.base.errors import EnvError
 from surreal.envs.actions import ActionAdapter, flat_mask, mask_width
-from surreal.errors import EnvError
 
 SPACES = {
     **toy_envs.ACTIONS,

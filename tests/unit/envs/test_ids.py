@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from surreal.base.errors import EnvError
 from surreal.envs import LocalEnvPool, check_env_id, ids, make_env
 from surreal.envs.ids import missing_package, render_modes
-from surreal.errors import EnvError
 
 MODULE = """
 import gymnasium

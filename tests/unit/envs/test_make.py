@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from gymnasium import error as gym_error
 
+from surreal.base.errors import EnvError
 from surreal.envs import WrapperSpec, check_env_id, make_env, make_vector_env, record_video
 from surreal.envs.wrappers.named import ObsClip, Stagger, select_wrappers, wrapper_names
-from surreal.errors import EnvError
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from surreal.base.errors import EnvError
 from surreal.envs import WrapperSpec, make_env
 from surreal.envs.pools.base import describe_observations
 from surreal.envs.wrappers.entries import ObsEntries, arrays_only
 from surreal.envs.wrappers.images import ChannelsFirst, GrayImage
-from surreal.errors import EnvError
 
 
 class Shown(gymnasium.Env[Any, Any]):

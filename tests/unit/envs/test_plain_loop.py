@@ -12,8 +12,8 @@ import pytest
 import toy_envs
 from gymnasium.wrappers import RecordVideo
 
+from surreal.base.errors import EnvError
 from surreal.envs import Atari, Env, EpisodeMonitor, GymEnv, Visualization, Wrapper
-from surreal.errors import EnvError
 
 
 def test_a_loop_that_never_resets_gets_phantom_steps() -> None:

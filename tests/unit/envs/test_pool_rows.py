@@ -11,10 +11,10 @@ import pytest
 import toy_envs
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from surreal.base.types import StepKind
 from surreal.envs import LocalEnvPool, SubprocEnvPool
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import env_seeds
-from surreal.types import StepKind
 
 NUM_ENVS = 5
 ROWS = 25

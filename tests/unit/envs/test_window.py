@@ -9,9 +9,9 @@ import numpy as np
 import pygame
 import pytest
 
+from surreal.base.errors import EnvError
 from surreal.envs import make_env
 from surreal.envs.window import ShownEnv, Window
-from surreal.errors import EnvError
 
 
 @pytest.fixture

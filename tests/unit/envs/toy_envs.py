@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from surreal.types import StepBatch, StepKind
+from surreal.base.types import StepBatch, StepKind
 
 BOX = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 OBSERVATIONS = {

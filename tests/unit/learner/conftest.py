@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from surreal.types import Batch, SampleInfo, TrajectoryBatch
+from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 
 MakeBatch = Callable[..., Batch]
 MakeTrajectories = Callable[..., TrajectoryBatch]

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from surreal.errors import CheckpointError
+from surreal.base.errors import CheckpointError
+from surreal.base.pytorch import tensors_of
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.learner import DQNLearner, Learner
 from surreal.learner.stepping import devices
 from surreal.learner.stepping.devices import BatchMover, batch_to, resolve_device
 from surreal.model import QFunction
-from surreal.types import Batch, TrajectoryBatch
-from surreal.utils.pytorch import tensors_of
 
 MakeBatch = Callable[..., Batch]
 MakeTrajectories = Callable[..., TrajectoryBatch]

@@ -13,13 +13,13 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from surreal.base.specs import ObsSpec
 from surreal.learner import A2CLearner, DDPGLearner, DQNLearner, GradientLearner, PPOLearner, SACLearner, TRPOLearner
 from surreal.model import DeterministicActorCritic, QFunction, SoftActorCritic
-from surreal.specs import ObsSpec
 from tests.unit.learner.on_policy.conftest import make_model, play
 
 if TYPE_CHECKING:
-    from surreal.types import Batch
+    from surreal.base.types import Batch
     from tests.unit.learner.conftest import MakeBatch
     from tests.unit.learner.on_policy.conftest import MakeModel, Play
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from surreal.errors import CheckpointError, DivergedError
+from surreal.base.errors import CheckpointError, DivergedError
+from surreal.base.types import Batch
 from surreal.learner import GradientLearner, Gradients
 from surreal.learner.stepping.skipping import SkipCounter
 from surreal.model import MLP, QFunction
-from surreal.types import Batch
 
 MakeBatch = Callable[..., Batch]
 

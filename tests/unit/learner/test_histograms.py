@@ -11,12 +11,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from surreal.base.metrics import Histogram
+from surreal.base.types import Batch, TrajectoryBatch
 from surreal.learner import DDPGLearner, DQNLearner, Learner, SACLearner
 from surreal.learner.stepping import histograms
 from surreal.learner.stepping.histograms import MAX_TENSORS, Histograms, step_values
-from surreal.metrics import Histogram
 from surreal.model import DeterministicActorCritic, QFunction, SoftActorCritic
-from surreal.types import Batch, TrajectoryBatch
 
 MakeBatch = Callable[..., Batch]
 MakeTrajectories = Callable[..., TrajectoryBatch]

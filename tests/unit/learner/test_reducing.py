@@ -11,11 +11,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from surreal.errors import DivergedError, RankError
+from surreal.base.errors import DivergedError, RankError
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
 from surreal.learner import DDPGLearner, GradientLearner, PPOLearner, SACLearner
 from surreal.model import MLP, ActorCritic, DeterministicActorCritic, QFunction, SoftActorCritic
-from surreal.specs import ObsSpec
-from surreal.types import Batch, SampleInfo, TrajectoryBatch
 from tests.meeting import together
 from tests.ranked import UPDATES, learned_alone, make_batch, make_learner, part_of, tensors_of
 

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from surreal.errors import ContractError
+from surreal.base.errors import ContractError
+from surreal.base.specs import ObsSpec
 from surreal.model import CONVOLUTIONS, ConvQFunction, ConvTorso
 from surreal.model.layers.conv import count_conv_features, read_convolutions
 from surreal.model.layers.conv_layers import Convolution, ResidualLayer, ResidualStage
-from surreal.specs import ObsSpec
 
 STACK = ObsSpec.from_obs(np.zeros((4, 84, 84), np.uint8))
 SMALL: list[dict[str, Any]] = [

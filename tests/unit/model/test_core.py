@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from surreal.base.specs import ObsSpec
 from surreal.model import DilatedLSTMCore, LSTMCore, QFunction
-from surreal.specs import ObsSpec
 
 
 def test_sequences_are_those_of_torch() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.model.layers.conv import read_convolutions
 from surreal.model.layers.images import image_layout, to_channels_first
 from surreal.model.torso import Torso
-from surreal.specs import ArraySpec, ObsSpec
 
 CONVOLUTIONS = ({"type": "convolution", "n_filters": 4, "filter_size": [3, 3], "stride": [2, 1], "border": "same"},)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from surreal.base.specs import ObsSpec
 from surreal.model import KAF, MLP, KafSettings, QFunction
-from surreal.specs import ObsSpec
 
 
 def randomize(kaf: KAF) -> None:

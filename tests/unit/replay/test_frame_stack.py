@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.format.codec import Contract, decode
 from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.replay.store.storage import TransitionStore
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import Action, StepBatch, StepKind
 from tests.examples import examples
 
 FRAME = ArraySpec("", (2,), np.dtype(np.int64))

@@ -13,14 +13,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.errors import CheckpointError, ContractError
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import SampleInfo
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.codec import Chunk, Contract, decode, encode
-from surreal.errors import CheckpointError, ContractError
 from surreal.replay import PrioritizedReplay
 from surreal.replay.prioritized import Prioritized
 from surreal.replay.store.priority_file import SavedPriorities, write_priorities
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import SampleInfo
 from tests.examples import examples
 
 ALPHA, EPSILON = 0.5, 1e-3

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surreal.base.types import TrajectoryBatch
 from surreal.replay import PrioritizedSequenceReplay
-from surreal.types import TrajectoryBatch
 from tests.unit.replay.test_prioritized import EPSILON, Feeding
 
 LENGTH, BURN_IN = 4, 1

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from surreal.utils.process import is_process_alive, machine_id, process_start
+from surreal.base.system.process import is_process_alive, machine_id, process_start
 
 #: Part of a lease by which a renewal moves its end at the least; what moves it by less is a clock that drifts.
 _RENEWED_SHARE = 0.1

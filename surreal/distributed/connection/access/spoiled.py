@@ -11,8 +11,8 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, ResponseError
 
+from surreal.base.errors import SurrealError
 from surreal.distributed.connection.retry import is_demoted
-from surreal.errors import SurrealError
 
 #: The last one: one of Surreal's scripts failed in Lua. What `redis.call` refused in a script is at "@user_script:".
 _SIGNS = re.compile(r"WRONGTYPE|is not an integer|is not a valid float|would overflow|(?<!@)\buser_script:")

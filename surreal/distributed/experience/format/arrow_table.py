@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from surreal.errors import CodecError
-from surreal.specs import ArraySpec
+from surreal.base.errors import CodecError
+from surreal.base.specs import ArraySpec
 
 #: Name on the wire and what one row holds, in order.
 Columns = Sequence[tuple[str, ArraySpec]]

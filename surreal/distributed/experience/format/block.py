@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from surreal.errors import CodecError
-from surreal.specs import ArraySpec, ObsSpec
+from surreal.base.errors import CodecError
+from surreal.base.specs import ArraySpec, ObsSpec
 
 #: What blocks may be compressed with; both are names of pyarrow's codecs.
 COMPRESSIONS = ("lz4", "zstd")

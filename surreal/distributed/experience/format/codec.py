@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import BadValueError, CodecError
+from surreal.base.values import MAX_VERSION, are_within, describe_unsound
 from surreal.distributed.experience.format.arrow_table import read_table, write_table
 from surreal.distributed.experience.format.block import read_block, read_compressed_block, stored_bytes, write_block
 from surreal.distributed.experience.format.chunk import Chunk
@@ -41,8 +43,6 @@ from surreal.distributed.experience.format.data_contract import (
     PRIORITY_COLUMN,
     Contract,
 )
-from surreal.errors import BadValueError, CodecError
-from surreal.values import MAX_VERSION, are_within, describe_unsound
 
 __all__ = [
     "FORMAT_VERSION",

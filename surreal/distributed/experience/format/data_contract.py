@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from surreal.base.errors import CodecError
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.format.arrow_table import schema_of
 from surreal.distributed.experience.format.block import COMPRESSIONS
-from surreal.errors import CodecError
-from surreal.specs import ArraySpec, ObsSpec
 
 FORMAT_VERSION = 1
 MAX_STACK = 64

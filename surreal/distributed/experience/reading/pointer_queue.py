@@ -20,9 +20,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from surreal.base.errors import CodecError, StoppedError
 from surreal.distributed.experience.format.codec import Chunk, Contract, contract_id, decode, split, table_bytes
 from surreal.distributed.experience.stream import Entry, Stream
-from surreal.errors import CodecError, StoppedError
 
 logger = logging.getLogger(__name__)
 

@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
+from surreal.base.errors import ContractError, ReplayFullError, StoppedError
+from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.memory import stream_bound_bytes
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.contract import describe_difference
 from surreal.distributed.connection.retry import is_transient
 from surreal.distributed.experience.format.codec import Contract, EncodedChunk
 from surreal.distributed.experience.stream import Appended, AppendOptions, Stream
-from surreal.errors import ContractError, ReplayFullError, StoppedError
-from surreal.utils.liveness.wait_notice import WaitNotice
-from surreal.utils.memory import stream_bound_bytes
 
 logger = logging.getLogger(__name__)
 

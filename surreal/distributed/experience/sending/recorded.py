@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.tree import take
-from surreal.types import Action, StepBatch
+from surreal.base.tree import take
+from surreal.base.types import Action, StepBatch
 
 
 def recorded(batch: StepBatch) -> StepBatch:

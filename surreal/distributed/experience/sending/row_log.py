@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import BadValueError
+from surreal.base.specs import ArraySpec
+from surreal.base.types import Action, StepBatch, StepKind
+from surreal.base.values import FEW
 from surreal.distributed.experience.format.codec import MAX_SEGMENTS, Contract, EncodedChunk, encode
 from surreal.distributed.experience.format.data_contract import EXTRA_PREFIX, MASK_COLUMN, NEXT_MASK_COLUMN
-from surreal.errors import BadValueError
-from surreal.specs import ArraySpec
-from surreal.types import Action, StepBatch, StepKind
-from surreal.values import FEW
 
 #: A row's `code` holds its StepKind in the low two bits, and flags above them: of its outcome; for a FIRST row that was
 #: closed before an action was taken from it (it became LAST, and begins a segment all the same); and for a row whose

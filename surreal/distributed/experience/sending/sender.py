@@ -16,6 +16,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.errors import BadValueError, ContractError, RedisUnavailableError, ReplayFullError
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.system.memory import least_new_rows
+from surreal.base.tree import take
+from surreal.base.types import Action, Obs, StepBatch
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.format.block import COMPRESSIONS
 from surreal.distributed.experience.format.codec import MAX_STACK, Contract
@@ -25,11 +30,6 @@ from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.distributed.experience.sending.sharded_outbox import make_outbox
 from surreal.distributed.experience.sending.single_steps import SingleSteps
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.errors import BadValueError, ContractError, RedisUnavailableError, ReplayFullError
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.tree import take
-from surreal.types import Action, Obs, StepBatch
-from surreal.utils.memory import least_new_rows
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
+from surreal.base.errors import RedisUnavailableError, ReplayFullError, StoppedError
 from surreal.distributed.experience.format.codec import Contract, EncodedChunk
 from surreal.distributed.experience.sending.outbox import Outbox
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.errors import RedisUnavailableError, ReplayFullError, StoppedError
 
 logger = logging.getLogger(__name__)
 

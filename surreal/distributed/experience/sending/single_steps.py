@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from surreal.base.errors import BadValueError
+from surreal.base.types import Obs, StepKind
+from surreal.base.values import LARGEST, describe_unsound, is_sound
 from surreal.distributed.experience.format.data_contract import PRIORITY_COLUMN
 from surreal.distributed.experience.sending.row_log import TERMINATED, TRUNCATED, RowLog
-from surreal.errors import BadValueError
-from surreal.types import Obs, StepKind
-from surreal.values import LARGEST, describe_unsound, is_sound
 
 _FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)
 

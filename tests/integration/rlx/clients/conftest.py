@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from surreal.base.types import StepBatch, StepKind
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.server import RlxServer
 from surreal.rlx.server.settings import ServerSettings
-from surreal.types import StepBatch, StepKind
 
 Policy = Callable[[Any, int], Any]
 

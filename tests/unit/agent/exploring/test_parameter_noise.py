@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from surreal.agent import DeterministicAgent
 from surreal.agent.exploring import parameter_noise
 from surreal.agent.exploring.parameter_noise import ParameterNoise
+from surreal.base.specs import ObsSpec
 from surreal.model import DeterministicActorCritic, QFunction
-from surreal.specs import ObsSpec
 
 OBS = ObsSpec.from_obs(np.zeros(3, np.float32))
 BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([3, 20], np.float32))

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import pytest
 
+from surreal.base.errors import ConfigError
 from surreal.config.checking.arg_types import Unreadable, constructor_types, wrong_type
 from surreal.config.checking.classes import check_args
-from surreal.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from surreal.base.errors import ConfigError
 from surreal.config import add_python_path, check_args, import_class
-from surreal.errors import ConfigError
 
 HERE = "user_classes_for_test"
 USER_MODULE = """

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config
 from surreal.config.checking.problems import OTHER_WORDS, all_keys
-from surreal.errors import ConfigError
 
 
 @pytest.mark.parametrize(

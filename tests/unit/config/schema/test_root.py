@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config
 from surreal.config.checking.problems import all_keys
 from surreal.config.loading.preset_files import preset_names
 from surreal.config.schema.fields import Section, parse_size
-from surreal.errors import ConfigError
 
 SECTIONS = {
     *("env", "model", "agent", "learner", "replay", "sender", "broadcast", "rlx", "redis", "eval", "checkpoint", "run"),

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from surreal.base.errors import CodecError
 from surreal.distributed.calls import message
 from surreal.distributed.calls.message import decode, encode
-from surreal.errors import CodecError
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import threading
 import pytest
 from redis import exceptions
 
+from surreal.base.errors import RedisUnavailableError, StoppedError
 from surreal.distributed import RedisClient
-from surreal.errors import RedisUnavailableError, StoppedError
 
 
 class Flaky:

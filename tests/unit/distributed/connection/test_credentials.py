@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from surreal.base.system.secrets import take_user
 from surreal.distributed.connection.access.credentials import FoundAddress, read_credentials
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
-from surreal.main.process.run_folder import RunFolder
-from surreal.utils.secrets import take_user
+from surreal.run.process.run_folder import RunFolder
 
 
 @pytest.fixture

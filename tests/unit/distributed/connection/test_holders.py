@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from surreal.base.system.process import process_start
 from surreal.distributed.connection.access.holders import Holder, HolderWatch, holder_of, make_token
-from surreal.utils.process import process_start
 
 
 def token_of(pid: float, **changes: Any) -> str:

@@ -8,9 +8,9 @@ import threading
 import pytest
 from redis import exceptions
 
+from surreal.base.errors import RedisUnavailableError
+from surreal.base.liveness.wait_notice import WAITS
 from surreal.distributed.connection.retry import RetryPolicy, delays_s, is_out_of_memory, is_refused, is_transient
-from surreal.errors import RedisUnavailableError
-from surreal.utils.liveness.wait_notice import WAITS
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.local import LocalShards
 from surreal.distributed.experience.sending.sender import ExpSender
 from surreal.replay import FIFOReplay, Replay, UniformReplay
-from surreal.types import Action, StepBatch, StepKind
 
 ENVS = 2
 

@@ -10,8 +10,8 @@ import pytest
 import safetensors.torch
 import torch
 
+from surreal.base.errors import CodecError
 from surreal.distributed.gradients.encoding import are_finite, cut, decode, encode, to_wire
-from surreal.errors import CodecError
 
 TENSORS = {
     "model/a": torch.linspace(-1, 1, 15).reshape(3, 5),

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.errors import CodecError, DivergedError
 from surreal.distributed.parameters.encoding import decode_parameters, encode_parameters, split
-from surreal.errors import CodecError, DivergedError
 
 NAMES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
 DTYPES: list[torch.dtype] = [getattr(torch, name) for name in NAMES]

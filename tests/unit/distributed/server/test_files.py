@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from surreal.base.errors import RedisUnavailableError
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import find_redis_server, is_loopback, make_folder, render_config, sweep, tail
-from surreal.errors import RedisUnavailableError
 
 
 @pytest.fixture

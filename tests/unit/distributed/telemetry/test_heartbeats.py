@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.errors import CodecError
+from surreal.base.metrics import Reading
 from surreal.distributed.telemetry.heartbeats import (
     MAX_AHEAD,
     Heartbeat,
@@ -16,8 +18,6 @@ from surreal.distributed.telemetry.heartbeats import (
     parse_heartbeats,
     process_id,
 )
-from surreal.errors import CodecError
-from surreal.metrics import Reading
 
 
 def beat(**changes: object) -> Heartbeat:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.distributed.telemetry.log_shipping import LineBuffer, ShippingHandler
-from surreal.utils.liveness.wait_notice import WaitNotice
 
 
 def test_the_oldest_lines_go_when_the_buffer_is_full() -> None:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.errors import CodecError
+from surreal.base.metrics import summarize
 from surreal.distributed.telemetry.records import (
     MAX_ENTRY_BYTES,
     MAX_READ_BYTES,
@@ -23,8 +25,6 @@ from surreal.distributed.telemetry.records import (
     metric_name,
     shorten,
 )
-from surreal.errors import CodecError
-from surreal.metrics import summarize
 from tests.examples import examples
 
 

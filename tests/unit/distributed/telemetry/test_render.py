@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from surreal.base.metrics import summarize
 from surreal.distributed.telemetry.records import (
     Entry,
     decode_entry,
@@ -16,7 +17,6 @@ from surreal.distributed.telemetry.records import (
     entry_fields,
 )
 from surreal.distributed.telemetry.render import event_path, file_name, render_events, render_log, render_metrics
-from surreal.metrics import summarize
 
 
 def entry_of(*lines: bytes, offset_s: float = 0.0) -> Entry:

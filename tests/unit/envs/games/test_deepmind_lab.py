@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surreal.base.errors import EnvError
 from surreal.envs import make_env
 from surreal.envs.games.deepmind_lab import ACTIONS
-from surreal.errors import EnvError
 
 HERE = Path(__file__).parent
 

@@ -15,9 +15,9 @@ import numpy as np
 import psutil
 import pytest
 
+from surreal.base.errors import EnvError
 from surreal.envs import WrapperSpec, make_env
 from surreal.envs.games.scenarios import find_scenario
-from surreal.errors import EnvError
 
 BASIC = {"scenario": "basic", "shape": [30, 40], "no_life": False}
 

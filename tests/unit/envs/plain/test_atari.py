@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
+from surreal.base.types import StepBatch, StepKind
 from surreal.envs import Atari, EpisodeMonitor, LocalEnvPool, WrapperSpec, make_env, make_vector_env
 from surreal.envs.atari.area_resize import AreaResize
 from surreal.envs.atari.preprocessing import AtariPreprocessing, LifeLoss, load_ale
 from surreal.envs.atari.vector import AtariVector
 from surreal.envs.pools.base import EnvPool
-from surreal.errors import EnvError
-from surreal.types import StepBatch, StepKind
 
 #: Without any chance, so that games can be compared.
 EXACT = (WrapperSpec("atari", {"noop_max": 0}), WrapperSpec("life_loss"), WrapperSpec("reward_sign"))

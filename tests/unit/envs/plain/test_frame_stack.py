@@ -9,8 +9,8 @@ import pytest
 from gymnasium import spaces
 
 import surreal.envs  # noqa: F401 - registers surreal/CartPoleDict-v0
+from surreal.base.errors import EnvError
 from surreal.envs import Env, FrameStack, GymEnv, make_env
-from surreal.errors import EnvError
 
 
 class Counter(Env):

@@ -10,11 +10,11 @@ import pytest
 import toy_games
 from gymnasium import spaces
 
+from surreal.base.errors import EnvError
+from surreal.base.system.installing import install_command
 from surreal.envs.players.make import check_game, make_game
 from surreal.envs.players.pettingzoo import ParallelGame
 from surreal.envs.players.views import EveryPlayer, OnePlayer, find_player
-from surreal.errors import EnvError
-from surreal.utils.installing import install_command
 
 
 def test_a_player_that_dies_has_a_last_view_and_no_more() -> None:

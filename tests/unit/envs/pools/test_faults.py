@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from surreal.base.errors import EnvError
+from surreal.base.types import StepBatch, StepKind
 from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool
 from surreal.envs.pools.mending import Mercy
-from surreal.errors import EnvError
-from surreal.types import StepBatch, StepKind
 
 
 class Faulty(gymnasium.Env[np.ndarray, int]):

@@ -9,13 +9,13 @@ import pytest
 import toy_games
 from numpy.typing import NDArray
 
+from surreal.base.errors import EnvError
+from surreal.base.types import StepBatch, StepKind
 from surreal.envs.players.opponents import Seating
 from surreal.envs.players.pettingzoo import ParallelGame
 from surreal.envs.players.tictactoe import TicTacToe
 from surreal.envs.players.uniform import UniformGame
 from surreal.envs.pools.game_pool import GamePool
-from surreal.errors import EnvError
-from surreal.types import StepBatch, StepKind
 
 
 class Scripted:

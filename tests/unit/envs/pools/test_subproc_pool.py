@@ -17,9 +17,9 @@ import psutil
 import pytest
 import toy_envs
 
+from surreal.base.errors import EnvError
+from surreal.base.types import StepBatch, StepKind
 from surreal.envs import SubprocEnvPool
-from surreal.errors import EnvError
-from surreal.types import StepBatch, StepKind
 
 MAKE = functools.partial(toy_envs.ToyEnv, max_length=1000)
 

@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from surreal.base.errors import EnvError
 from surreal.envs.terminal import Colors, Screen, TerminalView, open_screen
 from surreal.envs.terminal.view import choose_mode
-from surreal.errors import EnvError
 
 LEFT = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 

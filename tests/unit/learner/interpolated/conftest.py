@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from surreal.types import TrajectoryBatch
+from surreal.base.types import TrajectoryBatch
 from tests.unit.learner.on_policy.conftest import make_model, play
 
 if TYPE_CHECKING:

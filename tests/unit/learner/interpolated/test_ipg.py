@@ -11,12 +11,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from surreal.base.types import TrajectoryBatch
 from surreal.learner import IPGLearner
 from surreal.learner.interpolated.ipg import Steps
 from surreal.learner.interpolated.losses import interpolated_loss
 from surreal.learner.on_policy.minibatches import minibatches
 from surreal.learner.on_policy.policy_losses import policy_gradient_loss
-from surreal.types import TrajectoryBatch
 from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit, finite_differences
 
 if TYPE_CHECKING:

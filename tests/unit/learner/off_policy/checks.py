@@ -11,9 +11,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from surreal.checkpoint import CheckpointStore
+from surreal.base.checkpoint import CheckpointStore
+from surreal.base.types import Batch
 from surreal.learner import Learner
-from surreal.types import Batch
 
 BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([3, 10], np.float32))
 HALF = torch.tensor([2.0, 5.0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from surreal.types import Batch
+from surreal.base.types import Batch
 
 MakeBatch = Callable[..., Batch]
 

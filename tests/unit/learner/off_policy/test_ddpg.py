@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from surreal.base.types import Batch
 from surreal.learner import DDPGLearner
 from surreal.model import DeterministicActorCritic, QFunction
-from surreal.types import Batch
 from tests.unit.learner.off_policy.checks import (
     BOX,
     HALF,

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from surreal.checkpoint import CheckpointStore
-from surreal.errors import CheckpointError
+from surreal.base.checkpoint import CheckpointStore
+from surreal.base.errors import CheckpointError
+from surreal.base.types import Batch
 from surreal.learner import DQNLearner, ReplayView
 from surreal.model import NoisyQFunction, QFunction
-from surreal.types import Batch
 from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit
 
 MakeBatch = Callable[..., Batch]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from surreal.base.types import Batch
 from surreal.learner import QuantileDQNLearner
 from surreal.learner.off_policy.quantile_dqn import quantile_huber_loss
 from surreal.model import NoisyQFunction, NoisyQuantileQFunction, QFunction, QuantileQFunction
-from surreal.types import Batch
 from tests.unit.learner.off_policy.checks import assert_goes_on_bit_for_bit
 
 MakeBatch = Callable[..., Batch]

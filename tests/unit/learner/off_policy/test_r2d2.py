@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import TrajectoryBatch
 from surreal.learner import R2D2Learner
 from surreal.learner.off_policy.r2d2 import n_step_returns, rescale, unscale
 from surreal.model import QFunction
-from surreal.specs import ObsSpec
-from surreal.types import TrajectoryBatch
 
 MakeTrajectories = Callable[..., TrajectoryBatch]
 

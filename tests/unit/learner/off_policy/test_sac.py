@@ -12,9 +12,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from surreal.base.types import Batch
 from surreal.learner import SACLearner
 from surreal.model import DeterministicActorCritic, DiscreteSoftActorCritic, SoftActorCritic
-from surreal.types import Batch
 from tests.unit.learner.off_policy.checks import (
     BOX,
     HALF,

@@ -10,10 +10,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from surreal.base.specs import ObsSpec
+from surreal.base.types import SampleInfo, TrajectoryBatch
 from surreal.learner.on_policy.evaluating import evaluate
 from surreal.model import ActorCritic
-from surreal.specs import ObsSpec
-from surreal.types import SampleInfo, TrajectoryBatch
 
 MakeModel = Callable[..., ActorCritic]
 Play = Callable[..., TrajectoryBatch]

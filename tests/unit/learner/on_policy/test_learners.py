@@ -10,6 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from surreal.base.types import TrajectoryBatch
 from surreal.learner import (
     A2CLearner,
     GradientLearner,
@@ -20,7 +21,6 @@ from surreal.learner import (
 )
 from surreal.learner.on_policy.evaluating import evaluate
 from surreal.model import Normal
-from surreal.types import TrajectoryBatch
 
 if TYPE_CHECKING:
     from tests.unit.learner.on_policy.conftest import MakeModel, Play

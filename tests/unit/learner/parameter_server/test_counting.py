@@ -11,12 +11,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from surreal.base.specs import ObsSpec
 from surreal.distributed.gradients.assigning import assign_parameters
 from surreal.learner import A2CLearner
 from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.model import ActorCritic, QFunction
-from surreal.specs import ObsSpec
 
 OBS = ObsSpec.from_obs(np.zeros(3, np.float32))
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from surreal.base.errors import ContractError, DivergedError
+from surreal.base.types import Batch
 from surreal.distributed.gradients.assigning import assign, assign_parameters
-from surreal.errors import ContractError, DivergedError
 from surreal.learner import GradientLearner
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.model import QFunction
-from surreal.types import Batch
 
 MakeBatch = Callable[..., Batch]
 

@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from surreal.base.specs import ObsSpec
 from surreal.model import (
     DeterministicActorCritic,
     DiscreteSoftActorCritic,
@@ -18,7 +19,6 @@ from surreal.model import (
     SoftActorCritic,
     SquashedNormal,
 )
-from surreal.specs import ObsSpec
 
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
 BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([3, 10], np.float32))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from surreal.base.specs import ObsSpec
 from surreal.model import NoisyQFunction
 from surreal.model.off_policy.noisy import NoisyDense
-from surreal.specs import ObsSpec
 
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from surreal.errors import ContractError
+from surreal.base.errors import ContractError
+from surreal.base.specs import ObsSpec
 from surreal.model import QFunction
-from surreal.specs import ObsSpec
 
 BOX = ObsSpec.from_obs(np.zeros(4, dtype=np.float32))
 

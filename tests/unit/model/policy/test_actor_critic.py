@@ -9,8 +9,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from surreal.base.specs import ObsSpec
 from surreal.model import ActorCritic, Categorical, Normal
-from surreal.specs import ObsSpec
 
 OBS = ObsSpec.from_obs(np.zeros(4))
 

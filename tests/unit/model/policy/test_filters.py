@@ -7,9 +7,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from surreal.base.specs import ObsSpec
 from surreal.model import ActorCritic
 from surreal.model.policy.filters import ObsFilter, ReturnFilter, RunningMoments
-from surreal.specs import ObsSpec
 
 
 def test_the_statistics_of_three_agents_chunks_are_those_over_all_steps() -> None:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.errors import CodecError
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.format.codec import Chunk, decode, encode
 from surreal.distributed.experience.format.data_contract import Contract
-from surreal.errors import CodecError
 from surreal.replay.archive.columns import archive_schema, chunks_of, rows_of, to_record_batch
-from surreal.specs import ArraySpec, ObsSpec
 
 LEAVES = (
     ArraySpec("b", (2, 2), np.dtype(np.uint8)),

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surreal.base.errors import CodecError
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.format.data_contract import Contract
-from surreal.errors import CodecError
 from surreal.replay.archive.manifest import ArchiveFile, Manifest, _checksum
-from surreal.specs import ArraySpec, ObsSpec
 
 FILES = (
     ArchiveFile("steps-00000.arrow", 10, "0" * 64, 2, 5, 6),

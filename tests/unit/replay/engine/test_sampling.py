@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.errors import UserCodeError
+from surreal.base.errors import UserCodeError
 from surreal.replay.engine.fetcher import ExpFetcherQueue
 from surreal.replay.engine.sampling import check_sampled, sample_uniform
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.format.codec import Contract
 from surreal.replay.store.compressed_rows import CompressedRows
 from surreal.replay.store.observations import MirroredRows
-from surreal.specs import ArraySpec, ObsSpec
 
 ACTION = ArraySpec("action", (), np.dtype(np.int64))
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from surreal.base.errors import ContractError
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import SampleInfo
 from surreal.distributed.experience.format.codec import Contract
-from surreal.errors import ContractError
 from surreal.replay.engine.batches import to_batch
 from surreal.replay.store.observations import choose, rows_expected
 from surreal.replay.store.storage import Gathered
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import SampleInfo
 
 ACTION = ArraySpec("action", (), np.dtype(np.int64))
 FRAMES = Contract(ObsSpec.from_obs(np.zeros((84, 84), np.uint8)), ACTION, stack=4)

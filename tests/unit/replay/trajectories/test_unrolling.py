@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import Action, StepBatch, StepKind, TrajectoryBatch
 from surreal.distributed.experience.format.codec import Chunk, Contract, decode
 from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.replay.engine.batches import to_trajectory_batch
@@ -19,8 +21,6 @@ from surreal.replay.store.storage import StoredChunk
 from surreal.replay.trajectories.cutting import Cut, Cutter
 from surreal.replay.trajectories.lanes import Lanes, parse_chunk_id
 from surreal.replay.trajectories.unrolling import TrajectoryStore, Unrolled
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import Action, StepBatch, StepKind, TrajectoryBatch
 from tests.examples import examples
 
 GAMMA = 0.5

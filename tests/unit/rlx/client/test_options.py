@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal.errors import ConfigError
+from surreal.base.errors import ConfigError
 from surreal.rlx.client.options import Options
 
 OPTIONS = Options(

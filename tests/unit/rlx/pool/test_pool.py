@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from surreal.base.types import StepKind
 from surreal.rlx.pool.events import CutEvent, LastEvent, LiveEvent
 from surreal.rlx.pool.pool import RlxEnvPool
-from surreal.types import StepKind
 
 SPACE = spaces.Box(-9, 9, (2,), np.float32)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from surreal.base.errors import EnvError
 from surreal.envs.wrappers.named import WrapperSpec
-from surreal.errors import EnvError
 from surreal.rlx.pool.states import StateReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.errors import CodecError
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.format.block import COMPRESSIONS, read_compressed_block, write_block
 from surreal.distributed.experience.format.codec import Contract, EncodedChunk, decode, encode
-from surreal.errors import CodecError
-from surreal.specs import ArraySpec, ObsSpec
 from tests.examples import examples
 
 OBS = ObsSpec.from_obs(

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from surreal.base.errors import BadValueError, CodecError
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.format.codec import Chunk, Contract, EncodedChunk, contract_id, decode, encode
-from surreal.errors import BadValueError, CodecError
-from surreal.specs import ArraySpec, ObsSpec
 from tests.examples import examples
 
 DTYPES = ["|b1", "|u1", "|i1", "<i4", "<i8", "<f2", "<f4", "<f8"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from surreal.base.errors import BadValueError
+from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.format.codec import segments_of
 from surreal.distributed.experience.local import LocalShards
 from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.errors import BadValueError
-from surreal.types import Action, StepBatch, StepKind
 
 
 @pytest.mark.parametrize("lookahead", [0, 2])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.format.codec import segments_of
 from surreal.distributed.experience.local import LocalShards
 from surreal.distributed.experience.sending.sender import ExpSender
-from surreal.types import Action, StepBatch, StepKind
 
 _STEPS = 150  # of each environment
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.format.codec import Chunk, Contract, decode
 from surreal.distributed.experience.format.data_contract import extra_specs
 from surreal.distributed.experience.sending.row_log import RowLog
-from surreal.specs import ArraySpec, ObsSpec
-from surreal.types import Action, StepBatch, StepKind
 from tests.examples import examples
 
 OBS = ObsSpec.from_obs({"name": np.int64(0), "pair": np.zeros(2, np.float32), "tuple": (np.zeros((1, 3), np.uint8),)})

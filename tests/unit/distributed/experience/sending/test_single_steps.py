@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surreal.base.errors import BadValueError
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.distributed.experience.format.codec import Contract
 from surreal.distributed.experience.sending.row_log import RowLog
 from surreal.distributed.experience.sending.single_steps import SingleSteps
-from surreal.errors import BadValueError
-from surreal.specs import ArraySpec, ObsSpec
 
 ACTION = ArraySpec("action", (), np.dtype(np.int64))
 EXTRAS = (ArraySpec("value", (), np.dtype(np.float32)),)

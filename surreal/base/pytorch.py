@@ -1,0 +1,238 @@
+"""`Module`: a torch module whose parameters another thread may replace while it is used.
+
+An agent computes actions with a model whose parameters a listener thread replaces at any moment. Both hold the
+model's `lock`, so a forward pass sees parameters of one version, and knows which:
+
+    with model.lock, torch.inference_mode():
+        q = model(obs)
+        version = model.version
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from surreal.base import tree
+from surreal.base.errors import ContractError
+from surreal.base.specs import ObsSpec
+from surreal.base.types import Obs
+
+
+class Module(nn.Module):
+    """A torch module with a lock, a parameter version, and parameters as named tensors.
+
+    Attributes:
+        lock: held during a forward pass of an agent and while parameters are replaced; reentrant.
+        version: of the parameters, 0 if they were never replaced; read and written under `lock`.
+        device: where the parameters are, or will be.
+        is_on_cpu: whether that is the CPU.
+        failure: why the parameters can be kept up to date no more; None while all is well. See `fail`.
+        state_shape: shape of one environment's recurrent state; None of a module without a memory.
+    """
+
+    device_probe: Tensor
+    state_shape: tuple[int, ...] | None = None
+    failure: Exception | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._make_lock()
+        self.version = 0
+        # Moves from device to device as the module does, while there are no parameters yet too.
+        self.register_buffer("device_probe", torch.empty(0), persistent=False)
+        self._note_device()
+
+    @property
+    def is_materialized(self) -> bool:
+        """Whether all parameters exist; False in models that wait to learn the observation's shape."""
+        return True
+
+    def materialize(self, obs_spec: ObsSpec) -> None:
+        """Create the parameters for observations of this kind; does nothing once they exist."""
+
+    def header(self) -> dict[str, Any]:
+        """Say what it takes to create the parameters elsewhere: plain data that travels with them."""
+        return {}
+
+    def materialize_from(self, header: Mapping[str, Any]) -> None:
+        """Create the parameters that a `header` tells of; does nothing once they exist."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Give all parameters and persistent buffers by name; they share memory with the module.
+
+        Who keeps them while the module goes on learning clones them under `lock`.
+
+        Raises:
+            ValueError: the module has no parameters yet.
+        """
+        self._require_materialized()
+        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
+
+    def parameter_contract(self) -> dict[str, dict[str, Any]]:
+        """Describe `tensors` as plain data, `{name: {"shape": [64, 4], "dtype": "float32"}}`.
+
+        Raises:
+            ValueError: the module has no parameters yet.
+        """
+        return describe_tensors(self.tensors())
+
+    def load_tensors(
+        self, tensors: Mapping[str, Tensor], version: int | None = None, header: Mapping[str, Any] | None = None
+    ) -> None:
+        """Replace all parameters by copies of `tensors`, under `lock`, all or none.
+
+        Args:
+            tensors: by name, shaped and typed as `tensors()`; on any device.
+            version: new value of `version`; None leaves it.
+            header: that came with them: a module without parameters yet creates them from it.
+
+        Raises:
+            ContractError: names, shapes or dtypes differ; nothing was replaced.
+        """
+        # Parameters made or changed in inference mode could never be trained.
+        with self.lock, torch.inference_mode(False), torch.no_grad():
+            if not self.is_materialized:
+                # A copy is tried first: what does not fit must not decide this module's shapes.
+                trial = copy.deepcopy(self)
+                trial.materialize_from(header or {})
+                _check_same(describe_tensors(tensors), trial.parameter_contract())
+                self.materialize_from(header or {})
+            mine = self.tensors()
+            if not _fit(tensors, mine):
+                _check_same(describe_tensors(tensors), describe_tensors(mine))
+            torch._foreach_copy_(list(mine.values()), [tensors[name] for name in mine])
+            if version is not None:
+                self.version = version
+                self._changed.notify_all()
+
+    def fail(self, error: Exception | None) -> None:
+        """Let everyone who acts with this module get `error`; None: all is well again. Any thread may call it.
+
+        Who keeps the parameters up to date (a listener's thread) calls it when that has ended, and agents look at
+        `failure` before each action: nobody goes on with parameters that will never be replaced.
+        """
+        with self.lock:
+            self.failure = error
+            self._changed.notify_all()
+
+    def wait_for_version(self, version: int, timeout_s: float) -> bool:
+        """Wait until the parameters are of this version or a later one, or will never be; returns whether they are.
+
+        Args:
+            version: that is wanted.
+            timeout_s: how long to wait at most, s.
+        """
+        with self.lock:
+            self._changed.wait_for(lambda: self.version >= version or self.failure is not None, timeout_s)
+            return self.version >= version
+
+    def _require_materialized(self) -> None:
+        if not self.is_materialized:
+            raise ValueError(
+                f"{type(self).__name__} has no parameters yet, because it does not know the observation's shape; "
+                "give it obs_spec, call materialize(obs_spec), or compute a batch first"
+            )
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        # Every move of a module ends here. Asking the probe at every step of an agent would cost a microsecond.
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._note_device()
+        return self
+
+    def _note_device(self) -> None:
+        self.device = self.device_probe.device
+        self.is_on_cpu = self.device.type == "cpu"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A lock cannot be copied; a copy of the module (a target network) gets its own. A compiled call is of this one.
+        own = ("lock", "_changed", "_compiled_call_impl")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_lock()
+
+    def _make_lock(self) -> None:
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+
+
+def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
+    """Give shape and dtype of each tensor as plain data."""
+    return {
+        name: {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+        for name, tensor in tensors.items()
+    }
+
+
+def to_tensors(obs: Obs, device: torch.device | None = None) -> Any:
+    """Turn an observation of arrays, numbers, or nested dicts and tuples of them into tensors of the same nesting.
+
+    Args:
+        obs: tensors in it are passed on, and arrays of objects, for which there are no tensors.
+        device: where the tensors go; None is the CPU, where they share memory with the arrays.
+    """
+    if isinstance(obs, np.ndarray):  # agents come here in every step
+        return _to_tensor(obs, device)
+    return tree.map_leaves(lambda leaf: _to_tensor(leaf, device), obs)
+
+
+def _to_tensor(leaf: Any, device: torch.device | None) -> Any:
+    if isinstance(leaf, Tensor):
+        return leaf if device is None else leaf.to(device)
+    array = np.asarray(leaf)
+    if array.dtype.hasobject:
+        return array
+    flags = array.flags
+    # torch can express neither read-only memory nor negative strides.
+    tensor = torch.from_numpy(array if flags.c_contiguous and flags.writeable else np.array(array, order="C"))
+    return tensor if device is None else tensor.to(device)
+
+
+def _fit(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> bool:
+    return theirs.keys() == ours.keys() and all(
+        theirs[name].shape == tensor.shape and theirs[name].dtype == tensor.dtype for name, tensor in ours.items()
+    )
+
+
+def _check_same(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    if theirs == ours:
+        return
+    names = list(dict.fromkeys((*ours, *theirs)))
+    diff = tuple(
+        f"{name}: {_describe(theirs.get(name))} -> {_describe(ours.get(name))}"
+        for name in names
+        if theirs.get(name) != ours.get(name)
+    )
+    shown = "; ".join(diff[:3]) + (f"; and {len(diff) - 3} more" if len(diff) > 3 else "")
+    raise ContractError(f"the parameters do not fit this model (given -> model): {shown}", diff=diff)
+
+
+def _describe(entry: Mapping[str, Any] | None) -> str:
+    return "missing" if entry is None else f"{entry['dtype']}{entry['shape']}"
+
+
+def name_not_finite(tensors: Mapping[str, Tensor]) -> str:
+    """Name the first tensor that holds nan or an infinity; "" if all are finite. Waits for their device."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not _is_finite(tensor):
+            return name
+    return ""
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    # A norm takes a fifth of the time, but may overflow where each number is finite.
+    return math.isfinite(torch.linalg.vector_norm(tensor)) or bool(tensor.isfinite().all())
+
+
+def tensors_of(batch: Any) -> list[Tensor]:
+    """List all tensors of a batch, or of an observation."""
+    return [leaf for leaf in tree.leaves(batch) if isinstance(leaf, Tensor)]

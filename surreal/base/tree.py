@@ -1,0 +1,68 @@
+"""Nested observations, `Obs` of `surreal.base.types`, as trees: a leaf, or mappings and tuples of such trees.
+
+A mapping is a dict or any other `Mapping`; everything else, a list too, is a leaf. Leaves have the order that `ObsSpec`
+gives them: keys sorted, items in place. Agents come here in every step, so a plain array costs one check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from surreal.base.types import Obs
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Obs) -> Obs:
+    """Give the same nesting, in dicts and tuples, of what a function makes of each leaf.
+
+    It is called for the keys of a mapping as they come.
+    """
+    if isinstance(tree, np.ndarray):
+        return function(tree)
+    if isinstance(tree, Mapping):
+        return {key: map_leaves(function, child) for key, child in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple([map_leaves(function, child) for child in tree])
+    return function(tree)
+
+
+def take(tree: Obs, index: Any) -> Obs:
+    """Index every leaf: one row of a batch of observations, a slice of it, or the rows of a mask."""
+    return tree[index] if isinstance(tree, np.ndarray) else map_leaves(lambda leaf: leaf[index], tree)
+
+
+def leaves(tree: Obs) -> list[Any]:
+    """List the leaves in their order."""
+    if isinstance(tree, Mapping):
+        return [leaf for key in sorted(tree) for leaf in leaves(tree[key])]
+    if isinstance(tree, tuple):
+        return [leaf for child in tree for leaf in leaves(child)]
+    return [tree]
+
+
+def first_leaf(tree: Obs) -> Any:
+    """Give the leaf that stands first."""
+    while isinstance(tree, Mapping | tuple):
+        tree = tree[min(tree)] if isinstance(tree, Mapping) else tree[0]
+    return tree
+
+
+def with_paths(tree: Obs, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each leaf with its dotted path, such as "pose.0", in their order; a tree that is a leaf has the path ""."""
+    children: Iterable[tuple[Any, Obs]]
+    if isinstance(tree, Mapping):
+        children = ((key, tree[key]) for key in sorted(tree))
+    elif isinstance(tree, tuple):
+        children = enumerate(tree)
+    else:
+        yield path, tree
+        return
+    for key, child in children:
+        yield from with_paths(child, join(path, key))
+
+
+def join(path: str, key: object) -> str:
+    """Give the path of a child."""
+    return f"{path}.{key}" if path else str(key)

@@ -1,0 +1,147 @@
+"""Configurations: settings of an algorithm that suit a family of environments, from which an app.yaml takes them.
+
+They are the presets (`cartpole-ppo`: family `cartpole`, algorithm `ppo`) and, for what no preset is for, the files in
+`templates/configurations`. In an app the environments are elsewhere and play over RLX, so of a preset the agents'
+processes are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ruamel.yaml.comments import CommentedMap
+
+from surreal.base.errors import ConfigError, EnvError
+from surreal.config.loading.preset_files import PRESETS
+from surreal.plugins.apps.algorithms import ALGORITHMS
+from surreal.plugins.apps.document import parse_document
+from surreal.plugins.apps.environments import TEMPLATES, Template
+
+#: What an algorithm's settings are in.
+SECTIONS = ("model", "agent", "learner", "replay", "sender", "broadcast")
+#: Settings of a preset's agents that say nothing where programs elsewhere play.
+_OF_AGENTS = ("count", "per_process", "show_ui")
+#: The environment of a preset, which is the first thing in it: to parse them all would take a second.
+_ENV_ID = re.compile(r"^env:\n  id: (\S+)", re.MULTILINE)
+#: Families for whatever has no preset: by what environments show, and how they are acted in.
+_VECTORS, _CONTINUOUS, _IMAGES, _ATARI = "cartpole", "pendulum", "image", "atari"
+
+
+class Configuration(NamedTuple):
+    """Settings of an algorithm, for a family of environments."""
+
+    name: str
+    path: Path
+
+    @property
+    def algorithm(self) -> str:
+        """Which algorithm, "" if it is none of those with a name."""
+        return next((each for each in ALGORITHMS if self.name.endswith(f"-{each}")), "")
+
+    @property
+    def family(self) -> str:
+        """Which environments."""
+        return self.name.removesuffix(f"-{self.algorithm}")
+
+    def text(self) -> str:
+        """Read its file."""
+        return self.path.read_text(encoding="utf-8")
+
+    def title(self) -> str:
+        """What its head comment says."""
+        return self.text().partition("\n")[0].removeprefix("#").strip()
+
+    def env_id(self) -> str | None:
+        """The environment that it was made for, None if it names none."""
+        found = _ENV_ID.search(self.text())
+        return None if found is None else found[1]
+
+    def sections(self) -> CommentedMap:
+        """Give all its sections, with the comments in them; of the agents, what says how they act."""
+        text = self.text()
+        head = text[: text.index("\nversion:") + 1] if "\nversion:" in text else text.partition("\n")[0]
+        sections = parse_document(text[len(head) :], self.name)
+        for name in _OF_AGENTS:
+            sections["agent"].pop(name, None)
+        return sections
+
+
+def configurations() -> list[Configuration]:
+    """List all configurations by name."""
+    folders = (PRESETS, TEMPLATES / "configurations")  # the second has the last word
+    paths = {path.stem: path for folder in folders for path in folder.glob("*.yaml")}
+    return [Configuration(name, path) for name, path in sorted(paths.items()) if _suits_apps(path)]
+
+
+def families(template: Template, env_id: str) -> list[str]:
+    """Give the families of settings that suit an environment, the best first."""
+    exact = dict.fromkeys(each.family for each in configurations() if each.algorithm and each.env_id() == env_id)
+    if template.configurations:
+        return list(dict.fromkeys([*exact, *template.configurations]))
+    return list(dict.fromkeys([*exact, *_by_spaces(env_id)]))
+
+
+def choose(algorithm: str, among: Sequence[str]) -> Configuration:
+    """Choose the settings of an algorithm.
+
+    Args:
+        algorithm: our name of it.
+        among: families of settings, the best first.
+
+    Raises:
+        ConfigError: none of them has settings of this algorithm.
+    """
+    known = {each.name: each for each in configurations()}
+    for family in among:
+        if f"{family}-{algorithm}" in known:
+            return known[f"{family}-{algorithm}"]
+    fitting = [each.algorithm for each in known.values() if each.family in among and each.algorithm]
+    own = [each for each in known.values() if each.algorithm == algorithm and "continuous" not in each.family]
+    suited = [env_id for each in own if (env_id := each.env_id())]  # by the id alone, without env.kwargs
+    raise ConfigError(
+        f"there are no {algorithm} settings for this kind of environment. It has settings for "
+        f"{', '.join(dict.fromkeys(fitting)) or 'no algorithm'}; {algorithm} suits "
+        f"{', '.join(dict.fromkeys(suited)) or 'none that is known'}",
+        key="-a",
+    )
+
+
+def find_configuration(name: str) -> Configuration | None:
+    """Find a configuration by its name."""
+    return next((each for each in configurations() if each.name == name), None)
+
+
+def _suits_apps(path: Path) -> bool:
+    """Whether a file is more than an example of RLX."""
+    return not path.stem.endswith("-rlx")
+
+
+def _by_spaces(env_id: str) -> Iterator[str]:
+    """Yield families by what an environment shows and takes; what cannot be made here is judged by its package.
+
+    Raises:
+        EnvError: there is no such environment.
+    """
+    from surreal.envs import check_env_id, make_env  # brings gymnasium
+    from surreal.envs.ids import extra_of
+
+    if env_id.startswith("ALE/"):
+        yield from (_ATARI, _IMAGES)
+        return
+    check_env_id(env_id)
+    try:
+        env = make_env(env_id)
+    except EnvError:
+        yield _CONTINUOUS if extra_of(env_id) == "mujoco" else _VECTORS
+        return
+    shape, actions = env.observation_space.shape, env.action_space
+    env.close()
+    if shape is not None and len(shape) == 3:
+        yield _IMAGES
+    elif actions.__class__.__name__ == "Box":
+        yield _CONTINUOUS
+    else:
+        yield _VECTORS

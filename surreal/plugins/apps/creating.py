@@ -1,0 +1,223 @@
+"""`surreal new`, `surreal generate -e`, `surreal config -a` and `-e`: what an app is made of."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ruamel.yaml.comments import CommentedMap
+
+from surreal.base.errors import ConfigError
+from surreal.config.checking.classes import add_python_path
+from surreal.config.loading.overrides import parse_override
+from surreal.plugins.apps.algorithms import algorithm_of, find_algorithm
+from surreal.plugins.apps.composing import compose, with_algorithm, with_environment
+from surreal.plugins.apps.configurations import Configuration, choose, families, find_configuration
+from surreal.plugins.apps.document import (
+    back_up,
+    get_value,
+    parse_document,
+    read_document,
+    save_text,
+    set_value,
+    to_text,
+)
+from surreal.plugins.apps.environments import TEMPLATES, Template, find_template, template_of
+from surreal.plugins.apps.local_copy import is_local, use_local
+
+CONFIG_NAME = "app.yaml"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class Change(NamedTuple):
+    """What was done to an app."""
+
+    template: Template | None  #: of its environment; None: it is of none of ours
+    configuration: Configuration | None  #: its algorithm's settings are those of; None: they stayed
+    kept: list[Path]  #: where the earlier files are
+    warning: str = ""
+
+
+def new_app(folder: Path, environment: str, algorithm: str | None) -> Change:
+    """Make an app.
+
+    Args:
+        folder: of the app; its name is the app's.
+        environment: name of a template, or what one takes for a name.
+        algorithm: any name of it; None: the template's own choice.
+
+    Raises:
+        ConfigError: the folder exists, or there is no such environment or algorithm; nothing was written.
+    """
+    name = folder.name
+    if not _NAME.fullmatch(name):
+        must = "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
+        raise ConfigError(f"{name!r} is no name for an app; it must be {must}", key="NAME")
+    if folder.exists():
+        raise ConfigError(f"{folder} exists already; choose another name, or change it with `surreal generate`")
+    template = find_template(environment)
+    add_python_path([str(folder.resolve().parent)])  # where a class of a person's own may be, and is looked for later
+    template, configuration = _choose_variant(template, find_algorithm(algorithm or template.algorithm))
+    text = compose(name, template, configuration)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made: {error.strerror}") from error
+    (folder / CONFIG_NAME).write_text(text, encoding="utf-8")
+    (folder / ".gitignore").write_bytes((TEMPLATES / "common" / "gitignore").read_bytes())
+    _write_files(folder, template, name)
+    return Change(template, configuration, [])
+
+
+def _choose_variant(template: Template, algorithm: str) -> tuple[Template, Configuration]:
+    """Choose an environment of the template that the algorithm suits, and its settings.
+
+    Raises:
+        ConfigError: there is none; the message is about the template's first environment.
+    """
+    problem: ConfigError | None = None
+    for variant in template.variants():
+        try:
+            return variant, choose(algorithm, families(variant, _env_id(variant)))
+        except ConfigError as error:
+            problem = problem or error
+    raise problem or ConfigError(f"template {template.name} has no environment", key="-e")
+
+
+def switch_environment(config: Path, environment: str, *, has_files: bool) -> Change:
+    """Give an app another environment.
+
+    The algorithm stays, and its settings do if they suit the new environment as they suited the old one.
+
+    Args:
+        config: the app.yaml.
+        environment: as in `new_app`.
+        has_files: also its program and README, in the place of those that are there, which are kept under other names.
+
+    Raises:
+        ConfigError: there is no such environment, or no settings of the app's algorithm for it; nothing was written.
+    """
+    document, template = read_document(config), find_template(environment)
+    app = _app_name(document, config)
+    before, now = fitting_families(document), families(template, _env_id(template))
+    algorithm = _algorithm_of(document) or find_algorithm(template.algorithm)
+    configuration = choose(algorithm, now)
+    text = with_environment(config.read_text(encoding="utf-8"), app, template, configuration)
+    has_new_settings = not set(before) & set(now)
+    if has_new_settings:
+        text = _with_algorithm(text, configuration, config.parent)
+    kept = [save_text(config, text)]
+    if has_files:
+        for name in ("environment", "README.md"):
+            kept.append(back_up(config.parent / name))
+            _remove(config.parent / name)
+        _write_files(config.parent, template, app)
+    return Change(template, configuration if has_new_settings else None, [path for path in kept if path is not None])
+
+
+def switch_algorithm(config: Path, name: str, *, keeps_settings: bool = False) -> Change:
+    """Give an app another algorithm, with its settings.
+
+    Args:
+        config: the app.yaml.
+        name: of an algorithm, or of one of the configurations.
+        keeps_settings: change nothing if the app has this algorithm already.
+
+    Raises:
+        ConfigError: there is none of that name, or none for the app's environment; nothing was written.
+    """
+    document = read_document(config)
+    found = find_configuration(name)
+    current = _algorithm_of(document)
+    if keeps_settings and found is None and find_algorithm(name) == current:
+        return Change(template_of(document), None, [])
+    among = fitting_families(document)
+    configuration = found or choose(find_algorithm(name), among)
+    warning = ""
+    if among and configuration.family not in among:
+        env_id = get_value(document, "env.id")
+        warning = f"{configuration.name} is made for another kind of environment than {env_id}; check model and limits"
+    kept = save_text(config, _with_algorithm(config.read_text(encoding="utf-8"), configuration, config.parent))
+    return Change(template_of(document), configuration, [] if kept is None else [kept], warning)
+
+
+def _algorithm_of(document: Mapping[str, Any]) -> str | None:
+    learner_class, gradients = (str(get_value(document, f"learner.{name}") or "") for name in ("class", "gradients"))
+    return algorithm_of(learner_class, gradients)
+
+
+def switch_local(config: Path, *, to_local: bool) -> Change:
+    """Point an app.yaml to the files in its folder `algorithm`, or back to the package.
+
+    Raises:
+        ConfigError: a class is not there.
+    """
+    document = read_document(config)
+    use_local(document, config.parent, is_local=to_local)
+    kept = save_text(config, to_text(document))
+    return Change(template_of(document), None, [] if kept is None else [kept])
+
+
+def set_settings(config: Path, settings: Mapping[str, str]) -> Change:
+    """Set settings of an app.yaml, all or none of them; its comments stay.
+
+    Args:
+        config: the app.yaml.
+        settings: values as YAML, by dotted key.
+
+    Raises:
+        ConfigError: there is no such setting, or it does not take this value; nothing was written.
+    """
+    document = read_document(config)
+    for key, text in settings.items():
+        name, value = parse_override(f"{key.replace('-', '_')}={text}")
+        set_value(document, name, value)
+    kept = save_text(config, to_text(document))
+    return Change(template_of(document), None, [] if kept is None else [kept])
+
+
+def _with_algorithm(text: str, configuration: Configuration, folder: Path) -> str:
+    was_local = is_local(parse_document(text, CONFIG_NAME))
+    document = parse_document(with_algorithm(text, configuration), CONFIG_NAME)
+    if was_local:
+        use_local(document, folder, is_local=True, only_if_there=True)
+    return to_text(document)
+
+
+def fitting_families(document: CommentedMap) -> list[str]:
+    """Give the families of settings that suit an app's environment."""
+    template, env_id = template_of(document), str(get_value(document, "env.id"))
+    if template is None:
+        template = Template("", "", "", configurations=("image",) if _shows_images(document) else ())
+        if get_value(document, "env.observation_space") is not None and not template.configurations:
+            template = Template("", "", "", configurations=("cartpole", "pendulum"))
+    return families(template, env_id)
+
+
+def _shows_images(document: CommentedMap) -> bool:
+    return len(get_value(document, "env.observation_space.shape") or ()) in (2, 3)
+
+
+def _env_id(template: Template) -> str:
+    return str(template.sections("app", "")["env"]["id"])
+
+
+def _app_name(document: CommentedMap, config: Path) -> str:
+    return str(document.get("name") or config.resolve().parent.name)
+
+
+def _write_files(folder: Path, template: Template, app: str) -> None:
+    for inside, content in template.files(app):
+        path = folder / inside
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

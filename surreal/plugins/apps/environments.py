@@ -1,0 +1,171 @@
+"""The templates of environments: a folder each in `templates/environments`, found by name.
+
+A template is plain files, and adding one needs no code:
+
+    template.yaml      title (its first line), base, aliases, algorithm, configurations, extra, pattern, values
+    app.yaml           the sections of app.yaml that are the environment's: env, environment, rlx, eval
+    app.FAMILY.yaml    what is put over them where the algorithm's settings are of this family; may be missing
+    README.md          the beginning of the app's
+    environment/       the program, and a test of it
+    ...                everything else is copied as it is
+
+In all of them `{{app}}` is the app's name, and `{{NAME}}` a value of the template: `values` has the defaults, and what
+a group of `pattern` has found in the name that a person gave. If a person gave only the template's name, the ids in
+`other_ids` replace the default `id` for algorithms that do not suit it. A template with a `base`, the name of another
+one, has the files and the app.yaml of that one, and puts its own over them. `configurations` are families of settings
+(the first part of the names that `surreal config` lists) in order of preference; without it, they follow from the
+spaces of `env.id`. `extra` is the extra of this package that it needs, and `packages` are further packages for pip.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml.comments import CommentedMap
+
+from surreal.base.errors import ConfigError
+from surreal.base.system.installing import install_command
+from surreal.config.checking.problems import nearest
+from surreal.config.yaml_tree import parse
+from surreal.plugins.apps.document import merge, parse_document
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+_SECTIONS, _METADATA = "app.yaml", "template.yaml"
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template, with the values that it is used with.
+
+    Attributes:
+        name: of its folder.
+        title: one sentence.
+        base: the template that it adds to.
+        aliases: further names.
+        algorithm: the default one.
+        configurations: families of settings that suit it; none: by the spaces of `env.id`.
+        extra: of our package that it needs.
+        packages: what pip is to install beyond that.
+        pattern: of names that mean it, too.
+        values: for placeholders.
+        other_ids: ids that replace the one in `values`, for algorithms that do not suit its environment.
+    """
+
+    name: str
+    title: str
+    algorithm: str
+    base: str | None = None
+    aliases: tuple[str, ...] = ()
+    configurations: tuple[str, ...] = ()
+    extra: str | None = None
+    packages: tuple[str, ...] = ()
+    pattern: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    other_ids: tuple[str, ...] = ()
+
+    def variants(self) -> list[Template]:
+        """List what the template may become if only its name was given: itself first."""
+        return [self, *(_with_values(self, {"id": env_id}) for env_id in self.other_ids)]
+
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return TEMPLATES / "environments" / self.name
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where its files are, those of its base first."""
+        return [*([] if self.base is None else [TEMPLATES / "environments" / self.base]), self.folder]
+
+    def sections(self, app: str, family: str) -> CommentedMap:
+        """Give the sections of app.yaml that are the environment's."""
+        files = [*(folder / _SECTIONS for folder in self.folders), self.folder / f"app.{family}.yaml"]
+        first, *others = (
+            parse_document(self.filled(file.read_text(encoding="utf-8"), app), f"{file.parent.name}/{file.name}")
+            for file in files
+            if file.exists()
+        )
+        for other in others:
+            merge(first, other)
+        return first
+
+    def files(self, app: str) -> Iterator[tuple[Path, bytes]]:
+        """Yield the files of an app: path in its folder, and content. `surreal generate -e` replaces them all."""
+        files = {path.relative_to(folder): path for folder in self.folders for path in folder.rglob("*")}
+        for inside, path in sorted(files.items()):
+            is_ours = len(inside.parts) == 1 and (inside.name == _METADATA or inside.match("app*.yaml"))
+            if not path.is_file() or is_ours or "__pycache__" in inside.parts:
+                continue
+            content = path.read_bytes()
+            if inside.name == "README.md":
+                content += (TEMPLATES / "common" / "README.md").read_bytes()
+            with suppress(UnicodeDecodeError):  # an image, a sound
+                content = self.filled(content.decode(), app).encode()
+            yield inside, content
+
+    def filled(self, text: str, app: str) -> str:
+        """Put values in the place of placeholders."""
+        for name, value in {**self.values, "app": app}.items():
+            text = text.replace("{{" + name + "}}", value)
+        return text
+
+    def needs(self) -> str:
+        """Say what has to be installed, "" if nothing."""
+        from surreal.envs.ids import extra_of  # brings gymnasium
+
+        extra = self.extra or extra_of(self.values.get("id", ""))
+        packages = " ".join(f"'{name}'" for name in self.packages)
+        if extra is None:
+            return f"pip install {packages}" if packages else ""
+        return f"{install_command(extra)} {packages}".rstrip()
+
+
+def templates() -> list[Template]:
+    """List all templates by name."""
+    return [_read(path.parent) for path in sorted(TEMPLATES.glob(f"environments/*/{_METADATA}"))]
+
+
+def find_template(name: str) -> Template:
+    """Find a template by its name, an alias, or what matches its pattern.
+
+    Raises:
+        ConfigError: there is none; the message has the nearest.
+    """
+    known = templates()
+    wanted = name.lower().replace("_", "-")
+    for template in known:
+        if wanted in (template.name, *template.aliases):
+            return template
+    for template in known:
+        found = re.fullmatch(template.pattern, name) if template.pattern else None
+        if found is not None:
+            given = {key: value for key, value in found.groupdict().items() if value is not None}
+            return replace(_with_values(template, given), other_ids=())
+    names = [each for template in known for each in (template.name, *template.aliases)]
+    similar = nearest(wanted, names)
+    advice = f"did you mean {similar}?" if similar else f"there are {', '.join(names)}, and ids such as CartPole-v1"
+    raise ConfigError(f"{name} is no environment; {advice}", key="-e")
+
+
+def template_of(document: Mapping[str, Any]) -> Template | None:
+    """Find the template that an app's environment was made of, None if it is none of ours."""
+    name = (document.get("environment") or {}).get("template")
+    template = next((each for each in templates() if each.name == name), None)
+    return None if template is None else _with_values(template, {"id": str(document["env"]["id"])})
+
+
+def _with_values(template: Template, given: Mapping[str, str]) -> Template:
+    return replace(template, values={**template.values, **given})
+
+
+def _read(folder: Path) -> Template:
+    text = (folder / _METADATA).read_text(encoding="utf-8")
+    data, _ = parse(text, f"{folder.name}/{_METADATA}")
+    for name in ("aliases", "configurations", "packages", "other_ids"):
+        data[name] = tuple(data.get(name, ()))
+    return Template(folder.name, text.partition("\n")[0].removeprefix("#").strip(), **data)

@@ -1,0 +1,159 @@
+"""`surreal config explain`: what a setting is: its type, default, unit and meaning, from the schema and the classes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pydantic.fields import FieldInfo
+
+from surreal.base.errors import ConfigError
+from surreal.config.checking.problems import all_keys, nearest
+from surreal.config.reference import describe, sections_of
+from surreal.config.schema.fields import Section
+from surreal.config.schema.root import Config
+from surreal.plugins.apps.document import get_value
+
+#: Sections that name a class, whose options are in `args`.
+_CLASS_SECTIONS = ("model", "agent", "learner", "replay")
+_UNITS = (("_bytes", "bytes"), ("_ms", "ms"), ("_s", "s"), ("_steps", "steps"), ("_updates", "updates"))
+
+
+class Explanation(NamedTuple):
+    """What a setting is."""
+
+    key: str
+    kind: str
+    default: str
+    unit: str
+    meaning: str
+    given: Any  #: in the file; None if it is not there
+
+    def lines(self) -> list[str]:
+        """Write it for a person."""
+        rows = [("type", self.kind), ("default", self.default), ("unit", self.unit), ("meaning", self.meaning)]
+        if self.given is not None:
+            rows.insert(0, ("now", str(self.given)))
+        return [self.key, *(f"  {name:8} {text}" for name, text in rows if text)]
+
+
+def explain(key: str, document: Mapping[str, Any]) -> Explanation:
+    """Say what a setting is.
+
+    Args:
+        key: dotted, as `learner.gamma`; an option of a class as `learner.args.NAME` or `learner.NAME`.
+        document: of the app; its classes are asked, and it says what is set now. May be empty.
+
+    Raises:
+        ConfigError: there is no such setting; the message has the nearest.
+    """
+    key = key.replace("-", "_")
+    section, _, name = key.partition(".")
+    option = name.removeprefix("args.")
+    if section in _CLASS_SECTIONS and option and option not in _names(section) and (name != "args"):
+        return _of_class(section, option, document)
+    name, field = _find(key)
+    given = get_value(document, key)
+    if (found := _section(field)) is not None:
+        return Explanation(key, "section", "", "", f"{_text(found)} Settings: {', '.join(_names_of(found))}.", None)
+    kind, default, meaning = map(_plain, describe(field))
+    if key in [f"{each}.class" for each in _CLASS_SECTIONS]:
+        meaning = f"{meaning} Now: {class_summary(section, document)}"
+    return Explanation(key, kind, default, _unit(name, kind), _plain(meaning), given)
+
+
+def meaning_of(key: str, document: Mapping[str, Any]) -> str:
+    """Say what a setting means, "" if nobody knows."""
+    try:
+        return explain(key, document).meaning
+    except ConfigError:
+        return ""
+
+
+def _find(key: str) -> tuple[str, FieldInfo]:
+    current: type[Section] | None = Config
+    field: FieldInfo | None = None
+    for name in key.split("."):
+        fields = {} if current is None else {field.alias or own: field for own, field in current.model_fields.items()}
+        if name not in fields:
+            similar = nearest(key, list(all_keys(Config))) or nearest(name, list(fields))
+            advice = f"did you mean {similar}?" if similar else "`surreal config explain SECTION` lists a section's"
+            raise ConfigError(f"{key} is not a setting; {advice}", key=key)
+        field = fields[name]
+        current = _section(field)
+    if field is None:
+        raise ConfigError("name a setting, such as learner.gamma", key=key)
+    return key.rpartition(".")[2], field
+
+
+def class_summary(section: str, document: Mapping[str, Any]) -> str:
+    """Say in a sentence what the class of a section is."""
+    from surreal.run.commands.option_docs import summary
+
+    cls, _ = _class_of(section, document)
+    return _plain(summary(cls))
+
+
+def _class_of(section: str, document: Mapping[str, Any]) -> tuple[type[object], Any]:
+    """Find the class that a section names, or its default, and the recipe by which it is built."""
+    from surreal.config import import_class  # what follows brings torch
+    from surreal.run.build.acting import AGENT, MODEL
+    from surreal.run.build.learning import LEARNER, REPLAY
+
+    recipe: Any = {"model": MODEL, "agent": AGENT, "learner": LEARNER, "replay": REPLAY}[section]
+    path = get_value(document, f"{section}.class") or Config.model_fields[section].default.class_path
+    return import_class(str(path), recipe.base, key=f"{section}.class"), recipe
+
+
+def _of_class(section: str, option: str, document: Mapping[str, Any]) -> Explanation:
+    from surreal.run.commands.option_docs import options_of
+
+    cls, recipe = _class_of(section, document)
+    renamed = recipe.renamed or {}
+    options = {each.name: each for each in options_of(cls)}
+    found = options.get(renamed.get(option, option))
+    if found is None or found.name in recipe.offered - recipe.replaceable:
+        offered = [*_names(section), *(name for name in options if name not in recipe.offered)]
+        similar = nearest(option, offered)
+        advice = f"did you mean {similar}?" if similar else f"it takes {', '.join(offered)}"
+        raise ConfigError(f"{section}.{option} is neither a setting nor an option of {cls.__name__}; {advice}")
+    key = f"{section}.args.{option}"
+    default = "required" if found.default is inspect.Parameter.empty else _default(found.default)
+    return Explanation(
+        key, found.annotation, default, _unit(option, ""), _plain(found.meaning), get_value(document, key)
+    )
+
+
+def _default(value: Any) -> str:
+    return "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _unit(name: str, kind: str) -> str:
+    if kind == "size":
+        return "bytes, or a text such as 64mb"
+    if kind.startswith("`true`"):
+        return ""
+    return next((unit for ending, unit in _UNITS if name.endswith(ending)), "")
+
+
+def _section(field: FieldInfo) -> type[Section] | None:
+    found = list(sections_of(field.annotation))
+    return found[0] if len(found) == 1 and found[0] is field.annotation else None
+
+
+def _names(section: str) -> list[str]:
+    found = _section(Config.model_fields[section])
+    return [] if found is None else _names_of(found)
+
+
+def _names_of(section: type[Section]) -> list[str]:
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def _text(section: type[Section]) -> str:
+    return " ".join((section.__doc__ or "").split())
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).replace("`", "").replace("\\|", "|")

@@ -1,0 +1,150 @@
+"""What the ancestor's algorithms have in common, and which there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from surreal.plugins.apps.importing.draft import Draft, Rule, Table, gone, number_or_none, to
+from surreal.plugins.apps.importing.off_policy import DDPG, DQN, begin_ddpg, begin_dqn
+from surreal.plugins.apps.importing.on_policy import (
+    DA3C,
+    DPPO,
+    POLICY_GRADIENT,
+    TRPO,
+    Begin,
+    begin_da3c,
+    begin_on_policy,
+)
+
+_AT_LEARNER = (
+    "one learner computes the gradients, and nothing has to be combined; with learner.gradients: agents, RLX servers "
+    "compute them, and the setting of this name in the section learner says how they are combined"
+)
+
+#: RELAAX's RMSProp was TensorFlow's: the mean of squares starts at ones, and epsilon is inside the root.
+_RMSPROP = "rmsprop_tf"
+
+
+def _path(draft: Draft, key: str, value: Any) -> None:
+    if "relaax/algorithms/" in str(value):  # one of RELAAX's own, which 2017 named so
+        draft.taken += 1
+    else:
+        draft.leave_out(
+            key,
+            "an agent of your own runs as agent.class: surreal.agent.SessionAgent with args.session, its parameter "
+            "server as learner.class: surreal.learner.RemoteLearner (docs/gradients.md); `surreal generate -a` copies "
+            "a built-in algorithm to edit",
+        )
+
+
+def _optimizer(draft: Draft, _: str, value: Any) -> None:
+    draft.taken += 1
+    settings = value if isinstance(value, dict) else {"name": value}
+    for name, each in settings.items():
+        if name in ("name", "type"):
+            draft.settings["learner.args.optimizer"] = {"rmsprop": _RMSPROP}.get(str(each).lower(), str(each).lower())
+        else:
+            draft.settings[f"learner.args.{name}"] = each
+
+
+def _rmsprop(name: str, by: Callable[[Any], Any]) -> Rule:
+    """Make the rule of a key of the section RMSProp, which counts only for that optimizer: the one of 2017."""
+
+    def rule(draft: Draft, key: str, value: Any) -> None:
+        is_of_2017 = not draft.given.keys().isdisjoint(("episode_len", "state_size"))
+        optimizer = draft.given.get("optimizer", "RMSProp" if is_of_2017 else "Adam")
+        if str(optimizer).lower() != "rmsprop":
+            draft.leave_out(key, f"the optimizer is {optimizer}, which does not read this section")
+            return
+        draft.settings["learner.args.optimizer"] = _RMSPROP
+        draft.take(f"learner.args.{name}", by(value))
+
+    return rule
+
+
+def _hidden_sizes(draft: Draft, _: str, value: Any) -> None:
+    sizes = list(value or [])
+    if (draft.given.get("use_lstm") or draft.given.get("lstm")) and sizes:  # the last one is the LSTM's
+        draft.settings["model.args.lstm_size"] = sizes[-1]
+        sizes = sizes[:-1] or sizes
+    draft.take("model.args.hidden_sizes", sizes)
+    if draft.algorithm in ("dppo", "trpo"):  # a network of its own for the value
+        draft.settings["model.args.value_hidden_sizes"] = sizes
+
+
+COMMON: Table = {
+    "name": lambda draft, _, __: setattr(draft, "taken", draft.taken + 1),
+    "path": _path,
+    "hidden_sizes": _hidden_sizes,
+    "rewards_gamma": to("learner.gamma", by=float),
+    "gamma": to("learner.gamma", by=float),
+    "optimizer": _optimizer,
+    "RMSProp.decay": _rmsprop("decay", float),
+    "RMSProp.epsilon": _rmsprop("epsilon", float),
+    "RMSProp.gradient_norm_clipping": _rmsprop("gradients_norm_clipping", number_or_none),
+    "initial_learning_rate": to("learner.args.initial_learning_rate", by=float),
+    "learning_rate_end": to("learner.args.learning_rate_end", by=float),
+    "use_linear_schedule": to("learner.args.use_linear_schedule"),
+    "schedule_step": to("learner.args.schedule_step"),
+    "max_global_step": to("run.max_env_steps", by=int),
+    "gradients_norm_clipping": to("learner.args.gradients_norm_clipping", by=number_or_none),
+    **{name: gone(_AT_LEARNER) for name in ("combine_gradients", "num_gradients", "dc_lambda", "dc_history")},
+    "use_lstm": to("model.args.use_lstm"),
+    "lstm": to("model.args.use_lstm"),
+    "lstm_type": to("model.args.lstm_type"),
+    "lstm_num_cores": to("model.args.lstm_num_cores"),
+    "seed": to("seed"),
+    "gpu": to("device", by=lambda value: "auto" if value else "cpu"),
+    "avg_in_num_batches": gone("scores are mean returns of evaluation's rounds, of eval.episodes each"),
+    "use_filter": to("model.args.normalize_obs"),
+}
+
+
+#: By the ancestor's name: keys of its own, and what is so from the beginning.
+ALGORITHMS: dict[str, tuple[Table, Begin]] = {
+    "policy_gradient": (
+        POLICY_GRADIENT,
+        begin_on_policy(
+            "PolicyGradientLearner", {"initial_learning_rate": 1e-4, "baseline": False}, "relu", 50_000_000, 200
+        ),
+    ),
+    "da3c": (DA3C, begin_da3c),
+    "dppo": (
+        DPPO,
+        begin_on_policy(
+            "PPOLearner",
+            {
+                "initial_learning_rate": 1e-4, "gae_lambda": 1.0, "mini_batch": None, "critic_scale": 0.25,
+                "policy_iterations": 5, "value_func_iterations": 5, "normalize_advantage": False,
+                "use_linear_schedule": True, "epsilon": 1e-5,
+            },
+            "tanh", 10_000_000, 200,
+        ),
+    ),
+    "ddpg": (DDPG, begin_ddpg),
+    "dqn": (DQN, begin_dqn),
+    "trpo": (TRPO, begin_on_policy("TRPOLearner", {}, "tanh", 10_000_000, 1000)),
+}  # fmt: skip
+
+
+def of_2017(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what the algorithms of 2017 did without a key for it: networks, filter, entropy, learning rate.
+
+    Args:
+        algorithm: its name in 2017.
+        given: its section, whose keys are left out of what is returned.
+    """
+    if algorithm == "da3c_cont":
+        implied: dict[str, Any] = {
+            "hidden_sizes": [128, 128], "use_lstm": True, "use_filter": True, "entropy_beta": 1e-3,
+            "initial_learning_rate": 1e-4, "output": {"continuous": True},
+        }  # fmt: skip
+    elif algorithm == "da3c":
+        is_image = len(given["state_size"]) > 1
+        implied = {"hidden_sizes": [256]} | (
+            {"input": {"use_convolutions": True, "universe": False, "history": 4}} if is_image else {}
+        )
+    else:
+        implied = {}
+    return {name: value for name, value in implied.items() if name not in given}

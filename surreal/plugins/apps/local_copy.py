@@ -1,0 +1,172 @@
+"""`surreal generate -a`: an algorithm's own files in an app's folder, to be edited; and switching to them and back.
+
+The copies are the files of this package as they are. They import what is shared from it, and each other in place of
+the originals, so that an edit in any of them acts.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ruamel.yaml.comments import CommentedMap
+
+from surreal import __version__
+from surreal.base.errors import ConfigError
+from surreal.config import import_class
+from surreal.plugins.apps.document import back_up, get_value, read_document, save_text, set_value, to_text
+from surreal.plugins.apps.environments import TEMPLATES
+
+#: Folder of the copies in an app, and so the package that they are.
+FOLDER = "algorithm"
+_PARTS = ("agent", "learner", "model")
+#: Functions that learners share and people edit: they are copied along.
+_LOSSES = re.compile(r"surreal\.learner\.(?:\w+\.)?\w*losses")
+_CLASSES = ("surreal.agent", "surreal.learner", "surreal.model")
+
+
+class Copied(NamedTuple):
+    """A file of an algorithm."""
+
+    path: Path  #: of the copy
+    module: str  #: that it is a copy of
+
+
+def copy_algorithm(config: Path, *, is_kept: bool = False) -> tuple[list[Copied], list[Path]]:
+    """Copy the files of the algorithm that an app uses into its folder, and point app.yaml to them.
+
+    Args:
+        config: the app.yaml.
+        is_kept: whether the earlier app.yaml is kept already.
+
+    Returns:
+        The copies, and where earlier files are.
+
+    Raises:
+        ConfigError: a class of app.yaml is none of this package.
+    """
+    document = read_document(config)
+    use_local(document, config.parent, is_local=False, only_if_there=True)
+    modules: dict[str, str] = {}
+    for part in _PARTS:
+        modules.setdefault(_class_of(document, part).__module__, part)
+    for module in [each for name in list(modules) for each in _imported(name)]:
+        if _LOSSES.fullmatch(module):
+            modules.setdefault(module, module.rpartition(".")[2])
+    folder = config.parent / FOLDER
+    kept = [back_up(folder)]
+    folder.mkdir(parents=True, exist_ok=True)
+    copied = [_copy(folder, module, name, modules) for module, name in modules.items()]
+    (folder / "__init__.py").write_text(f'"""The algorithm of this app, copied from Surreal {__version__}."""\n')
+    (folder / "README.md").write_text(_readme(document, copied), encoding="utf-8")
+    use_local(document, config.parent, is_local=True)
+    kept.append(save_text(config, to_text(document), is_kept=is_kept))
+    return copied, [path for path in kept if path is not None]
+
+
+def use_local(document: CommentedMap, folder: Path, *, is_local: bool, only_if_there: bool = False) -> None:
+    """Point an app.yaml to the copies, or back to the package.
+
+    Args:
+        document: of the app.
+        folder: of the app.
+        is_local: whether the copies are to be used.
+        only_if_there: a class that cannot be switched stays as it is.
+
+    Raises:
+        ConfigError: there is no copy of a class, or the package has no class of this name.
+    """
+    for part in _PARTS:
+        path = str(get_value(document, f"{part}.class") or "")
+        name = path.rpartition(".")[2]
+        found = _local_path(folder, name) if is_local else _own_path(name)
+        if found is None and not only_if_there:
+            where = f"{folder / FOLDER} has no class {name}; `surreal generate -a` copies it there"
+            raise ConfigError(where if is_local else f"{part}.class is {path}, and Surreal has no class {name}")
+        if found is not None:
+            set_value(document, f"{part}.class", found)
+
+
+def is_local(document: CommentedMap) -> bool:
+    """Whether an app learns with its own copy."""
+    return str(get_value(document, "learner.class")).startswith(f"{FOLDER}.")
+
+
+def _class_of(document: CommentedMap, part: str) -> type[object]:
+    path = str(get_value(document, f"{part}.class") or "")
+    cls = import_class(path, object, key=f"{part}.class")
+    if not cls.__module__.startswith("surreal."):
+        raise ConfigError(f"{part}.class is {path}, which is yours already; it was not copied", key=f"{part}.class")
+    return cls
+
+
+def _own_path(name: str) -> str | None:
+    """Path under which the package offers a class of this name."""
+    for module in _CLASSES:
+        if hasattr(importlib.import_module(module), name):
+            return f"{module}.{name}"
+    return None
+
+
+def _local_path(folder: Path, name: str) -> str | None:
+    for path in sorted((folder / FOLDER).glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        if any(isinstance(node, ast.ClassDef) and node.name == name for node in tree.body):
+            return f"{FOLDER}.{path.stem}.{name}"
+    return None
+
+
+def _imported(module: str) -> Iterator[str]:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+
+
+def _copy(folder: Path, module: str, name: str, modules: dict[str, str]) -> Copied:
+    source = _redirected(inspect.getsource(importlib.import_module(module)), modules)
+    path = folder / f"{name}.py"
+    head = f"# Copied from {module} of Surreal {__version__}; yours to edit.\n"
+    path.write_text(head + source, encoding="utf-8")
+    return Copied(path, module)
+
+
+def _redirected(source: str, modules: dict[str, str]) -> str:
+    """Have a module import what was copied from the copies, also where it imports that by a package's public name."""
+    lines = source.splitlines(keepends=True)
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    for node in sorted(imports, key=lambda node: -node.lineno):
+        if not (node.module or "").startswith("surreal."):
+            continue
+        names: dict[str, list[str]] = {}
+        for alias in node.names:
+            names.setdefault(_source_of(str(node.module), alias.name, modules), []).append(ast.unparse(alias))
+        if set(names) != {node.module}:
+            indent = " " * node.col_offset
+            new = [f"{indent}from {origin} import {', '.join(parts)}\n" for origin, parts in names.items()]
+            lines[node.lineno - 1 : node.end_lineno] = new
+    return "".join(lines)
+
+
+def _source_of(module: str, name: str, modules: dict[str, str]) -> str:
+    """Give the module that a copy imports a name from: a copy, or the one that the original imports it from."""
+    if module not in modules:
+        defining = getattr(getattr(importlib.import_module(module), name), "__module__", module)
+    else:
+        defining = module
+    return f"{FOLDER}.{modules[defining]}" if defining in modules else module
+
+
+def _readme(document: CommentedMap, copied: list[Copied]) -> str:
+    values: dict[str, Any] = {part: str(get_value(document, f"{part}.class")).rpartition(".")[2] for part in _PARTS}
+    values["files"] = "\n".join(f"| `{each.path.name}` | `{each.module}` |" for each in copied)
+    text = (TEMPLATES / "common" / "algorithm.md").read_text(encoding="utf-8")
+    for name, value in values.items():
+        text = text.replace("{{" + name + "}}", value)
+    return text

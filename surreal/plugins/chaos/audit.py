@@ -1,0 +1,186 @@
+"""`Audit`: looks at a run some times a second, and holds all that it sees against the invariants."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from redis.client import Pipeline
+from redis.exceptions import RedisError
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.plugins.chaos.invariants.experience import ShardLedger
+from surreal.plugins.chaos.invariants.senders import Acknowledgements
+from surreal.plugins.chaos.invariants.verdict import Verdict
+from surreal.plugins.chaos.invariants.versions import Versions
+from surreal.plugins.chaos.leftovers import ProcessBook
+from surreal.plugins.chaos.observing.reader import Reader
+from surreal.plugins.chaos.observing.sights import Life, Standing
+from surreal.plugins.chaos.observing.standing import read_lives
+from surreal.plugins.chaos.subjects.subject import Subject
+
+logger = logging.getLogger(__name__)
+
+_HEARTBEATS_INTERVAL_S = 0.5
+#: Heartbeats are a second old or so; where a run is joined, what was acknowledged before is known only then, s.
+_SETTLING_S = 3.0
+
+
+class Audit:
+    """Follows one run; never waits for a Redis that is away.
+
+    Args:
+        subject: the run.
+        clock: seconds, monotonic.
+
+    Attributes:
+        processes: all that were seen.
+    """
+
+    def __init__(self, subject: Subject, clock: Callable[[], float] = time.monotonic) -> None:
+        config = subject.config
+        self._subject = subject
+        self._clock = clock
+        streams = subject.replay.streams()
+        self._reader = Reader(streams, subject.parameter_client, subject.policies(), is_new=subject.is_new)
+        drops = config.rlx.servers > 0
+        self._ledgers = {
+            stream.shard: ShardLedger(
+                stream.shard,
+                is_new=subject.is_new,
+                is_gapless=not drops and len(streams) == 1,
+                has_lanes=not drops and len(streams) == 1,
+                counts_chunks=not config.has_parameter_servers,
+            )
+            for stream in streams
+        }
+        self._shards_of = {
+            id(client): [stream.shard for stream in streams if stream.client is client]
+            for client in self._reader.clients
+        }
+        self._acknowledged = Acknowledgements(is_new=subject.is_new)
+        self._versions = Versions()
+        self._num_policies = len(subject.policies())
+        self._lives: tuple[Life, ...] = ()
+        self._heard_s = -_HEARTBEATS_INTERVAL_S
+        self._began_s: float | None = None
+        self.processes = ProcessBook()
+
+    @property
+    def standing(self) -> Standing:
+        """How far the run is, by the last looks."""
+        return Standing(
+            sum(ledger.growth for ledger in self._ledgers.values()), self._versions.publications, self._lives
+        )
+
+    @property
+    def was_emptied(self) -> bool:
+        """Whether a Redis lost what it held."""
+        return (
+            any(ledger.carried for ledger in self._ledgers.values()) or len(self._versions.epochs) > self._num_policies
+        )
+
+    def look(self) -> bool:
+        """Look at everything; returns whether all servers answered."""
+        now = self._clock()
+        self._began_s = now if self._began_s is None else self._began_s
+        try:
+            # The heartbeats first: what they call acknowledged must be in the streams when these are read.
+            has_heard = now - self._heard_s >= _HEARTBEATS_INTERVAL_S
+            if has_heard:
+                self._hear()
+                self._heard_s = now
+            for client in self._reader.clients:
+                self.look_at(client)
+            self._versions.look(self._reader.policies())
+            if has_heard:
+                self._versions.hear(self._lives)
+        except RedisError as error:
+            logger.debug("nothing was seen: %s", error)
+            return False
+        self._compare(now - self._began_s)
+        return True
+
+    def look_at(self, client: RedisClient, and_then: Callable[[Pipeline], object] | None = None) -> None:
+        """Look at the shards of one server, and do something to it in the same transaction.
+
+        Raises:
+            redis.RedisError: no answer.
+        """
+        for sight in self._reader.shards(client, and_then):
+            self._ledgers[sight.shard].look(sight)
+
+    def expect_emptying(self, client: RedisClient) -> None:
+        """A server loses now what it holds."""
+        for shard in self._shards_of.get(id(client), ()):
+            self._ledgers[shard].expect_emptying()
+
+    def expect_rollback(self, client: RedisClient) -> None:
+        """A server may now lose what it acknowledged last."""
+        for shard in self._shards_of.get(id(client), ()):
+            self._ledgers[shard].expect_rollback()
+
+    def verdicts(self) -> list[Verdict]:
+        """What held so far."""
+        ledgers = list(self._ledgers.values())
+        chunks, steps = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("chunks", "steps"))
+        held = f"{chunks:,} chunks of {steps:,} env steps"
+        counted, looks = (sum(getattr(ledger, name) for ledger in ledgers) for name in ("counted", "looks"))
+        unseen = sum(ledger.unseen_chunks for ledger in ledgers)
+        told = self._acknowledged
+        seen = f"{held} were seen in the streams" + (f", {unseen:,} chunks were gone before" if unseen else "")
+        heard = f"{told.lives} lives of agents were told that {told.chunks:,} chunks of {told.steps:,} are stored"
+        dropped = f"; they dropped {told.dropped_chunks:,} chunks themselves" if told.dropped_chunks else ""
+        lost = (*told.lost.all(), *(text for ledger in ledgers for text in ledger.lost.all()))
+        doubled = tuple(text for ledger in ledgers for text in ledger.doubled.all())
+        inexact = tuple(text for ledger in ledgers for text in ledger.inexact.all())
+        versions = self._versions
+        kept, once = f"{heard}; {seen}{dropped}", f"each number of a sender came once: {held}"
+        exact = f"Redis counted {counted:,} env steps where it got {held}; compared at {looks:,} looks"
+        if self._subject.config.has_parameter_servers:
+            kept = once = "not looked at: agents send gradients, and no experience"
+            exact = f"the count of env steps only rose, by {counted:,}; compared at {looks:,} looks"
+        return [
+            Verdict("nothing acknowledged is lost", kept, lost, self._losses()),
+            Verdict("nothing is doubled", once, doubled, self._repeats()),
+            Verdict("the global step is exact", exact, inexact, self._recounts()),
+            Verdict(
+                "versions rise",
+                f"{versions.publications:,} publications up to version {versions.newest:,}, of {len(versions.epochs)} "
+                f"epoch{'s' * (len(versions.epochs) != 1)}; the versions that {versions.lives} lives of processes held",
+                versions.broken.all(),
+            ),
+        ]
+
+    def _hear(self) -> None:
+        self._lives = read_lives(self._subject.client)
+        self._acknowledged.hear(self._lives)
+        self.processes.note_lives(self._lives)
+
+    def _compare(self, age_s: float) -> None:
+        if age_s >= _SETTLING_S:
+            self._acknowledged.settle()
+        ledgers = self._ledgers.values()
+        self._acknowledged.compare(
+            sum(ledger.chunks + ledger.unseen_chunks for ledger in ledgers), sum(ledger.growth for ledger in ledgers)
+        )
+
+    def _losses(self) -> tuple[str, ...]:
+        emptied = [carried for ledger in self._ledgers.values() for carried in ledger.carried]
+        rolled_back = sum(ledger.rolled_back for ledger in self._ledgers.values())
+        texts = [f"Redis was emptied {len(emptied)} times: what it held is gone, as it must be"] if emptied else []
+        if rolled_back:
+            texts.append(f"Redis lost its last {rolled_back} chunks when it was killed: appendfsync is not always")
+        return tuple(texts)
+
+    def _repeats(self) -> tuple[str, ...]:
+        repeated = sum(ledger.repeated for ledger in self._ledgers.values())
+        return (f"{repeated} chunks were sent again, since Redis had forgotten that it had them",) if repeated else ()
+
+    def _recounts(self) -> tuple[str, ...]:
+        return tuple(
+            f"emptied at {before:,} env steps: the owner of the replay brought {brought or 0:,} of them back"
+            for ledger in self._ledgers.values()
+            for before, brought in ledger.carried
+        )

@@ -1,0 +1,236 @@
+"""`Campaign`: disturbs a run by a plan, watches it meanwhile, heals what is open, and judges.
+
+    with Guard() as guard:
+        report = Campaign(subject, options, guard, say=print, stop=stop).execute()
+
+One thread, some turns a second: look, go on with what lasts, begin what is due. Whatever ends it, nothing stays paused,
+full or away.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import numpy as np
+
+from surreal.base.errors import SurrealError
+from surreal.plugins.chaos.audit import Audit
+from surreal.plugins.chaos.choosing import Chooser
+from surreal.plugins.chaos.disturbances.base import Disturbance, Kind, NotDoneError
+from surreal.plugins.chaos.disturbances.guarding import Guard
+from surreal.plugins.chaos.invariants.recovery import Recovery
+from surreal.plugins.chaos.invariants.verdict import Complaints, Verdict
+from surreal.plugins.chaos.options import ROLES, ChaosOptions
+from surreal.plugins.chaos.plan import Plan, Planned
+from surreal.plugins.chaos.subjects.subject import Subject
+
+logger = logging.getLogger(__name__)
+
+_TURN_S = 0.1
+#: How long a run may take to start, or to show that it goes on, s.
+_WHOLE_WITHIN_S = 180.0
+
+
+class _Active(NamedTuple):
+    """A disturbance that lasts."""
+
+    disturbance: Disturbance
+    recovery: Recovery
+    until_s: float
+
+
+class Campaign:
+    """Disturbs one run.
+
+    Args:
+        subject: the run.
+        options: what was asked for.
+        guard: undoes pauses, should this process be killed.
+        say: shows a line.
+        stop: ends the disturbances when it is set.
+        is_over: says why the run has ended, "" while it goes on.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        options: ChaosOptions,
+        guard: Guard,
+        *,
+        say: Callable[[str], object],
+        stop: threading.Event,
+        is_over: Callable[[], str] = lambda: "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.audit = Audit(subject, clock)
+        self.recoveries: list[Recovery] = []
+        self.expected: frozenset[str] = frozenset()
+        self._subject = subject
+        self._options = options
+        self._chooser = Chooser(subject, options, guard, self.audit)
+        self._say = say
+        self._stop = stop
+        self._is_over = is_over
+        self._clock = clock
+        self._began_s = clock()
+        self._active: list[_Active] = []
+        self._late: set[int] = set()
+        self._complaints = Complaints()
+
+    @property
+    def now_s(self) -> float:
+        """Time since the first disturbance could come, s."""
+        return self._clock() - self._began_s
+
+    def wait_until_whole(self) -> None:
+        """Wait until every process of the run is alive, acts and learns.
+
+        Raises:
+            SurrealError: that does not come.
+        """
+        config = self._subject.config
+        wanted = {role.process_name(number) for role in ROLES for number in range(role.count(config))}
+        deadline_s = self._clock() + _WHOLE_WITHIN_S
+        while not self._stop.is_set():
+            self.audit.look()
+            standing = self.audit.standing
+            names = set(standing.alive())
+            missing = sorted(wanted - names) if self._subject.is_new else []
+            if not missing and standing.steps and standing.publications > 1:
+                self.expected = frozenset(names)
+                return
+            if reason := self._is_over():
+                raise SurrealError(f"{self._subject.title} has ended before it could be disturbed: {reason}")
+            if self._clock() > deadline_s:
+                what = f"{', '.join(missing)} missing" if missing else "it does not act and learn"
+                raise SurrealError(f"{self._subject.title} is not whole after {_WHOLE_WITHIN_S:.0f} s: {what}")
+            self._stop.wait(_TURN_S)
+
+    def disturb(self) -> None:
+        """Disturb it for as long as was asked for, and then wait until it is itself again; heals in any case."""
+        options = self._options
+        self._began_s = self._clock()
+        plan = Plan(np.random.default_rng(options.seed), options.kinds, options.every_s)
+        planned = plan.next(0.0)
+        try:
+            while not self._stop.is_set() and not self._is_over():
+                is_done = self.now_s >= options.for_s or len(self.recoveries) == options.most
+                if is_done and not self._active:
+                    break
+                self._turn()
+                if not is_done and planned.at_s <= self.now_s and self._begin(planned):
+                    planned = plan.next(self.now_s)
+                self._stop.wait(_TURN_S)
+        finally:
+            self._heal()
+        while not self._stop.is_set() and not self._is_over() and not self._is_settled():
+            self._turn()
+            self._stop.wait(_TURN_S)
+
+    def wait_for(self, condition: Callable[[], bool]) -> bool:
+        """Watch the run until something is true, or `within_s` have passed; returns whether it is."""
+        deadline_s = self._clock() + self._options.within_s
+        while not condition():
+            if self._stop.is_set() or self._is_over() or self._clock() > deadline_s:
+                return False
+            self._turn()
+            self._stop.wait(_TURN_S)
+        return True
+
+    def verdict(self) -> Verdict:
+        """Whether learning went on."""
+        took = [recovery.took_s for recovery in self.recoveries if recovery.took_s is not None]
+        text = f"{len(took)} of {len(self.recoveries)} times all processes were back, acted and learned again"
+        if took:
+            text += f", within {max(took):.1f} s (allowed: {self._options.within_s:g})"
+        standing = self.audit.standing
+        text += f"; {standing.steps:,} env steps, {standing.publications:,} versions meanwhile"
+        return Verdict("learning goes on", text, self._complaints.all())
+
+    # -- a turn ------------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        for active in list(self._active):
+            if self.now_s >= active.until_s:
+                self._end(active)
+            else:
+                active.disturbance.turn()
+        if not self.audit.look():
+            return
+        hit, alive = self._hit(), self.audit.standing.alive()
+        for recovery in self.recoveries:
+            recovery.look_at_start(self.now_s, alive.get(recovery.target))
+            # Those that others have hit come back in their own time.
+            expected = self.expected - (hit - {recovery.target})
+            if not recovery.is_over and recovery.look(self.now_s, self.audit.standing, expected):
+                took = f"after {recovery.took_s:.1f} s" if recovery.took_s else "at once"
+                self._say(f"{self.now_s:7.1f} s  {recovery.number:3}  itself again {took}")
+            if recovery.is_late(self.now_s, self._options.within_s) and recovery.number not in self._late:
+                self._late.add(recovery.number)
+                within = f"within {self._options.within_s:g} s"
+                self._complaints.add(
+                    f"after disturbance {recovery.number} ({recovery.kind} {recovery.target}) the run was not itself "
+                    f"again {within}: {recovery.missing or 'Redis did not answer'}"
+                )
+
+    def _is_settled(self) -> bool:
+        """Whether the run is itself again after each disturbance, or has taken too long."""
+        within_s = self._options.within_s
+        return all(each.is_over or each.is_late(self.now_s, within_s) for each in self.recoveries)
+
+    def _heal(self) -> None:
+        with ExitStack() as stack:  # all of them, whatever one of them raises
+            for active in self._active:
+                stack.callback(self._end, active)
+
+    def _end(self, active: _Active) -> None:
+        self._active.remove(active)
+        active.disturbance.end()
+        active.recovery.detail = active.disturbance.detail
+        active.recovery.end(self.now_s, self.audit.standing)
+        self._say(f"{self.now_s:7.1f} s  {active.recovery.number:3}  end of {_words(active.recovery)}")
+
+    # -- what is due -------------------------------------------------------------------------------------------------
+
+    def _begin(self, planned: Planned) -> bool:
+        """Begin what is due; returns false where nothing can be hit now, and it is to be tried again."""
+        is_redis_hit = any(active.disturbance.kind not in (Kind.KILL, Kind.PAUSE) for active in self._active)
+        found = self._chooser.choose(planned, self._hit(), is_redis_hit=is_redis_hit)
+        if found is None:
+            return False
+        disturbance, killed = found
+        hold_s = planned.hold * self._options.hold_s if disturbance.lasts else 0.0
+        try:
+            disturbance.begin()
+        except NotDoneError as error:
+            logger.debug("%s of %s was not done: %s", disturbance.kind, disturbance.target, error)
+            return False
+        now_s = self.now_s
+        recovery = Recovery(
+            len(self.recoveries) + 1, disturbance.kind, disturbance.target, now_s, hold_s, disturbance.detail, killed
+        )
+        self.recoveries.append(recovery)
+        self._say(f"{now_s:7.1f} s  {recovery.number:3}  {_words(recovery)}")
+        if disturbance.lasts:
+            self._active.append(_Active(disturbance, recovery, now_s + hold_s))
+        else:
+            recovery.end(now_s, self.audit.standing)
+        return True
+
+    def _hit(self) -> set[str]:
+        """Processes that are paused, or were killed and are not back."""
+        killed = {recovery.target for recovery in self.recoveries if recovery.killed and not recovery.is_over}
+        return killed | {active.recovery.target for active in self._active}
+
+
+def _words(recovery: Recovery) -> str:
+    text = f"{recovery.kind} {recovery.target}"
+    if recovery.held_s and recovery.ended_s is None:
+        text += f" for {recovery.held_s:.1f} s"
+    return text + (f" ({recovery.detail})" if recovery.detail else "")

@@ -1,0 +1,237 @@
+"""`disturb`: what `surreal chaos` does, from the run that is meant to the report."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+from redis.exceptions import RedisError
+
+from surreal.base.errors import ConfigError, SurrealError
+from surreal.config import preset_names
+from surreal.plugins.chaos.campaign import Campaign
+from surreal.plugins.chaos.disturbances.base import Kind
+from surreal.plugins.chaos.disturbances.guarding import Guard
+from surreal.plugins.chaos.invariants.scores import judge_scores
+from surreal.plugins.chaos.invariants.verdict import Verdict
+from surreal.plugins.chaos.leftovers import judge_blocks, judge_keys
+from surreal.plugins.chaos.options import ChaosOptions
+from surreal.plugins.chaos.report import Report
+from surreal.plugins.chaos.subjects.joining import join
+from surreal.plugins.chaos.subjects.starting import StartedRun
+from surreal.plugins.chaos.subjects.subject import Keeps, Subject
+from surreal.run.build.kept import round_lines
+from surreal.run.process import registry
+from surreal.run.process.ending.reasons import ExitCode
+
+_TURN_S = 0.1
+#: How long a run may take to drain, s: as long as its roles may.
+_DRAIN_S = 150.0
+#: How long what was killed, or has drained, may take to be gone, s.
+_GONE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Call:
+    """How the command was called.
+
+    Args:
+        target: a preset, a file, or a run; None: the run that goes on here.
+        overrides: of the preset or file.
+        address: of a run's Redis.
+        run_dir: a run's folder.
+        words: the command itself, for the report.
+    """
+
+    target: str | None
+    overrides: tuple[str, ...] = ()
+    address: str | None = None
+    run_dir: Path | None = None
+    words: str = "surreal chaos"
+
+    @property
+    def starts_run(self) -> bool:
+        """Whether it is about a preset or a file."""
+        target = self.target
+        if target is None:
+            return False
+        return target in preset_names() or target.endswith((".yaml", ".yml"))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What chaos is given by whoever called it.
+
+    Args:
+        options: of the disturbances.
+        say: shows a line.
+        stop: ends it when it is set.
+        signals: those that have come.
+    """
+
+    options: ChaosOptions
+    say: Callable[[str], object]
+    stop: threading.Event
+    signals: Sequence[int] = ()
+
+    @property
+    def interrupted(self) -> ExitCode | None:
+        """The exit code of the signal that came first."""
+        return ExitCode(128 + self.signals[0]) if self.signals else None
+
+
+def disturb(call: Call, setting: Setting) -> Report:
+    """Start or join a run, disturb it, and judge.
+
+    Raises:
+        SurrealError: it cannot be done; the run is left as it was, or ended if it was started here.
+    """
+    with ExitStack() as stack:
+        guard = stack.enter_context(Guard())
+        if call.starts_run:
+            run = StartedRun(str(call.target), call.overrides, call.run_dir, guard)
+            return _disturb_started(stack.enter_context(run), call, setting, guard)
+        if call.overrides:
+            raise ConfigError("--set changes a configuration; name a preset or a file", key="--set")
+        subject = join(call.target, address=call.address, run_dir=call.run_dir, stack=stack)
+        return _disturb_joined(subject, call, setting, guard)
+
+
+def _disturb_started(run: StartedRun, call: Call, setting: Setting, guard: Guard) -> Report:
+    """A run of our own: it is ended afterwards, and must leave nothing behind."""
+    setting.say(f"{run.subject.title} in {run.folder}")
+    campaign = _campaign(run.subject, setting, guard, lambda: "" if run.exit_code is None else run.last_words)
+    campaign.wait_until_whole()
+    campaign.audit.processes.note(run.process)
+    scores = _disturb(campaign, run.subject, setting)
+    setting.say(f"{campaign.now_s:7.1f} s       the run is asked to end")
+    ended = _end(run, campaign, setting)
+    verdicts = [*campaign.audit.verdicts(), campaign.verdict(), *scores, ended]
+    verdicts.append(campaign.audit.processes.judge(within_s=_GONE_S))
+    verdicts.append(judge_keys([run.subject.client]))
+    return _report(run.subject, call, setting, campaign, verdicts, f"results are in {run.folder}")
+
+
+def _disturb_joined(subject: Subject, call: Call, setting: Setting, guard: Guard) -> Report:
+    """A run of somebody else's: it goes on afterwards."""
+    setting = replace(setting, options=only_possible(subject, setting.options, setting.say))
+    setting.say(f"{subject.title}; it goes on afterwards")
+    campaign = _campaign(subject, setting, guard, lambda: registry.stop_reason(subject.client))
+    campaign.wait_until_whole()
+    scores = _disturb(campaign, subject, setting)
+    verdicts = [*campaign.audit.verdicts(), campaign.verdict(), *scores]
+    alive = [life.pid for life in campaign.audit.standing.alive().values() if life.is_here]
+    verdicts.append(campaign.audit.processes.judge(spared=_families(alive), within_s=_GONE_S))
+    verdicts.append(judge_blocks(subject.replay.streams()))
+    reason = registry.stop_reason(subject.client)
+    ending = f"the run has ended meanwhile: {reason}" if reason else "the run goes on"
+    return _report(subject, call, setting, campaign, verdicts, ending)
+
+
+def only_possible(subject: Subject, options: ChaosOptions, say: Callable[[str], object]) -> ChaosOptions:
+    """Leave out what cannot be done to somebody else's run, if it was not asked for by name.
+
+    Raises:
+        ConfigError: it was, or nothing is left.
+    """
+    kinds = []
+    for kind in options.kinds:
+        refusals = subject.refusals(kind)
+        if options.is_default and kind is Kind.RESTART and any(each.keeps is Keeps.NOTHING for each in subject.servers):
+            refusals = refusals or ["Redis has no append-only file, and would come back empty"]
+        if refusals and not options.is_default:
+            raise ConfigError(f"{subject.title} cannot be disturbed by {kind}: {refusals[0]}")
+        if refusals:
+            say(f"without {kind}: {refusals[0]}")
+        else:
+            kinds.append(kind)
+    if not kinds:
+        raise ConfigError(f"{subject.title} cannot be disturbed")
+    return replace(options, kinds=tuple(kinds))
+
+
+def _campaign(subject: Subject, setting: Setting, guard: Guard, is_over: Callable[[], str]) -> Campaign:
+    def why_over() -> str:
+        try:
+            return is_over()
+        except (RedisError, SurrealError):
+            return ""
+
+    return Campaign(subject, setting.options, guard, say=setting.say, stop=setting.stop, is_over=why_over)
+
+
+def _disturb(campaign: Campaign, subject: Subject, setting: Setting) -> list[Verdict]:
+    """Disturb a run that is whole; returns the verdict on its evaluation, if it has one whose scores are here."""
+    path = None if subject.folder is None else subject.folder / "eval" / "scores.jsonl"
+    before = _rounds(path)
+    setting.say(f"    0.0 s       the run is whole: {', '.join(sorted(campaign.expected))}")
+    campaign.disturb()
+    if path is None or not subject.config.eval.enabled:
+        return []
+    last_at = len(_rounds(path))
+    campaign.wait_for(lambda: len(_rounds(path)) > last_at)
+    rounds = _rounds(path)
+    if setting.stop.is_set():
+        last_at = min(last_at, len(rounds) - 1)  # there was no time for another one
+    return [judge_scores(rounds, before=len(before), last_at=last_at, may_go_back=campaign.audit.was_emptied)]
+
+
+def _rounds(path: Path | None) -> list[dict[str, Any]]:
+    return [] if path is None else round_lines(path, warns=False)
+
+
+def _end(run: StartedRun, campaign: Campaign, setting: Setting) -> Verdict:
+    """End our run in order, watched to the last; returns the verdict on how it ended."""
+    exit_code = run.exit_code
+    violations = []
+    if exit_code is None:
+        with suppress(RedisError):
+            registry.request_stop(run.subject.client, "surreal chaos")
+        deadline_s, has_hurried = time.monotonic() + _DRAIN_S, False
+        while (exit_code := run.exit_code) is None and time.monotonic() < deadline_s:
+            campaign.audit.look()
+            if len(setting.signals) > 1 and not has_hurried:
+                has_hurried = True
+                run.hurry()
+            time.sleep(_TURN_S)
+    result = run.result()
+    if exit_code is None:
+        violations.append(f"it did not end within {_DRAIN_S:.0f} s")
+    elif exit_code and not setting.signals:
+        violations.append(f"it ended with exit code {exit_code}: {run.last_words}")
+    kills = sum(recovery.killed != "" for recovery in campaign.recoveries)
+    evidence = (
+        f"exit code {exit_code}, {result.get('reason')}; result.json has {result.get('env_steps', 0):,} env steps and "
+        f"{result.get('restarts', 0)} restarts after {kills} kills"
+    )
+    return Verdict("the run ends in order", evidence, tuple(violations))
+
+
+def _families(pids: Iterable[int]) -> set[int]:
+    """Processes with all that they started."""
+    found = set(pids)
+    for pid in pids:
+        with suppress(psutil.Error):
+            found |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    return found
+
+
+def _report(
+    subject: Subject, call: Call, setting: Setting, campaign: Campaign, verdicts: list[Verdict], ending: str
+) -> Report:
+    return Report(
+        title=subject.title,
+        command=call.words,
+        seed=setting.options.seed,
+        time_s=campaign.now_s,
+        recoveries=campaign.recoveries,
+        verdicts=verdicts,
+        ending=ending,
+        interrupted=setting.interrupted,
+    )

@@ -1,0 +1,95 @@
+"""`surreal chaos`: a run is disturbed, and held against what must stay true of it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from surreal.cli.completion import presets_and_files
+from surreal.cli.options import Overrides, RunDir, say, stdout_console
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command()(chaos)
+
+
+def chaos(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN|PRESET_OR_FILE",
+            help="A run that goes on here, default: the newest; or what to start for the time of it.",
+            autocompletion=presets_and_files,
+        ),
+    ] = None,
+    for_s: Annotated[float, typer.Option("--for", metavar="S", min=0.0, help="How long disturbances come.")] = 60.0,
+    kill: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLES", help="Kill processes: learner, ps, agent, rlx-server, eval, or all."),
+    ] = None,
+    pause: Annotated[list[str] | None, typer.Option(metavar="ROLES", help="Stop processes for some seconds.")] = None,
+    cut: Annotated[bool, typer.Option("--cut", help="Break all connections to Redis, for some seconds.")] = False,
+    redis: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOW", help="restart: kill Redis and start it again; flush: empty it; full: fill it up."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of times, kinds and targets.")] = 0,
+    every: Annotated[float, typer.Option(metavar="S", min=0.1, help="Mean time between two disturbances.")] = 6.0,
+    hold: Annotated[float, typer.Option(metavar="S", min=0.1, help="The longest that one lasts.")] = 3.0,
+    within: Annotated[
+        float, typer.Option(metavar="S", min=1.0, help="How long the run may take after one to be itself again.")
+    ] = 60.0,
+    most: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="End after so many disturbances, before --for.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report: .md or .json.")] = None,
+    overrides: Overrides = None,
+    address: Annotated[
+        str | None, typer.Option("--address", metavar="URL", help="Redis of the run, where its folder is not here.")
+    ] = None,
+    run_dir: RunDir = None,
+) -> None:
+    """Disturb a run at random, check that nothing is lost or doubled and learning goes on, and say so; 0 if all held.
+
+    Without --kill, --pause, --cut and --redis, it does all but flush and full. Ctrl-C heals what is disturbed and ends.
+    """
+    from surreal.base.system.logs import setup_logging
+    from surreal.plugins.chaos.command import Call, Setting, disturb
+    from surreal.plugins.chaos.options import ChaosOptions, read_kinds
+    from surreal.plugins.chaos.report import check_path
+    from surreal.run.process.ending.interrupts import set_at_signals
+
+    if report is not None:
+        check_path(report)
+    kinds, kill_roles, pause_roles = read_kinds(kill or [], pause or [], redis or [], cuts=cut)
+    options = ChaosOptions(
+        kinds=kinds,
+        kill_roles=kill_roles,
+        pause_roles=pause_roles,
+        for_s=for_s,
+        most=most,
+        every_s=every,
+        hold_s=hold,
+        within_s=within,
+        seed=seed,
+        is_default=not (kill or pause or redis or cut),
+    )
+    setup_logging("warning")
+    stop = threading.Event()
+    console = stdout_console(lambda _: stop.set(), no_color=True)
+    signals = set_at_signals(stop, is_abortable=True)
+    words = shlex.join(["surreal", *sys.argv[1:]])
+    call = Call(target, tuple(overrides or ()), address, run_dir, words)
+    found = disturb(call, Setting(options, lambda text: say(console, text), stop, signals))
+    for line in found.lines():
+        say(console, line)
+    if report is not None:
+        found.write(report)
+        say(console, f"report in {report}")
+    raise typer.Exit(found.exit_code)

@@ -1,0 +1,93 @@
+"""Processes of the run are killed, or stand still for a while."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+import psutil
+
+from surreal.plugins.chaos.disturbances.base import Disturbance, Kind, NotDoneError
+from surreal.plugins.chaos.disturbances.guarding import Guard
+from surreal.plugins.chaos.observing.sights import Life
+
+
+class Kill(Disturbance):
+    """SIGKILL.
+
+    Args:
+        life: of the process.
+    """
+
+    kind = Kind.KILL
+    lasts = False
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(life.name)
+        self._life = life
+
+    def begin(self) -> None:
+        process = find_process(self._life)
+        self.detail = f"process {process.pid}"
+        try:
+            process.kill()
+        except psutil.Error as error:
+            raise NotDoneError(str(error)) from error
+
+
+class Pause(Disturbance):
+    """SIGSTOP; SIGCONT at the end, or by the guard.
+
+    Args:
+        life: of the process.
+        guard: told before, in case that we do not see the end.
+    """
+
+    kind = Kind.PAUSE
+
+    def __init__(self, life: Life, guard: Guard) -> None:
+        super().__init__(life.name)
+        self._life = life
+        self._guard = guard
+        self._process: psutil.Process | None = None
+
+    def begin(self) -> None:
+        process = find_process(self._life)
+        self.detail = f"process {process.pid}"
+        self._guard.open(signal.SIGCONT, process.pid)
+        self._process = process
+        try:
+            process.suspend()
+        except psutil.Error as error:
+            self.end()
+            raise NotDoneError(str(error)) from error
+
+    def end(self) -> None:
+        if self._process is None:
+            return
+        with suppress(psutil.Error):  # it has been killed meanwhile
+            self._process.resume()
+        self._guard.close(signal.SIGCONT, self._process.pid)
+        self._process = None
+
+
+def find_process(life: Life) -> psutil.Process:
+    """The process of a life.
+
+    Raises:
+        NotDoneError: it is gone, on another machine, or another user's.
+    """
+    if not life.is_here or life.pid == os.getpid():
+        raise NotDoneError(f"{life.name} is not a process of this machine")
+    try:
+        process = psutil.Process(life.pid)
+        # Its id may belong to another one by now, that is younger than what it said.
+        is_it = process.status() != psutil.STATUS_ZOMBIE and time.time() - process.create_time() >= life.age_s - 1
+        is_ours = process.uids().real == os.getuid()
+    except psutil.Error as error:
+        raise NotDoneError(f"{life.name} is gone") from error
+    if not (is_it and is_ours):
+        raise NotDoneError(f"{life.name} is gone, or another user's")
+    return process

@@ -1,0 +1,126 @@
+"""What a run must not leave behind: processes that nobody waits for, and keys that nobody will read again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.keys import RUNS, run_pattern
+from surreal.distributed.experience.stream import Stream
+from surreal.plugins.chaos.invariants.verdict import Complaints, Verdict
+from surreal.plugins.chaos.observing.sights import Life
+
+_POLL_INTERVAL_S = 0.1
+
+
+class ProcessBook:
+    """Every process that was seen to belong to a run, with all that it started."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, float], psutil.Process] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def note(self, process: psutil.Process) -> None:
+        """Note a process and its descendants, as they are now."""
+        with suppress(psutil.Error):
+            for each in (process, *process.children(recursive=True)):
+                with suppress(psutil.Error):
+                    self._known[each.pid, each.create_time()] = each
+
+    def note_lives(self, lives: Iterable[Life]) -> None:
+        """Note the processes of this machine that are alive."""
+        known = {pid for pid, _ in self._known}
+        for life in lives:
+            if life.is_here and life.is_alive and life.pid not in known:
+                with suppress(psutil.Error):
+                    self.note(psutil.Process(life.pid))
+
+    def alive(self) -> list[psutil.Process]:
+        """Those that still run."""
+        return [process for process in self._known.values() if _runs(process)]
+
+    def judge(self, *, spared: Iterable[int] = (), within_s: float) -> Verdict:
+        """Wait until none runs any more.
+
+        Args:
+            spared: process ids of those that go on, and are to.
+            within_s: how long to wait, s.
+        """
+        kept, deadline_s = set(spared), time.monotonic() + within_s
+        while (left := [each for each in self.alive() if each.pid not in kept]) and time.monotonic() < deadline_s:
+            time.sleep(_POLL_INTERVAL_S)
+        ended = len(self._known) - len(left) - len(kept)
+        return Verdict(
+            "no process is left behind",
+            f"{len(self._known)} processes were seen, {max(ended, 0)} of them have ended"
+            + (f", {len(kept)} go on with the run" if kept else ""),
+            tuple(f"process {each.pid} still runs: {_command(each)}" for each in left),
+        )
+
+
+def judge_keys(clients: Sequence[RedisClient]) -> Verdict:
+    """Look for keys of a run that has ended."""
+    left = [key.decode() for client in clients for pattern in run_pattern(client.run) for key in client.scan(pattern)]
+    complaints = Complaints()
+    complaints.extend(f"{key} is left" for key in left)
+    complaints.extend(f"{RUNS} at {client.address} lists the run" for client in clients if _is_listed(client))
+    return Verdict("no key is left behind", f"{len(left)} keys of the run in Redis", complaints.all())
+
+
+def judge_blocks(streams: Sequence[Stream], more: str = "") -> Verdict:
+    """Look for blocks that no stream has, and entries without their block, of a run that goes on."""
+    blocks, stray, dangling = 0, 0, 0
+    for stream in streams:
+        found = _Blocks(stream)
+        blocks += found.number
+        stray += found.stray
+        dangling += found.dangling
+    complaints = [f"{stray} blocks are in no stream: nobody will remove them"] if stray else []
+    complaints += [f"{dangling} chunks of the streams have no block"] if dangling else []
+    return Verdict("no key is left behind", f"{blocks} blocks, each in its stream{more}", tuple(complaints))
+
+
+class _Blocks:
+    """Compares the blocks of a shard with its stream; chunks come and go meanwhile."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._client, self._keys = stream.client, stream.keys
+        before = self._entries()
+        prefix = self._keys.block_prefix
+        found = {key.decode().removeprefix(prefix) for key in self._client.scan(f"{prefix}*")}
+        after = self._entries()
+        self.number = len(found)
+        # An evicted chunk loses both at one instant, so what is still amiss now is amiss.
+        self.stray = sum(self._exists(each) and each not in self._entries() for each in found - before - after)
+        self.dangling = sum(not self._exists(each) and each in self._entries() for each in (before & after) - found)
+
+    def _entries(self) -> set[str]:
+        entries: Any = self._client.redis.xrange(self._keys.stream)
+        return {fields[b"id"].decode() for _, fields in entries if b"id" in fields}
+
+    def _exists(self, chunk_id: str) -> bool:
+        return bool(self._client.execute("EXISTS", self._keys.block(chunk_id)))
+
+
+def _is_listed(client: RedisClient) -> bool:
+    with client.directory() as directory:
+        return bool(directory.hexists(RUNS, client.run))
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _command(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())[:120]
+    return "unknown"

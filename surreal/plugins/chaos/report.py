@@ -1,0 +1,197 @@
+"""`Report`: what was done to a run, how it came through, and which invariants held, with their evidence."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.base.errors import ConfigError, FolderError
+from surreal.base.system.files import write_whole
+from surreal.plugins.chaos.invariants.recovery import Downtime, Recovery
+from surreal.plugins.chaos.invariants.verdict import Verdict
+from surreal.plugins.chaos.options import role_of
+from surreal.run.process.ending.reasons import ExitCode
+
+#: What a report may be written as, by the end of its name.
+_SUFFIXES = (".md", ".json")
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a run came through its disturbances.
+
+    Attributes:
+        title: the run.
+        command: that asked for it.
+        seed: of what was drawn.
+        time_s: from the first look to the last, s.
+        recoveries: the disturbances, each with how long the run took.
+        verdicts: the invariants.
+        ending: how the run ended, or that it goes on.
+        interrupted: the exit code of a signal that ended chaos early; None if none did.
+    """
+
+    title: str
+    command: str
+    seed: int
+    time_s: float
+    recoveries: Sequence[Recovery]
+    verdicts: Sequence[Verdict]
+    ending: str
+    interrupted: ExitCode | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether every invariant held."""
+        return all(verdict.holds for verdict in self.verdicts)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Of the command."""
+        if not self.holds:
+            return ExitCode.BROKEN
+        return ExitCode.OK if self.interrupted is None else self.interrupted
+
+    def lines(self) -> list[str]:
+        """For a terminal: the invariants; the disturbances were shown as they came."""
+        lines = [self._summary()]
+        for verdict in self.verdicts:
+            lines.append(f"  {'held  ' if verdict.holds else 'BROKEN'}  {verdict.name}: {verdict.evidence}")
+            lines += [f"          {text}" for text in verdict.violations]
+            lines += [f"          not promised: {text}" for text in verdict.not_promised]
+        return [*lines, self._ending]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "run": self.title,
+            "command": self.command,
+            "seed": self.seed,
+            "time_s": round(self.time_s, 1),
+            "holds": self.holds,
+            "ending": self._ending,
+            "disturbances": [_plain(recovery) for recovery in self.recoveries],
+            "invariants": [{"holds": verdict.holds, **asdict(verdict)} for verdict in self.verdicts],
+        }
+
+    def to_markdown(self) -> str:
+        """For a page."""
+        lines = [f"`{self.command}`: {self._summary()} {self._ending[:1].upper()}{self._ending[1:]}.", ""]
+        lines += ["| invariant | | evidence |", "|---|---|---|"]
+        lines += [
+            f"| {verdict.name} | {'held' if verdict.holds else '**broken**'} | {_cell(verdict)} |"
+            for verdict in self.verdicts
+        ]
+        lines += ["", "| disturbance | how often | lasted, s | until the run was itself again, s: median, longest |"]
+        lines += ["|---|---|---|---|", *(_row(kind, target, found) for (kind, target), found in self._groups())]
+        lines += _downtimes(self.recoveries)
+        lines += ["", f"On Python {platform.python_version()}, {platform.system()} {platform.machine()}."]
+        return "\n".join(lines) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write it: Markdown or JSON, by the name.
+
+        Raises:
+            FolderError: it cannot be written.
+        """
+        text = json.dumps(self.to_json(), indent=2) + "\n" if path.suffix == ".json" else self.to_markdown()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except OSError as error:
+            raise FolderError(f"{path} could not be written: {error}") from error
+
+    @property
+    def _ending(self) -> str:
+        if self.interrupted is None:
+            return self.ending
+        return f"interrupted by {signal.Signals(self.interrupted - 128).name}, all healed; {self.ending}"
+
+    def _summary(self) -> str:
+        broken = sum(not verdict.holds for verdict in self.verdicts)
+        number = len(self.recoveries)
+        took = [recovery.took_s for recovery in self.recoveries if recovery.took_s is not None]
+        times = (
+            f", itself again after {statistics.median(took):.1f} s (median), {max(took):.1f} at most" if took else ""
+        )
+        state = "all invariants held" if not broken else f"{broken} of {len(self.verdicts)} invariants are broken"
+        count = "1 disturbance" if number == 1 else f"{number} disturbances"
+        return f"{self.title}, {count} in {self.time_s:.0f} s with seed {self.seed}{times}; {state}."
+
+    def _groups(self) -> list[tuple[tuple[str, str], list[Recovery]]]:
+        groups: dict[tuple[str, str], list[Recovery]] = {}
+        for recovery in self.recoveries:
+            groups.setdefault((recovery.kind, recovery.target), []).append(recovery)
+        return sorted(groups.items())
+
+
+def check_path(path: Path) -> None:
+    """Refuse a name that says nothing about what is to be written.
+
+    Raises:
+        ConfigError: it ends otherwise.
+    """
+    if path.suffix not in _SUFFIXES:
+        raise ConfigError(f"--report is {path}; it must end with {' or '.join(_SUFFIXES)}", key="--report")
+
+
+def _plain(recovery: Recovery) -> dict[str, Any]:
+    lasted = 0.0 if recovery.ended_s is None else recovery.ended_s - recovery.began_s
+    return {
+        "number": recovery.number,
+        "at_s": round(recovery.began_s, 2),
+        "kind": recovery.kind,
+        "target": recovery.target,
+        "detail": recovery.detail,
+        "lasted_s": round(lasted, 2),
+        "recovery_s": None if recovery.took_s is None else round(recovery.took_s, 2),
+        "downtime": None if recovery.downtime is None else recovery.downtime._asdict(),
+    }
+
+
+def _row(kind: str, target: str, found: Sequence[Recovery]) -> str:
+    lasted = [recovery.ended_s - recovery.began_s for recovery in found if recovery.ended_s is not None]
+    took = [recovery.took_s for recovery in found if recovery.took_s is not None]
+    held = f"{min(lasted):.1f} .. {max(lasted):.1f}" if lasted and max(lasted) >= 0.1 else ""
+    times = f"{statistics.median(took):.1f}, {max(took):.1f}" if took else "never"
+    return f"| {kind} {'Redis' if '://' in target else target} | {len(found)} | {held} | {times} |"
+
+
+def _downtimes(recoveries: Sequence[Recovery]) -> list[str]:
+    """Where the time after each kill went, by role; no lines without kills whose parts are known."""
+    by_role: dict[str, list[list[float]]] = {}
+    for each in recoveries:
+        if each.downtime is not None and each.took_s is not None:
+            row = [each.took_s, sum(each.downtime), *each.downtime]
+            by_role.setdefault(role_of(each.target), []).append(row)
+    if not by_role:
+        return []
+    parts = [name.removesuffix("_s").replace("_", " ") for name in Downtime._fields]
+    titles = ["killed", "how often", "the run", "the process", *parts]
+    lines = [
+        "",
+        "Seconds after a kill, median and 95th percentile: until the run was itself again, until the process worked",
+    ]
+    lines += ["again, and the parts of that time.", "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for role, found in sorted(by_role.items()):
+        columns = [_middle(column) for column in np.array(found).T]
+        lines.append(f"| {role} | {len(found)} | {' | '.join(columns)} |")
+    return lines
+
+
+def _middle(values: NDArray[np.float64]) -> str:
+    return f"{np.median(values):.1f}, {np.percentile(values, 95):.1f}"
+
+
+def _cell(verdict: Verdict) -> str:
+    notes = [*verdict.violations, *(f"not promised: {text}" for text in verdict.not_promised)]
+    return "<br>".join([verdict.evidence, *notes]).replace("|", "\\|")

@@ -1,0 +1,159 @@
+"""`StartedRun`: a run that chaos starts itself, on a Redis of its own that outlives it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from surreal.base.errors import ConfigError
+from surreal.config import Config, load_config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.plugins.chaos.disturbances.guarding import Guard
+from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
+from surreal.run.launch.supervise import last_error_line
+from surreal.run.process.run_folder import RESULT_NAME, RUNS_FOLDER, new_run_id
+
+#: The run ends when chaos does, and no death is one too many. What the caller says comes after these, and wins.
+_SETTINGS = (
+    "run.max_env_steps=1000000000",
+    "run.stop_at_return=null",
+    "run.restart_limit=1000000",
+)
+
+
+class StartedRun:
+    """`surreal run` of a preset or file, in a process of its own.
+
+    Args:
+        source: of the configuration.
+        overrides: of it.
+        run_dir: the run's folder; None: a new one.
+        guard: ends the run, should this process be killed.
+
+    Raises:
+        ConfigError: the configuration is wrong, or names servers of its own.
+    """
+
+    def __init__(self, source: str, overrides: Sequence[str], run_dir: Path | None, guard: Guard) -> None:
+        self._overrides = (*_SETTINGS, *overrides)
+        self._source = source
+        self._guard = guard
+        self.config: Config = load_config(source, self._overrides)
+        redis = self.config.redis
+        if redis.address or redis.parameter_address or self.config.replay_addresses != [None]:
+            raise ConfigError(
+                "surreal chaos starts runs on a Redis of its own; this configuration names another: "
+                "start it with `surreal run`, then disturb it by its name",
+                key="redis.address",
+            )
+        self.run = new_run_id(self.config.name)
+        self.folder = (run_dir or RUNS_FOLDER / self.run).absolute()
+        self._stack = ExitStack()
+        self._process: subprocess.Popen[bytes]
+        self._console: Path
+        self.subject: Subject
+
+    def __enter__(self) -> Self:
+        with self._stack:  # what was begun ends if the rest fails
+            place = Path(tempfile.mkdtemp(prefix="surreal-chaos-"))
+            self._stack.callback(shutil.rmtree, place, ignore_errors=True)
+            self._console = place / "run.out"
+            server = EmbeddedRedis(maxmemory_bytes=self.config.own_redis_bytes, appendonly_dir=place / "redis")
+            self._stack.enter_context(server)
+            client = self._stack.enter_context(RedisClient(server.address, run=self.run, timeout_s=2.0))
+            _write_through(client)
+            self.subject = self._describe(server, client)
+            self._process = self._start(server.address)
+            self._stack.callback(self._kill)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    @property
+    def process(self) -> psutil.Process:
+        """The launcher."""
+        return psutil.Process(self._process.pid)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the run; None while it goes on."""
+        return self._process.poll()
+
+    @property
+    def last_words(self) -> str:
+        """What the run said last."""
+        return last_error_line(self._console)
+
+    def hurry(self) -> None:
+        """Have it end sooner: the second signal cuts its drain short."""
+        for _ in range(2):
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+
+    def result(self) -> dict[str, Any]:
+        """Its `result.json`; empty if there is none."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder / RESULT_NAME).read_text())
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    def _describe(self, server: EmbeddedRedis, client: RedisClient) -> Subject:
+        def kill() -> int:
+            pid = server.pid
+            server.kill()
+            return pid
+
+        def start() -> None:
+            server.start()
+            _write_through(client)
+
+        return Subject(
+            title=f"run {self.run} of {self._source}",
+            config=self.config,
+            folder=self.folder,
+            client=client,
+            replay=ReplayShards(client, self.config.num_shards),
+            parameter_client=client,
+            servers=[Server(client, Keeps.ALL, kill, start, is_exclusive=True)],
+            is_new=True,
+            can_kill=True,
+        )
+
+    def _start(self, address: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "surreal", "run", self._source, "--quiet", "--redis", address]
+        command += ["--run", self.run, "--run-dir", str(self.folder)]
+        for setting in self._overrides:
+            command += ["--set", setting]
+        with self._console.open("ab") as console:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
+            )
+        self._guard.open(signal.SIGTERM, process.pid)
+        return process
+
+    def _kill(self) -> None:
+        """End what still runs; its children end with it."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._guard.close(signal.SIGTERM, self._process.pid)
+
+
+def _write_through(client: RedisClient) -> None:
+    """Have Redis write each command to its file before it answers: what it acknowledged survives its death."""
+    client.execute("CONFIG", "SET", "appendfsync", "always")

@@ -1,0 +1,113 @@
+"""`Subject`: the run that is disturbed, and the Redis servers it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.keys import PolicyKeys
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.parameters.published import part_keys
+from surreal.plugins.chaos.disturbances.base import REDIS_KINDS, Kind
+from surreal.plugins.chaos.disturbances.servers import MOST_BALLAST_BYTES
+
+
+class Keeps(Enum):
+    """What a server still has when it was killed and started again."""
+
+    ALL = "all that it acknowledged"  #: append-only file, written with each command
+    NEARLY_ALL = "all but the last second or two"  #: append-only file that is not
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Redis server of the run.
+
+    Attributes:
+        client: of the run, at this server.
+        keeps: what it still has after a restart.
+        kill: ends it at once, and gives its process id; None: nobody would start it again.
+        start: starts it; does nothing where the run's launcher does.
+        is_exclusive: whether no other run that is alive uses it.
+    """
+
+    client: RedisClient
+    keeps: Keeps
+    kill: Callable[[], int] | None
+    start: Callable[[], object]
+    is_exclusive: bool
+
+    @property
+    def name(self) -> str:
+        """Its address, without a password."""
+        return self.client.address
+
+    def refusal(self, kind: Kind) -> str:
+        """Why a kind of disturbance is not possible here; "" if it is."""
+        if kind not in (*REDIS_KINDS, Kind.CUT):
+            return ""
+        if self.client.is_cluster:
+            return f"{self.name} is a Redis Cluster, which is not disturbed"
+        is_shared = not self.is_exclusive
+        if kind is Kind.CUT and is_shared and self.name.startswith("unix:"):
+            return f"other runs are connected to {self.name}, too, and nobody can tell whose connections are whose"
+        if kind is Kind.RESTART:
+            if is_shared:
+                return f"other runs use {self.name}, too"
+            return "" if self.kill else f"nobody would start {self.name} again: it is not the run's own"
+        if kind is Kind.FULL:
+            return f"other runs use {self.name}, too" if is_shared else self._refusal_of_filling()
+        return ""
+
+    def _refusal_of_filling(self) -> str:
+        limit = int(self.client.redis.info("memory")["maxmemory"])
+        if not limit:
+            return f"{self.name} has no maxmemory, and so is never full"
+        if limit > MOST_BALLAST_BYTES:
+            return f"{self.name} may take {limit >> 20} MiB; to fill more than {MOST_BALLAST_BYTES >> 20} is too much"
+        return ""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run, started here or joined.
+
+    Attributes:
+        title: for people.
+        folder: of the run; None if it is elsewhere.
+        client: of the run: configuration, heartbeats.
+        servers: all that it uses, each once.
+        is_new: whether it began while it is watched.
+        can_kill: whether somebody starts its processes again.
+    """
+
+    title: str
+    config: Config
+    folder: Path | None
+    client: RedisClient
+    replay: ReplayShards
+    parameter_client: RedisClient
+    servers: Sequence[Server]
+    is_new: bool
+    can_kill: bool
+
+    @property
+    def run(self) -> str:
+        """Its id."""
+        return self.client.run
+
+    def policies(self) -> list[PolicyKeys]:
+        """Names under which its learner, or each of its parameter servers, publishes."""
+        return part_keys(self.parameter_client, self.config.broadcast.policy, self.config.num_servers)
+
+    def refusals(self, kind: Kind) -> list[str]:
+        """Why a kind of disturbance is possible at none of the servers; empty if it is possible."""
+        if kind is Kind.KILL and not self.can_kill:
+            return ["nobody would start its processes again: `surreal run` does, on the machine where it was called"]
+        found = [server.refusal(kind) for server in self.servers]
+        return found if all(found) else []

@@ -1,0 +1,142 @@
+"""Commands for Kubernetes: `surreal k8s render | secret | copy`, and `surreal health`, which its probes call."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from surreal.base.errors import ConfigError
+from surreal.cli.completion import presets_and_files
+from surreal.cli.options import Overrides
+
+k8s_app = typer.Typer(
+    name="k8s",
+    help="A run on Kubernetes: its manifests and its secrets.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+#: `surreal health` is mostly called without this part: surreal/__main__.py.
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+Namespace = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A namespace that exists; default: surreal-RUN, which is rendered too."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.add_typer(k8s_app)
+    app.command(context_settings=_PASS_ON)(health)
+
+
+@k8s_app.command()
+def render(
+    source: Annotated[
+        str, typer.Argument(metavar="PRESET_OR_FILE", help="What to train.", autocompletion=presets_and_files)
+    ],
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="Image of all processes, with its registry and tag.")],
+    agents: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Agents; default: agent.count. Scaled ones: at most so many.")
+    ] = None,
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="The run's id; default: its name.")] = None,
+    namespace: Namespace = None,
+    overlay: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="local, gpu, cluster, autoscale, or a folder of yours; needs kubectl."),
+    ] = None,
+    gpu_image: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="Image of processes on GPUs; default: --image.")
+    ] = None,
+    redis: Annotated[
+        str | None, typer.Option(metavar="URL", help="A Redis that is there, in place of the run's own; no password.")
+    ] = None,
+    redis_user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="User of --redis for all processes; default: one for each role.")
+    ] = None,
+    redis_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM file with the authority of --redis, if it is private.")
+    ] = None,
+    s3_endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="S3 service for checkpoints, if it is not Amazon's.")
+    ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Prometheus that the overlay autoscale asks.")
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="TLS for the run's own Redis; needs `surreal k8s secret --tls`.")
+    ] = False,
+    jobs: Annotated[
+        bool, typer.Option("--jobs", help="Jobs, which end with the run, in place of Deployments, which stay.")
+    ] = False,
+    overrides: Overrides = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write into this file, not to stdout.")
+    ] = None,
+) -> None:
+    """Write the manifests of a run, for `kubectl apply -f -`."""
+    from surreal.base.system.files import write_whole
+    from surreal.plugins.clusters.kubernetes.rendering import Request, render
+    from surreal.plugins.clusters.kubernetes.source import write_manifests
+
+    request = Request(
+        source,
+        image,
+        tuple(overrides or ()),
+        gpu_image=gpu_image,
+        run=run,
+        namespace=namespace,
+        agents=agents,
+        overlay=overlay,
+        redis=redis,
+        redis_user=redis_user,
+        redis_ca=redis_ca,
+        s3_endpoint=s3_endpoint,
+        prometheus=prometheus,
+        has_tls=tls,
+        has_jobs=jobs,
+    )
+    text = write_manifests(render(request, lambda sentence: typer.echo(f"warning: {sentence}", err=True)))
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        write_whole(output, text)
+    except OSError as error:
+        raise ConfigError(f"{output} cannot be written: {error.strerror or error}", key="--output") from error
+
+
+@k8s_app.command()
+def secret(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
+    namespace: Namespace = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Certificates of the run's Redis as well; needs openssl.")] = False,
+) -> None:
+    """Write fresh passwords for a run as Secrets, for `kubectl create -f -`; they are kept nowhere else."""
+    from surreal.plugins.clusters.kubernetes.secrets import make_secrets
+    from surreal.plugins.clusters.kubernetes.source import write_manifests
+
+    if sys.stdout.isatty():
+        raise ConfigError("these are secrets: pipe them, as in `surreal k8s secret RUN | kubectl create -f -`")
+    typer.echo(write_manifests(make_secrets(run, namespace, has_tls=tls)), nl=False)
+
+
+@k8s_app.command()
+def copy(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that does not exist yet.")],
+) -> None:
+    """Copy base and overlays, to write an overlay of your own."""
+    from surreal.plugins.clusters.kubernetes.source import copy_manifests
+
+    copy_manifests(folder)
+    typer.echo(f"copied to {folder}")
+
+
+def health(context: typer.Context) -> None:
+    """Say whether a process of this machine is well; for probes."""
+    from surreal.base.liveness import probe
+
+    raise typer.Exit(probe.main(context.args))

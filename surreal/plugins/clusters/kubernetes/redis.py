@@ -1,0 +1,116 @@
+"""The Redis of a rendered run: its own, perhaps with TLS, or one that exists already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from surreal.base.errors import ConfigError
+from surreal.config import Config
+from surreal.plugins.clusters.kubernetes.manifest import add_arguments, config_map, containers, find, mount, pod_name
+from surreal.plugins.clusters.kubernetes.source import Manifest
+
+_PORT = 6379
+#: The Secret with tls.crt, tls.key and ca.crt of the run's own servers.
+TLS_SECRET = "surreal-redis-tls"  # noqa: S105 - the name of one
+_TLS_FOLDER = "/run/secrets/redis-tls"
+#: Where processes find the certificate that they trust, and the variable that tells them.
+_CA_FOLDER, _CA_FILE = "/run/secrets/redis-ca", "ca.crt"
+_CA_VARIABLE = "SURREAL_REDIS_TLS_CA"
+#: Volume with the password of a process; those that have it talk to Redis.
+_PASSWORD_VOLUME = "redis"  # noqa: S105 - the name of one
+_USER_VARIABLE = "SURREAL_REDIS_USER"
+
+
+def own_address(*, has_tls: bool) -> str:
+    """The address of the first of the run's own servers."""
+    return f"{'rediss' if has_tls else 'redis'}://redis-0.redis:{_PORT}"
+
+
+def own_shards(manifests: list[Manifest], config: Config, *, has_tls: bool) -> list[str]:
+    """Settings that spread the experience over all Redis servers of a run."""
+    servers = find(manifests, "StatefulSet", "redis")
+    count = 1 if servers is None else int(servers["spec"]["replicas"])
+    if count == 1 or config.has_parameter_servers or config.redis.replay_address is not None:
+        return []
+    scheme = "rediss://" if has_tls else ""
+    return [f"redis.replay_address=[{', '.join(f'{scheme}redis-{number}.redis:{_PORT}' for number in range(count))}]"]
+
+
+def use_tls(manifests: list[Manifest]) -> dict[str, str]:
+    """Have the run's own servers encrypt connections; returns what processes need in their environment."""
+    servers = find(manifests, "StatefulSet", "redis")
+    if servers is None:
+        raise ConfigError("--tls needs the StatefulSet redis, which the overlay leaves out", key="--tls")
+    mount(servers, "redis-tls", {"secret": {"secretName": TLS_SECRET, "defaultMode": 0o440}}, _TLS_FOLDER)
+    add_arguments(servers, [f"--tls-cert={_TLS_FOLDER}/tls.crt", f"--tls-key={_TLS_FOLDER}/tls.key"])
+    items = [{"key": _CA_FILE, "path": _CA_FILE}]
+    return _trust(manifests, {"secret": {"secretName": TLS_SECRET, "defaultMode": 0o440, "items": items}})
+
+
+def use_other(manifests: list[Manifest], address: str, user: str | None) -> list[Manifest]:
+    """Leave out the run's own server, and let its processes reach another one.
+
+    Args:
+        manifests: of the run.
+        address: of the server, without user and password.
+        user: as whom all processes come, with the key of this name in the Secret; None: each as its own user.
+
+    Raises:
+        ConfigError: a pod cannot reach it, or a secret is in the address.
+    """
+    parts = urlsplit(address if "://" in address else f"redis://{address}")
+    if parts.scheme == "unix":
+        raise ConfigError(f"--redis is {address}: a pod cannot reach a socket of this machine", key="--redis")
+    if "@" in parts.netloc:
+        raise ConfigError(
+            "--redis holds a user or password; give --redis-user, and put the password into the Secret surreal-redis",
+            key="--redis",
+        )
+    if (policy := find(manifests, "NetworkPolicy", "from-run-to-redis")) is not None:
+        given = {server.rpartition(":")[2] for server in parts.netloc.split(",") if ":" in server}
+        ports = sorted(int(port) for port in given if port.isdigit()) or [_PORT]
+        policy["spec"]["egress"] = [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}]
+    kept = [each for each in manifests if pod_name(each) != "redis"]
+    if user is not None:
+        for manifest in kept:
+            _come_as(manifest, user)
+    return kept
+
+
+def trust_file(manifests: list[Manifest], path: Path, address: str) -> dict[str, str]:
+    """Have all processes trust an authority; returns what they need in their environment.
+
+    Raises:
+        ConfigError: the file cannot be read, or the address is without TLS.
+    """
+    if not address.startswith("rediss"):
+        raise ConfigError(f"--redis-ca is for TLS, and --redis is {address}; write rediss://", key="--redis-ca")
+    try:
+        text = path.read_text(encoding="ascii")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--redis-ca: {path} cannot be read as PEM: {error}", key="--redis-ca") from error
+    manifests.append(config_map("redis-ca", {_CA_FILE: text}))
+    return _trust(manifests, {"configMap": {"name": "redis-ca"}})
+
+
+def _trust(manifests: list[Manifest], volume: dict[str, Any]) -> dict[str, str]:
+    for manifest in manifests:
+        if any(_talks_to_redis(container) for container in containers(manifest)):
+            mount(manifest, "redis-ca", volume, _CA_FOLDER)
+    return {_CA_VARIABLE: f"{_CA_FOLDER}/{_CA_FILE}"}
+
+
+def _talks_to_redis(container: dict[str, Any]) -> bool:
+    return any(each["name"] == _PASSWORD_VOLUME for each in container.get("volumeMounts", ()))
+
+
+def _come_as(manifest: Manifest, user: str) -> None:
+    for container in containers(manifest):
+        for variable in container.get("env", ()):
+            if variable["name"] == _USER_VARIABLE:
+                variable["value"] = user
+                for volume in manifest["spec"]["template"]["spec"]["volumes"]:
+                    if volume["name"] == _PASSWORD_VOLUME:
+                        volume["secret"]["items"] = [{"key": user, "path": "password"}]

@@ -1,0 +1,180 @@
+"""All figures of a run that Prometheus is told, as one table; docs/autoscaling.md says what each means.
+
+Names and units follow Prometheus' conventions: seconds and bytes, `_ratio` for what is between 0 and 1, `_total` for
+what only grows. Each has the label `run`, and none a process: there may be a thousand agents, and they come and go.
+What they say is therefore added up here, and so that a sum stays true while their number changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple
+
+from surreal.distributed.telemetry.heartbeats import Heartbeat
+from surreal.plugins.clusters.scaling.reading import RunNow
+from surreal.run.process.roles import LEARNER, RLX_SERVER
+
+#: What latency is said to be where sessions wait and none was answered, s: as long as nothing is known of.
+_NO_ANSWER_S = 10.0
+
+
+class Figure(NamedTuple):
+    """A figure of each run.
+
+    Attributes:
+        read: its value; None where the run has none, or nobody says it now.
+    """
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+    read: Callable[[RunNow], float | None]
+
+
+def processes_by_role(now: RunNow) -> dict[str, int]:
+    """How many processes of each role are alive; an RLX server is `rlx-server`, though it counts as an agent."""
+    return dict(Counter(RLX_SERVER.name if _is_server(beat) else beat.role for beat in now.alive))
+
+
+def _is_server(beat: Heartbeat) -> bool:
+    return "rlx/active_sessions_count" in beat.metrics
+
+
+def _servers(now: RunNow) -> list[Heartbeat]:
+    return [beat for beat in now.alive if _is_server(beat)]
+
+
+def _values(now: RunNow, metric: str) -> list[float]:
+    """A metric of all living processes that have it."""
+    found = (beat.metrics.get(metric) for beat in now.alive)
+    return [value for value in found if value is not None and math.isfinite(value)]
+
+
+def _learners(metric: str) -> Callable[[RunNow], float | None]:
+    """What the learner says, or a parameter server; agents that compute gradients have learners of their own."""
+
+    def read(now: RunNow) -> float | None:
+        found = (beat.metrics.get(metric) for beat in now.alive if beat.role == LEARNER.counts_as)
+        return next((value for value in found if value is not None), None)
+
+    return read
+
+
+def _sum(metric: str) -> Callable[[RunNow], float | None]:
+    return lambda now: sum(values) if (values := _values(now, metric)) else None
+
+
+def _mean(metric: str) -> Callable[[RunNow], float | None]:
+    return lambda now: sum(values) / len(values) if (values := _values(now, metric)) else None
+
+
+def _answer_s(now: RunNow) -> float | None:
+    return _each_waits_s(now, [beat.metrics.get("rlx/waiting_sessions_count", 0.0) for beat in _servers(now)])
+
+
+def _queue_s(now: RunNow) -> float | None:
+    """Without the time in which the server itself waited for the learner, and all of its sessions with it."""
+    waiting = []
+    for beat in _servers(now):
+        names = ("rlx/waiting_sessions_count", "rlx/active_sessions_count", "agent/waiting_ratio")
+        waits, sessions, share = (beat.metrics.get(name, 0.0) for name in names)
+        waiting.append(max(waits - share * sessions, 0.0))
+    return _each_waits_s(now, waiting)
+
+
+def _each_waits_s(now: RunNow, waiting: Iterable[float]) -> float | None:
+    """Little's law: how long each waits is how many wait, by how many are answered in a second."""
+    wait, answers = sum(waiting), sum(_values(now, "rlx/answers_per_s"))
+    return min(wait / answers, _NO_ANSWER_S) if answers > 0 else _NO_ANSWER_S if wait > 0 else None
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        "surreal_learner_waiting_ratio", "gauge",
+        "Share of the last 10 s in which the learner waited for experience.",
+        _mean("learner/waiting_ratio"),
+    ),
+    Figure(
+        "surreal_learner_waiting_seconds_total", "counter",
+        "Time that the learner has waited for experience, since its first update.",
+        _learners("learner/wait_s_total"),
+    ),
+    Figure(
+        "surreal_agents_waiting_ratio", "gauge",
+        "Share of the last 10 s in which agents waited for credit, room or parameters; mean over the agents.",
+        _mean("agent/waiting_ratio"),
+    ),
+    Figure(
+        "surreal_agents_busy", "gauge",
+        "Agents that were busy, on average over the last 10 s; one that waits half of the time counts as half.",
+        _sum("agent/busy_ratio"),
+    ),
+    Figure(
+        "surreal_samples_per_insert", "gauge", "Times that an env step was sampled, on average over the run.",
+        _learners("replay/samples_per_insert"),
+    ),
+    Figure(
+        "surreal_samples_per_insert_lower", "gauge", "Samples per insert at which agents wait for credit.",
+        _learners("replay/samples_per_insert_low"),
+    ),
+    Figure(
+        "surreal_samples_per_insert_upper", "gauge", "Samples per insert at which the learner waits for experience.",
+        _learners("replay/samples_per_insert_high"),
+    ),
+    Figure(
+        "surreal_policy_lag_versions", "gauge", "Versions between the learner's and the newest experience's.",
+        lambda now: now.snapshot.policy_lag,
+    ),
+    Figure(
+        "surreal_replay_fill_ratio", "gauge", "Transitions in the replay, of its capacity.",
+        lambda now: now.snapshot.replay_fill,
+    ),
+    Figure(
+        "surreal_replay_transitions", "gauge", "Transitions that can be sampled.",
+        _learners("replay/transitions_count"),
+    ),
+    Figure(
+        "surreal_replay_bytes", "gauge", "Memory of Redis that the experience takes.",
+        _learners("replay/redis_bytes"),
+    ),
+    Figure("surreal_env_steps_total", "counter", "Env steps of the run.", lambda now: now.snapshot.env_steps),
+    Figure("surreal_updates_total", "counter", "Updates of the run.", _learners("learner/updates_total")),
+    Figure("surreal_samples_total", "counter", "Transitions sampled in the run.", _learners("replay/samples_total")),
+    Figure(
+        "surreal_parameter_version", "gauge", "Newest version of the parameters.", lambda now: now.snapshot.version
+    ),
+    Figure(
+        "surreal_rlx_sessions", "gauge", "RLX sessions that ask for actions.", _sum("rlx/active_sessions_count")
+    ),
+    Figure("surreal_rlx_connections", "gauge", "Connections to RLX servers.", _sum("rlx/connections_count")),
+    Figure(
+        "surreal_rlx_waiting_sessions", "gauge", "RLX sessions that waited for an action, mean over the last 10 s.",
+        _sum("rlx/waiting_sessions_count"),
+    ),
+    Figure(
+        "surreal_rlx_answer_seconds", "gauge",
+        "How long an RLX session waits for an action in its server, mean over the last 10 s.",
+        _answer_s,
+    ),
+    Figure(
+        "surreal_rlx_queue_seconds", "gauge",
+        "The same without what the server itself waited for the learner: how long a session waits for its turn.",
+        _queue_s,
+    ),
+    Figure(
+        "surreal_episode_return", "gauge", "Mean return of the agents' recent episodes, exploration included.",
+        lambda now: now.snapshot.episode_return,
+    ),
+    Figure("surreal_eval_return", "gauge", "Mean return of the last evaluation.", lambda now: now.snapshot.eval_return),
+    Figure(
+        "surreal_eval_return_best", "gauge", "Mean return of the best evaluation.",
+        lambda now: now.snapshot.best_return,
+    ),
+    Figure("surreal_run_ending", "gauge", "1 if the run was told to end, else 0.", lambda now: now.is_ending),
+    Figure(
+        "surreal_run_age_seconds", "gauge", "Time since the run began or was resumed.",
+        lambda now: now.snapshot.age_s,
+    ),
+)  # fmt: skip

@@ -1,0 +1,200 @@
+"""The batch script of a run: what it asks Slurm for, the run's own values, and then `job.sh`, the same for all runs.
+
+One heterogeneous job: Redis, the learner and the evaluation on one node, the agents as tasks on others. The evaluation
+is beside the learner, so that a node of agents that fails does not take along who tells that the goal is reached.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from surreal.base.errors import ConfigError, EnvError
+from surreal.config import Config, add_python_path, load_config
+from surreal.distributed.connection.client import RedisClient
+from surreal.plugins.clusters.slurm.options import JobOptions
+from surreal.run.process.roles import AGENT, ENVIRONMENT, EVAL, PARAMETER_SERVER, RLX_CLIENT, RLX_SERVER
+
+#: Beside Redis, for the learner and the evaluation.
+_LEARNER_MB = 4096
+#: In place of the number that a job will have.
+_SOME_JOB = "1234567890"
+_SECRET = re.compile(r"://[^/@\s]*:[^/@\s]+@|[?&]password=")
+_BODY = "job.sh"
+
+
+def render(
+    source: str, overrides: Sequence[str], agents: int | None, options: JobOptions, *, is_tried: bool = False
+) -> str:
+    """Write the script.
+
+    Args:
+        source: preset or file of the configuration.
+        overrides: of the configuration.
+        agents: how many, >= 1; None: as the configuration says.
+        options: of the job.
+        is_tried: whether classes and environment are made here, as before a run, to find out what is wrong with them.
+
+    Raises:
+        ConfigError: the configuration is wrong, or is none that Slurm can run.
+    """
+    if agents is not None:
+        if agents < 1:
+            raise ConfigError(f"--agents is {agents}; it must be >= 1", key="--agents")
+        overrides = (*overrides, f"agent.count={agents}")
+    for override in overrides:
+        if _SECRET.search(override):
+            key = override.partition("=")[0]
+            raise ConfigError(
+                f"--set {key} has a password, which the script would show; write it into the file", key=key
+            )
+    config = load_config(source, overrides)
+    _check(config)
+    if is_tried:
+        from surreal.run.lockstep.check import check_run  # brings torch
+
+        add_python_path(config.python_path)
+        try:
+            check_run(config)
+        except EnvError as error:
+            raise ConfigError(f"{error}; with --no-check it is tried in the job alone", key="env.id") from error
+    run = options.run or f"{config.name}-$SLURM_JOB_ID"
+    try:
+        RedisClient(run=run.replace("$SLURM_JOB_ID", _SOME_JOB))
+    except ValueError as error:
+        raise ConfigError(str(error), key="--run") from error
+    sections = (
+        _title(config),
+        _resources(config, options),
+        _values(config, source, overrides, run, options),
+        files(__package__).joinpath(_BODY).read_text(encoding="utf-8"),
+    )
+    return "\n".join(sections)
+
+
+def _check(config: Config) -> None:
+    if config.run.deterministic:
+        raise _refused(config, "run.deterministic", "is true: all of such a run is one process, on one node")
+    for role, key in ((RLX_SERVER, "rlx.servers"), (RLX_CLIENT, "rlx.clients"), (ENVIRONMENT, "environment.run")):
+        if role.count(config):
+            raise _refused(config, key, f"asks for {role.name} processes, which the job would not start")
+    if not AGENT.count(config):
+        raise _refused(config, "agent.count", "is 0; the job would have nothing to learn from")
+    if config.replay.follow:
+        raise _refused(config, "replay.follow", "is true, but a run needs a learner that owns its replay")
+
+
+def _refused(config: Config, key: str, problem: str) -> ConfigError:
+    place = config.source_of(key)
+    where = f" ({place})" if place else ""
+    advice = "`surreal run` in a job of one node takes it"
+    return ConfigError(f"{key}{where} {problem}; {advice}", key=key, source=place)
+
+
+def _title(config: Config) -> str:
+    many = f"{config.agent.count} agents" if config.agent.count > 1 else "1 agent"
+    return f"""#!/bin/bash
+# {config.name} with {many}: Redis, the learner and the evaluation on one node, agents on others.
+#
+#   sbatch FILE      starts it; `scancel JOB` ends it, and the learner writes a checkpoint
+#
+# Written by `surreal slurm render`; docs/slurm.md says what happens at the time limit, a preemption, a node's failure.
+"""
+
+
+def _resources(config: Config, options: JobOptions) -> str:
+    """The lines for Slurm: of the whole job, of the first node, of the agents."""
+    whole = {
+        "job-name": config.name,
+        "output": "%x-%j.log",
+        "open-mode": "append",
+        "signal": f"B:USR1@{options.warning_s}",
+        "account": options.account,
+        "qos": options.qos,
+        "time": options.time,
+    }
+    flags = ("--requeue" if options.is_requeued else "--no-requeue", *options.sbatch)
+    needed_mb = _LEARNER_MB + (0 if config.redis.address is not None else config.own_redis_bytes >> 20)
+    first = {
+        "partition": options.partition,
+        "nodes": "1",
+        "ntasks": "1",
+        "cpus-per-task": str(options.cpus),
+        # Slurm takes --mem of the first part for the second as well, where it would contradict what is said there.
+        "mem-per-cpu": f"{-(-(options.memory_mb or needed_mb) // options.cpus)}M",
+        "gres": None if options.gpus is None else f"gpu:{options.gpus}",
+    }
+    agents = {
+        "nodes": None if options.agent_nodes is None else str(options.agent_nodes),
+        "ntasks": str(AGENT.count(config)),
+        "partition": options.agent_partition or options.partition,
+        "cpus-per-task": str(options.agent_cpus),
+        "mem-per-cpu": options.agent_memory,
+    }
+    second = [
+        "#SBATCH hetjob",
+        "# The second part: a task for each agent.",
+        *_requests(agents),
+        *(f"#SBATCH {flag}" for flag in options.sbatch),
+    ]
+    lines = [
+        *_requests(whole),
+        *(f"#SBATCH {flag}" for flag in flags),
+        "# The first part: Redis, the learner and the evaluation.",
+        *_requests(first),
+        *(() if options.has_array else second),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _requests(values: dict[str, str | None]) -> list[str]:
+    return [f"#SBATCH --{name}={value}" for name, value in values.items() if value is not None]
+
+
+def _values(config: Config, source: str, overrides: Iterable[str], run: str, options: JobOptions) -> str:
+    """The variables that `job.sh` reads."""
+    path = Path(source)
+    is_file = path.suffix in (".yaml", ".yml") or path.is_file()
+    settings = [word for override in overrides for word in ("--set", override)]
+    redis = []
+    if config.redis.address is None:
+        redis = ["--maxmemory", str(config.own_redis_bytes)]
+        redis += ["--appendonly"] if options.keeps_experience else []
+        redis += ["--interface", options.interface] if options.interface else []
+    root = shlex.quote(str(options.folder.absolute())) if options.folder else '"$SLURM_SUBMIT_DIR/runs"'
+    partition = options.agent_partition or options.partition
+    queue = f"--partition={partition}" if partition else ""
+    return f"""\
+# The run's id, which a requeued job keeps; the folder of runs, on the shared file system; the configuration, and what
+# differs from it.
+run={run if options.run is None else shlex.quote(run)}
+root={root}
+config={shlex.quote(str(path.absolute()) if is_file else source)}
+settings=({shlex.join(settings)})
+# The agents: as an array of jobs, or as tasks of this one; what each job of an array asks for, and what each task does.
+agents={AGENT.count(config)} has_array={int(options.has_array)}
+agent_job=({queue})
+agent_task=(--cpus-per-task={options.agent_cpus} --mem-per-cpu={options.agent_memory})
+# Processes beside the learner or in its place; how often one that was killed is started again.
+parameter_servers={PARAMETER_SERVER.count(config)} has_evaluation={EVAL.count(config)}
+restart_limit={config.run.restart_limit} is_requeued={int(options.is_requeued)}
+# Of the run's own Redis; none where the configuration names a server.
+redis_options=({shlex.join(redis)})
+
+# Makes `surreal` known on a node.
+activate() {{
+    {_activation(options.activate)}
+}}
+"""
+
+
+def _activation(command: str | None) -> str:
+    # Scripts of virtual environments and modules use variables that are not set.
+    return (
+        ":  # it is on the PATH that the job has from where it was submitted"
+        if command is None
+        else (f"set +u\n    {command}\n    set -u")
+    )

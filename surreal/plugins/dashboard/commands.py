@@ -1,0 +1,59 @@
+"""`surreal dashboard`: all runs on a web page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from surreal.cli.options import RedisOption
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command to the `surreal` command."""
+    app.command()(dashboard)
+
+
+def dashboard(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="FOLDER_OR_RUN...", help="Folders of runs, or runs; default: runs.")
+    ] = None,
+    redis: RedisOption = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; other than 127.0.0.1, all needs the token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 8600,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the token here, for the next start; made if missing.")
+    ] = None,
+) -> None:
+    """Show all runs on a web page, until Ctrl-C: curves, settings, processes, logs, videos."""
+    import os
+
+    from rich.console import Console
+
+    from surreal.cli.options import say
+    from surreal.plugins.dashboard.serving import Addresses, serve
+    from surreal.run.process.arguments import REDIS_VARIABLE
+    from surreal.run.process.finding import require_folder
+    from surreal.run.process.run_folder import RUNS_FOLDER
+
+    shown = [folder if folder.is_dir() else require_folder(folder).path for folder in folders or ()]
+    console = Console(soft_wrap=True)
+
+    def on_ready(addresses: Addresses) -> None:
+        say(console, f"dashboard at {addresses.page}; Ctrl-C ends it")
+        if token_file is None:
+            say(console, f"to stop runs from it, open {addresses.with_token}")
+        else:  # what is printed may end in a log
+            say(console, f"to stop runs from it, open {addresses.page}?token=TOKEN with the token in {token_file}")
+
+    serve(
+        shown or [RUNS_FOLDER],
+        redis=redis or os.environ.get(REDIS_VARIABLE),
+        host=host,
+        port=port,
+        token_file=token_file,
+        on_ready=on_ready,
+    )

@@ -1,0 +1,134 @@
+"""Who may see the dashboard, and who may stop runs with it.
+
+- On this machine alone (the default), everybody on it may look; stopping needs the token.
+- On any other address, everything needs the token.
+- The token comes as `/?token=...`, which is answered with a cookie and the page, or in the header `X-Surreal-Token`.
+- What changes something comes from this page: a POST whose `Origin` is another site's is refused, and so is, without a
+  token, a request for another host than this one (a name that was made to lead here).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from flask import Flask, Request, Response, abort, redirect, request
+
+from surreal.base.errors import ConfigError, describe_os_error
+
+TOKEN_HEADER = "X-Surreal-Token"  # noqa: S105 - its name
+_MIN_TOKEN_CHARS = 16
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_REFUSAL = (
+    "This dashboard needs its token: open the address that `surreal dashboard` printed, the one with ?token=...\n"
+)
+#: Nothing is loaded from elsewhere, nobody may frame the page. Plotly styles what it draws with style attributes.
+_POLICY = "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
+
+
+def is_local(host: str) -> bool:
+    """Whether an address to listen on is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_token(path: Path | None) -> str:
+    """The token in a file, which is made if it is missing; a new one without a file.
+
+    Raises:
+        ConfigError: others may read the file, or it holds no token.
+    """
+    if path is None:
+        return secrets.token_urlsafe(24)
+    try:
+        if not path.exists():
+            path.touch(mode=0o600, exist_ok=False)
+            path.write_text(f"{secrets.token_urlsafe(24)}\n")
+        if path.stat().st_mode & 0o077:
+            raise ConfigError(f"others may read {path}; chmod 600 {path}", key="--token-file")
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = describe_os_error(error) if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"the token cannot be read: {why}", key="--token-file") from error
+    if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable():
+        problem = f"{path} holds no token of {_MIN_TOKEN_CHARS} plain characters or more"
+        raise ConfigError(problem, key="--token-file")
+    return token
+
+
+class Guard:
+    """Decides about each request.
+
+    Args:
+        token: what lets in.
+        host: address that is listened on.
+        port: likewise; cookies are not told apart by it.
+    """
+
+    def __init__(self, token: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._token = token
+        self._is_local = is_local(host)
+        self._names = _LOCAL_NAMES | {host}
+        self._cookie = f"surreal_dashboard_{port}"
+
+    def protect(self, server: Flask, script_hashes: Sequence[str]) -> None:
+        """Stand before a server's answers.
+
+        Args:
+            server: it.
+            script_hashes: of the scripts that stand in its page itself.
+        """
+        policy = f"{_POLICY}; script-src 'self' {' '.join(script_hashes)}"
+
+        @server.before_request
+        def check() -> Response | None:
+            return self.check(request)
+
+        @server.after_request
+        def seal(response: Response) -> Response:
+            response.headers["Content-Security-Policy"] = policy
+            response.headers["X-Content-Type-Options"] = "nosniff"
+            response.headers["X-Frame-Options"] = "DENY"
+            response.headers["Referrer-Policy"] = "no-referrer"
+            return response
+
+    def check(self, asked: Request) -> Response | None:
+        """Refuse what may not be; None for what may."""
+        if self._is_local and _split(f"//{asked.host}").hostname not in self._names:
+            abort(403, "this dashboard is for this machine alone")
+        if asked.method not in ("GET", "HEAD") and not self._is_from_here(asked):
+            abort(403, "another site may not ask for this")
+        if asked.path == "/" and "token" in asked.args:
+            if not self._is_token(asked.args["token"]):
+                abort(403, "this is not the token")
+            answer = redirect("/", 303)
+            answer.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
+            return Response(answer.get_data(), 303, answer.headers)
+        if not self._is_local and not self.may_change(asked):
+            return Response(_REFUSAL, 401, mimetype="text/plain")
+        return None
+
+    def may_change(self, asked: Request) -> bool:
+        """Whether a request comes with the token."""
+        return self._is_token(asked.headers.get(TOKEN_HEADER)) or self._is_token(asked.cookies.get(self._cookie))
+
+    def _is_token(self, given: str | None) -> bool:
+        return given is not None and secrets.compare_digest(given.encode(), self._token.encode())
+
+    @staticmethod
+    def _is_from_here(asked: Request) -> bool:
+        origin = asked.headers.get("Origin")
+        return origin is not None and _split(origin).netloc == asked.host
+
+
+def _split(url: str) -> SplitResult:
+    """Split a URL from an untrusted peer; an invalid one has no host."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")

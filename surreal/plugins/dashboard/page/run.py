@@ -1,0 +1,216 @@
+"""The pane of one run: how it is doing, who takes part, its replay, and how it has been doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from dash import html
+
+from surreal.distributed.telemetry.heartbeats import Heartbeat
+from surreal.plugins.dashboard.page.curves import chart
+from surreal.plugins.dashboard.page.figures import Drawing
+from surreal.plugins.dashboard.page.parts import NOTHING, Shown, badge, bar, duration, note, number, size, table
+from surreal.plugins.dashboard.sources.live import Live
+from surreal.replay.stream.info import ReplayInfo
+from surreal.run.view.curves.bands import Band
+from surreal.run.view.curves.line import Axis, Line, line_of
+from surreal.run.view.curves.palette import colour
+from surreal.run.view.listing import ListedRun
+from surreal.run.view.live.describe import describe_troubles
+from surreal.run.view.live.snapshot import Snapshot
+from surreal.run.view.reading.history import History
+
+#: How a run has been doing: small charts, those that it has.
+HEALTH_METRICS = (
+    "learner/policy_lag_versions",
+    "replay/fill_ratio",
+    "replay/samples_per_insert",
+    "agent/env_steps_per_s",
+    "learner/updates_per_s",
+    "sender/wait_s_total",
+)
+
+
+def overview(listed: ListedRun, live: Live | str, history: History, settings: Mapping[str, Any]) -> Shown:
+    """State, progress and numbers of a run."""
+    words = [badge(_state(listed, live)), html.H2(listed.label, title=str(listed.folder or listed.run))]
+    reason = live.status.stop_reason if isinstance(live, Live) and live.status.stop_reason else listed.reason
+    parts: list[Shown] = [html.Div([*words, html.Span(reason, className="dim")], className="run-title")]
+    if isinstance(live, str) and live:
+        parts.append(html.P(f"Its Redis does not answer: {live}", className="note trouble"))
+    progress = _progress(listed, live, settings)
+    if progress is not None:
+        parts.append(progress)
+    parts.append(html.Div([_card(*card) for card in _numbers(listed, live, history)], className="numbers"))
+    return html.Div(parts, className="card")
+
+
+def processes(live: Live | str) -> Shown:
+    """Who takes part in a run, and what they wait for."""
+    if not isinstance(live, Live):
+        return _card_of("Processes", note("No process of this run can be seen: it is over, or elsewhere."))
+    snapshot = live.status.snapshot
+    troubles = [
+        html.P([html.B(f"{kind} "), text], className=f"trouble {kind}") for kind, text in describe_troubles(snapshot)
+    ]
+    rows = [
+        (
+            html.B(beat.name),
+            beat.role,
+            _health(beat),
+            f"{beat.host}:{beat.pid}",
+            duration(beat.time - beat.started),
+            f"{max(0.0, beat.age_s):.0f} s ago",
+            number(beat.version),
+            number(beat.global_step),
+            _rate(beat),
+        )
+        for beat in snapshot.processes
+    ]
+    heads = ("process", "role", "health", "host:pid", "up", "seen", "version", "env steps", "rate")
+    shown = table(heads, rows, numeric=("up", "seen", "version", "env steps", "rate"))
+    return _card_of("Processes", *troubles, shown if rows else note("No process has said anything yet."))
+
+
+def replay(live: Live | str) -> Shown:
+    """What the shards of a run's replay hold."""
+    shards: Sequence[ReplayInfo] = live.shards if isinstance(live, Live) else ()
+    if not shards:
+        return _card_of("Replay", note("There is no replay in Redis now."))
+    rows = [
+        (
+            str(shard.shard),
+            shard.mode or NOTHING,
+            number(shard.steps),
+            number(shard.live_steps),
+            number(shard.chunks),
+            bar(None if not shard.max_bytes else shard.live_bytes / shard.max_bytes, size(shard.live_bytes)),
+            size(shard.max_bytes),
+            duration(shard.oldest_age_s),
+            duration(shard.newest_age_s),
+            number(shard.samples),
+            badge("owned" if shard.owner else "unowned"),
+        )
+        for shard in shards
+    ]
+    heads = ("shard", "mode", "env steps", "there", "chunks", "bytes", "bound", "oldest", "newest", "samples", "owner")
+    numeric = ("env steps", "there", "chunks", "bound", "oldest", "newest", "samples")
+    return _card_of("Replay", table(heads, rows, numeric=numeric))
+
+
+def health_charts(history: History, theme: str) -> list[Shown]:
+    """How a run has been doing, with a curve for each process."""
+    shown = []
+    for name in HEALTH_METRICS:
+        curves = history.curves(name)
+        if curves:
+            drawings = [
+                Drawing(
+                    process, colour(i, is_dark=theme == "dark"), _bare(line_of(rows, Axis.SECONDS, history.started))
+                )
+                for i, (process, rows) in enumerate(curves.items())
+            ]
+            shown.append(chart(name, drawings, Axis.SECONDS.label, theme))
+    return shown
+
+
+def _card_of(title: str, *parts: Shown) -> Shown:
+    return html.Section([html.H3(title), *parts], className="card")
+
+
+def _state(listed: ListedRun, live: Live | str) -> str:
+    return live.status.state if isinstance(live, Live) and listed.is_alive else listed.status
+
+
+def _card(name: str, value: str, more: str) -> Shown:
+    return html.Div(
+        [html.Div(name, className="dim"), html.Div(value, className="figure"), html.Div(more, className="dim")],
+        className="number",
+    )
+
+
+def _numbers(listed: ListedRun, live: Live | str, history: History) -> list[tuple[str, str, str]]:
+    """Names, values, and a word more."""
+    if isinstance(live, Live):
+        seen, age = live.status.snapshot, live.status.age_s
+        rates = f"{number(seen.steps_per_s, 3)}/s", f"{number(seen.updates_per_s, 3)}/s"
+    else:
+        seen, age, rates = _last_words(listed, history), listed.time_s, ("", "")
+    fill = NOTHING if seen.replay_fill is None else f"{seen.replay_fill:.0%}"
+    return [
+        ("env steps", number(seen.env_steps), rates[0]),
+        ("updates", number(seen.updates), rates[1]),
+        ("time", duration(age), ""),
+        ("return of agents", number(seen.episode_return), "exploring"),
+        ("evaluation return", number(seen.eval_return), f"best {number(seen.best_return)}"),
+        ("replay fill", fill, ""),
+        ("samples per insert", number(seen.samples_per_insert, 3), ""),
+        ("policy lag", number(seen.policy_lag, 3), f"version {number(seen.version)}"),
+    ]
+
+
+def _last_words(listed: ListedRun, history: History) -> Snapshot:
+    """What a run that is over said last."""
+    return Snapshot(
+        processes=(),
+        env_steps=listed.env_steps,
+        updates=listed.updates,
+        best_return=listed.best_return,
+        episode_return=_last(history, "agent/episode_return_recent"),
+        eval_return=_last(history, "eval/episode_return"),
+        replay_fill=_last(history, "replay/fill_ratio"),
+        samples_per_insert=_last(history, "replay/samples_per_insert"),
+        policy_lag=_last(history, "learner/policy_lag_versions"),
+        version=round(_last(history, "broadcast/version") or 0),
+    )
+
+
+def _last(history: History, name: str) -> float | None:
+    values = [rows.value[-1] for rows in history.curves(name).values() if len(rows.value)]
+    return float(np.mean(values)) if values else None
+
+
+def _progress(listed: ListedRun, live: Live | str, settings: Mapping[str, Any]) -> Shown | None:
+    """How far a run is towards the nearest of its limits, and when it will be there."""
+    if not isinstance(live, Live) or not listed.is_alive:
+        return None
+    seen, age = live.status.snapshot, live.status.age_s
+    limits = (
+        ("run.max_env_steps", seen.env_steps, "env steps"),
+        ("learner.max_updates", seen.updates, "updates"),
+        ("run.max_time_s", age, "s"),
+    )
+    shares = [
+        (done / settings[key], f"{number(round(done))} of {number(settings[key])} {unit}")
+        for key, done, unit in limits
+        if isinstance(settings.get(key), int | float) and settings[key] > 0
+    ]
+    if not shares:
+        return None
+    share, words = max(shares)
+    left = f", {duration(age / share - age, is_short=True)} left" if 0.0 < share < 1.0 else ""
+    return bar(share, f"{words} ({share:.0%}){left}")
+
+
+def _health(beat: Heartbeat) -> Shown:
+    if not beat.is_alive():
+        return badge("dead")
+    if beat.hangs_in:
+        return html.Span([badge("hangs"), f" in {beat.hangs_in}"])
+    if beat.waits_for:
+        return html.Span([badge("waits"), f" {beat.waits_for[0]}"])
+    return badge("alive")
+
+
+def _rate(beat: Heartbeat) -> str:
+    for name, unit in (("agent/env_steps_per_s", "steps/s"), ("learner/updates_per_s", "updates/s")):
+        if name in beat.metrics:
+            return f"{number(beat.metrics[name], 3)} {unit}"
+    return NOTHING
+
+
+def _bare(line: Line) -> Band:
+    nothing = np.full(len(line.x), np.nan)
+    return Band(line.x, line.y, nothing, nothing, np.ones(len(line.x), np.int64))

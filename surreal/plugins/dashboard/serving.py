@@ -1,0 +1,101 @@
+"""`surreal dashboard`: the page on a socket, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from surreal.base.errors import ConfigError, SurrealError, describe_os_error
+from surreal.base.system.installing import install_command
+from surreal.run.process.ending.interrupts import set_at_signals
+
+#: How long a connection may be silent, in s: its thread ends with it.
+_IDLE_S = 60
+
+
+class Addresses(NamedTuple):
+    """Where the dashboard is, for a person."""
+
+    page: str  #: to look
+    with_token: str  #: to stop runs as well
+
+
+def serve(
+    folders: Sequence[Path],
+    *,
+    redis: str | None,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    on_ready: Callable[[Addresses], None],
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve until a signal comes.
+
+    Args:
+        folders: with runs.
+        redis: address of a Redis with runs.
+        host: address to listen on.
+        port: TCP port, 0 for a free one.
+        token_file: where the token is kept from one start to the next; None: a new one each time.
+        on_ready: called when it answers.
+        stop: ends it; None: signals do.
+
+    Raises:
+        ConfigError: Dash is not installed, or a setting is wrong.
+        SurrealError: nobody can listen there.
+    """
+    try:
+        from werkzeug.serving import WSGIRequestHandler, make_server
+
+        from surreal.plugins.dashboard.app import make_app
+        from surreal.plugins.dashboard.guard import Guard, read_token
+        from surreal.plugins.dashboard.sources.runs import Runs
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("dash", "flask", "plotly", "werkzeug"):
+            raise
+        raise ConfigError(f"the dashboard needs Dash; install it: {install_command('dashboard')}") from error
+
+    class Handler(WSGIRequestHandler):
+        """Answers several requests of a connection, and tells nobody: an address may hold the token."""
+
+        protocol_version = "HTTP/1.1"
+        timeout = _IDLE_S
+
+        def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 - werkzeug's name
+            return
+
+    token = read_token(token_file)
+    if stop is None:
+        stop = threading.Event()
+        set_at_signals(stop)
+    with _listen(host, port) as listening:
+        port = listening.getsockname()[1]
+        runs = Runs(folders, redis)
+        app = make_app(runs, Guard(token, host=host, port=port))
+        # Its threads are daemons: an open page does not hold up the end.
+        server = make_server(host, port, app, threaded=True, request_handler=Handler, fd=listening.fileno())
+        thread = threading.Thread(target=server.serve_forever, name="dashboard", daemon=True)
+        thread.start()
+        try:
+            page = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+            on_ready(Addresses(page, f"{page}?token={token}"))
+            stop.wait()
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+            runs.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except socket.gaierror as error:
+        raise ConfigError(f"--host is {host!r}: {error.strerror}", key="--host") from error
+    except OSError as error:
+        raise SurrealError(f"cannot listen on {host} port {port}: {describe_os_error(error)}") from error

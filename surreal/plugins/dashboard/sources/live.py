@@ -1,0 +1,126 @@
+"""What Redis says of one run: what `surreal status` and `surreal replay info` read, and nothing heavier."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis.exceptions import RedisError
+
+from surreal.base.errors import ConfigError, SurrealError
+from surreal.config import Config, load_config
+from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.replay.stream.info import ReplayInfo, replay_info
+from surreal.run.commands.status import RunStatus
+from surreal.run.process import registry
+from surreal.run.process.run_folder import CONFIG_NAME
+from surreal.run.view.live.snapshot import take_snapshot
+
+#: A page does not wait longer than this for a server that does not answer, in s.
+_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Live:
+    """A run in Redis, as it is now."""
+
+    status: RunStatus
+    shards: tuple[ReplayInfo, ...]
+    config: Config | None  #: None: nobody has registered it
+
+
+class LiveRun:
+    """Looks at one run in Redis; connects when it first looks.
+
+    Args:
+        address: of the run's Redis.
+        run: its id.
+        title: what its configuration is called.
+        started: s since 1970.
+        folder: of the run; None: elsewhere. It says whether experience and parameters are on other servers.
+    """
+
+    def __init__(self, address: str, run: str, *, title: str, started: float, folder: Path | None) -> None:
+        self.address = address
+        self._title = title
+        self._started = started
+        self._folder = folder
+        try:
+            self._client = self._connect(address, run)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        self._others: list[RedisClient] = []
+        self._config: Config | None = None
+        self._replay: ReplayShards | None = None
+        self._parameters: RedisClient | None = None
+
+    def look(self) -> Live:
+        """Look at it.
+
+        Raises:
+            SurrealError: its Redis does not answer.
+        """
+        try:
+            if self._config is None:
+                self._find_servers()
+            snapshot = take_snapshot(self._client, self._replay, self._parameters, policy=self._policy)
+            reason = registry.stop_reason(self._client)
+            replay = self._replay or ReplayShards(self._client)
+            shards = tuple(replay_info(replay, stream.shard) for stream in replay.streams())
+        except RedisError as error:
+            raise SurrealError(f"Redis at {self._client.address}: {error}") from error
+        age_s = max(0.0, time.time() - self._started) if self._started else 0.0
+        status = RunStatus(self._client.run, self._title, age_s, reason, snapshot)
+        return Live(status, tuple(shard for shard in shards if shard.epoch), self._config)
+
+    def stop(self, reason: str) -> bool:
+        """Ask the run to end; returns whether this was the first to ask.
+
+        Raises:
+            SurrealError: its Redis does not answer.
+        """
+        return self._client.retry(lambda: registry.request_stop(self._client, reason), what="ask the run to stop")
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._replay is not None:
+            self._replay.close()
+        for client in (self._client, *self._others):
+            client.close()
+
+    @property
+    def _policy(self) -> str:
+        return "default" if self._config is None else self._config.published_policy
+
+    def _find_servers(self) -> None:
+        """Learn from the run's configuration where its experience and its parameters are."""
+        with suppress(SurrealError):
+            if self._folder is not None:
+                self._config = load_config(self._folder / CONFIG_NAME)
+            else:
+                self._config = registry.stored_config(self._client)
+        if self._config is None:
+            return
+        clients = [self._other(address) for address in self._config.replay_addresses]
+        with suppress(ValueError):
+            self._replay = ReplayShards(clients, max(self._config.num_shards, len(clients)))
+        self._parameters = self._other(self._config.redis.parameter_address)
+
+    def _other(self, address: str | None) -> RedisClient:
+        if address is None:
+            return self._client
+        self._others.append(self._connect(FoundAddress(address, self.address), self._client.run))
+        return self._others[-1]
+
+    @staticmethod
+    def _connect(address: str, run: str) -> RedisClient:
+        return RedisClient(address, run=run, timeout_s=_TIMEOUT_S, retry_timeout_s=_TIMEOUT_S)
+
+
+#: How a run in Redis is made: a test gives another one.
+OpenLive = Callable[..., LiveRun]

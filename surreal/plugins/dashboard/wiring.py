@@ -1,0 +1,267 @@
+"""Which part of the page follows from which: every callback, and nothing else.
+
+Dash takes seconds for parts of a thousand pieces, such as a table of settings. So large parts are put into the page as
+data (`...-tree`), and drawn by `draw` in assets/dashboard.js.
+
+A part is made anew when a person chooses something, or when the page asks for news (`tick`) and there are some: what it
+shows is compared with what the page has seen. Only the pane that is open is made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
+from dash.exceptions import PreventUpdate
+
+from surreal.plugins.dashboard.page import curves, logs, run, settings
+from surreal.plugins.dashboard.page.layout import TREES, run_names, run_options
+from surreal.plugins.dashboard.page.parts import note
+from surreal.plugins.dashboard.sources.runs import Runs
+from surreal.plugins.dashboard.sources.watched import WatchedRun
+from surreal.run.view.curves.line import Axis
+from surreal.run.view.reading.logs import log_names, tail_logs
+
+_LOG_LINES = 400
+
+
+def wire(app: Dash, runs: Runs) -> None:
+    """Add the callbacks."""
+    _wire_browser(app)
+    _wire_list(app, runs)
+    _wire_curves(app, runs)
+    _wire_settings(app, runs)
+    _wire_run(app, runs)
+    _wire_logs(app, runs)
+    _wire_videos(app, runs)
+
+
+def _wire_browser(app: Dash) -> None:
+    """What the browser does by itself: `assets/dashboard.js`."""
+
+    def by_itself(name: str, *arguments: Any, **options: Any) -> None:
+        browser: Any = app.clientside_callback  # without types
+        browser(ClientsideFunction("surreal", name), *arguments, **options)
+
+    by_itself("tick", Output("tick", "data"), Input("interval", "n_intervals"))
+    by_itself("theme", Output("theme", "data"), Input("theme-button", "n_clicks"))
+    by_itself("showPane", Output("main", "className"), Input("tab", "value"))
+    for part in TREES:
+        by_itself("draw", Input(f"{part}-tree", "data"))
+    by_itself(
+        "ask",
+        Output("stop-question", "hidden"),
+        Input("stop", "n_clicks"),
+        Input("stop-no", "n_clicks"),
+        Input("stop-answer", "children"),
+        Input("run", "value"),
+        prevent_initial_call=True,
+    )
+    by_itself(
+        "stop",
+        Output("stop-answer", "children"),
+        Input("stop-yes", "n_clicks"),
+        State("run", "value"),
+        State("token", "value"),
+        prevent_initial_call=True,
+    )
+
+
+def _wire_list(app: Dash, runs: Runs) -> None:
+    @app.callback(
+        Output("chosen", "options"),
+        Output("run", "options"),
+        Output("list-seen", "data"),
+        Output("run-count", "children"),
+        Output("problem", "children"),
+        Output("updated", "children"),
+        Input("tick", "data"),
+        Input("filter", "value"),
+        Input("chosen", "value"),
+        State("list-seen", "data"),
+    )
+    def list_runs(_: Any, contains: str | None, chosen: list[str] | None, seen: str | None) -> tuple[Any, ...]:
+        listed = runs.listed()
+        count = f"{len({*(chosen or ())} & {*listed})} of {len(listed)} shown"
+        about = count, runs.problem(), time.strftime("as of %H:%M:%S")
+        found = _signature(contains, listed)
+        if found == seen:
+            return no_update, no_update, no_update, *about
+        return run_options(listed, contains or ""), run_names(listed), found, *about
+
+    @app.callback(
+        Output("chosen", "value"),
+        Input("choose-all", "n_clicks"),
+        Input("choose-none", "n_clicks"),
+        State("filter", "value"),
+        State("chosen", "value"),
+        prevent_initial_call=True,
+    )
+    def choose(_: Any, __: Any, contains: str | None, chosen: list[str] | None) -> list[str]:
+        found = [option["value"] for option in run_options(runs.listed(), contains or "")]
+        if ctx.triggered_id == "choose-all":
+            return list(dict.fromkeys([*(chosen or ()), *found]))
+        return [key for key in chosen or () if key not in found]
+
+
+def _wire_curves(app: Dash, runs: Runs) -> None:
+    @app.callback(
+        Output("charts", "children"),
+        Output("legend", "children"),
+        Output("curves-note", "children"),
+        Output("metrics", "options"),
+        Output("curves-seen", "data"),
+        Input("tick", "data"),
+        Input("chosen", "value"),
+        Input("metrics", "value"),
+        Input("axis", "value"),
+        Input("smoothing", "value"),
+        Input("options", "value"),
+        Input("theme", "data"),
+        Input("tab", "value"),
+        State("curves-seen", "data"),
+    )
+    def draw(
+        _: Any,
+        chosen: list[str] | None,
+        metrics: list[str] | None,
+        axis: str,
+        smoothing: float,
+        options: list[str],
+        theme: str,
+        tab: str,
+        seen: str | None,
+    ) -> tuple[Any, ...]:
+        if tab != "curves":
+            raise PreventUpdate
+        loaded = [curves.Loaded(each, each.recorded()) for each in _watched(runs, chosen)]
+        view = curves.View(
+            metrics or curves.first_metrics(loaded),
+            Axis(axis),
+            float(smoothing or 0.0),
+            "seeds" in options,
+            "log" in options,
+            theme,
+        )
+        news = [(each.run.key, each.recorded.history.version, curves.problems([each])) for each in loaded]
+        found = _signature(view, news)
+        if found == seen and ctx.triggered_id == "tick":
+            return (no_update,) * 5
+        groups = curves.groups_of(loaded, groups_seeds=view.groups_seeds)
+        names = sorted({name for each in loaded for name in each.recorded.history.names()} | {*view.metrics})
+        shown = (
+            curves.charts(loaded, groups, view) if loaded else [note("Choose runs on the list to see their curves.")]
+        )
+        return shown, curves.legend(groups, theme), curves.problems(loaded), names, found
+
+
+def _wire_settings(app: Dash, runs: Runs) -> None:
+    @app.callback(
+        Output("settings-tree", "data"),
+        Input("chosen", "value"),
+        Input("settings-filter", "value"),
+        Input("only-different", "value"),
+        Input("tab", "value"),
+    )
+    def compare(chosen: list[str] | None, contains: str | None, only_different: list[str], tab: str) -> Any:
+        if tab != "settings":
+            raise PreventUpdate
+        found = _watched(runs, chosen)
+        return settings.settings_table(
+            [each.listed for each in found],
+            [each.settings() for each in found],
+            contains=contains or "",
+            only_different=bool(only_different),
+        )
+
+
+def _wire_run(app: Dash, runs: Runs) -> None:
+    @app.callback(
+        Output("run-facts-tree", "data"),
+        Output("run-charts", "children"),
+        Output("stop-area", "hidden"),
+        Input("tick", "data"),
+        Input("run", "value"),
+        Input("theme", "data"),
+        Input("tab", "value"),
+    )
+    def show_run(_: Any, key: str | None, theme: str, tab: str) -> Any:
+        if tab != "run":
+            raise PreventUpdate
+        watched = runs.watch(key) if key else None
+        if watched is None:
+            return note("Choose a run."), [], True
+        live, recorded = watched.live(), watched.recorded()
+        facts = [
+            run.overview(watched.listed, live, recorded.history, watched.settings()),
+            run.processes(live),
+            run.replay(live),
+        ]
+        return facts, run.health_charts(recorded.history, theme), not watched.listed.is_alive
+
+
+def _wire_logs(app: Dash, runs: Runs) -> None:
+    @app.callback(
+        Output("logs-tree", "data"),
+        Output("processes", "options"),
+        Output("logs-seen", "data"),
+        Input("tick", "data"),
+        Input("run", "value"),
+        Input("level", "value"),
+        Input("processes", "value"),
+        Input("log-filter", "value"),
+        Input("tab", "value"),
+        State("logs-seen", "data"),
+    )
+    def show_logs(
+        _: Any,
+        key: str | None,
+        level: str,
+        processes: list[str] | None,
+        contains: str | None,
+        tab: str,
+        seen: str | None,
+    ) -> tuple[Any, ...]:
+        if tab != "logs":
+            raise PreventUpdate
+        watched = runs.watch(key) if key else None
+        if watched is None or watched.listed.folder is None:
+            return note("The logs of this run are in a folder elsewhere."), [], ""
+        folder = watched.listed.folder
+        records = tail_logs(folder, processes=processes or (), level=level, contains=contains or "", limit=_LOG_LINES)
+        found = _signature(key, records)
+        if found == seen:
+            return (no_update,) * 3
+        return logs.log_lines(records), log_names(folder), found
+
+
+def _wire_videos(app: Dash, runs: Runs) -> None:
+    @app.callback(
+        Output("videos", "children"),
+        Output("videos-seen", "data"),
+        Input("tick", "data"),
+        Input("run", "value"),
+        Input("tab", "value"),
+        State("videos-seen", "data"),
+    )
+    def show_videos(_: Any, key: str | None, tab: str, seen: str | None) -> tuple[Any, ...]:
+        if tab != "videos":
+            raise PreventUpdate
+        watched = runs.watch(key) if key else None
+        folder = None if watched is None else watched.listed.folder
+        videos = [] if folder is None else logs.find_videos(folder)
+        found = _signature(key, [path.name for path in videos])
+        return (no_update, no_update) if found == seen else (logs.videos(key or "", videos), found)
+
+
+def _watched(runs: Runs, chosen: Sequence[str] | None) -> list[WatchedRun]:
+    """The chosen runs that there still are, oldest first: so that the colours of the older ones stay."""
+    found = [runs.watch(key) for key in reversed(list(runs.listed())) if key in (chosen or ())]
+    return [each for each in found if each is not None]
+
+
+def _signature(*what: Any) -> str:
+    return sha256(repr(what).encode()).hexdigest()[:16]

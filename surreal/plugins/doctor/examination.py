@@ -1,0 +1,233 @@
+"""`Examination`: all sections, in order, each with its checks.
+
+    for finding in Examination(subject).run():
+        ...
+
+The command line prints what it yields.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from surreal.base.errors import ConfigError
+from surreal.base.system.process import count_cores
+from surreal.config import Config, to_yaml
+from surreal.distributed.connection.client import RedisClient
+from surreal.plugins.doctor.environment.faults import NOT_MADE
+from surreal.plugins.doctor.frame.apart import run_apart
+from surreal.plugins.doctor.frame.check import Check, run_check
+from surreal.plugins.doctor.frame.faults import NOT_DONE
+from surreal.plugins.doctor.frame.finding import Finding, ok
+from surreal.plugins.doctor.run.look import Look, look_at
+from surreal.plugins.doctor.server.faults import AWAY
+from surreal.plugins.doctor.subject import Subject
+
+SECTIONS = ("installation", "redis", "clocks", "environment", "model", "run")
+#: Of a run that goes on: its environment and its model work, or it would not.
+_OF_RUN = ("installation", "redis", "clocks", "run")
+_OF_ENDED = ("installation", "run")
+_OF_CONFIG = ("installation", "redis", "clocks", "environment", "model")
+
+
+class Examination:
+    """Looks at a subject, section by section; what it found is kept for those that come later.
+
+    Args:
+        subject: what to look at.
+        only: sections; none: all that the subject has.
+        is_quick: leave out what takes long.
+
+    Raises:
+        ConfigError: a section is unknown, or the subject has none such.
+    """
+
+    def __init__(self, subject: Subject, only: Sequence[str] = (), *, is_quick: bool = False) -> None:
+        self._subject = subject
+        self._is_quick = is_quick
+        self._away: set[str] = set()
+        self._found: set[str] = set()  # faults
+        self.sections = _chosen(subject, only)
+
+    def run(self, on_section: Callable[[str], object] | None = None) -> Iterator[Finding]:
+        """Ask all checks; yields what they find, as soon as it is found.
+
+        Args:
+            on_section: called with the name of each section before its first check.
+        """
+        for name in self.sections:
+            if on_section is not None:
+                on_section(name)
+            for finding in self._section(name):
+                self._found.add(finding.fault)
+                yield finding.in_section(name)
+
+    def _section(self, name: str) -> Iterator[Finding]:
+        if name in ("environment", "model"):
+            yield from self._try(name)
+            return
+        checks = {"installation": self._installation, "redis": self._redis, "clocks": self._clocks, "run": self._run}
+        with ExitStack() as stack:
+            for check in checks[name](stack):
+                yield from run_check(check)
+
+    # -- sections ----------------------------------------------------------------------------------------------------
+
+    def _installation(self, stack: ExitStack) -> Iterator[Check]:
+        from surreal.plugins.doctor.machine import packages, resources, torch
+        from surreal.plugins.doctor.machine.programs import redis_program
+
+        config, cores = self._subject.config, count_cores()
+        yield Check("versions of packages", packages.packages)
+        yield Check("torch and its GPUs", torch.cuda, 60.0)
+        yield Check("threads", partial(torch.threads, cores=cores))
+        if config is not None:
+            yield Check("extras", partial(packages.extras, config))
+        if self._subject.run_address is None:
+            yield Check("starting a redis-server", redis_program, 30.0)
+        for folder in resources.folders(config, self._subject.folder):
+            yield Check(f"the disk of {folder}", partial(resources.disk, folder))
+        yield Check("open files", partial(resources.open_files, config))
+        yield Check("shared memory", resources.shared_memory)
+        if config is not None and self._subject.run is None:
+            yield Check("memory", partial(resources.memory, config, available_bytes=resources.available_bytes))
+            yield Check("cores", partial(resources.crowd, config, number_of_cores=cores))
+
+    def _redis(self, stack: ExitStack) -> Iterator[Check]:
+        from surreal.plugins.doctor.server import health
+        from surreal.plugins.doctor.server.rights import rights
+        from surreal.plugins.doctor.server.speed import latency
+
+        if not self._subject.addresses:
+            yield Check("servers", lambda: [ok("none is named: a run starts its own, which is as it should be")])
+        for address, client in self._clients(stack):
+            yield Check(f"Redis at {client.address}", partial(self._reach, address, client))
+            if address not in self._away:
+                yield Check("memory of Redis", partial(health.memory, client, self._replay_bytes(address)))
+                yield Check("persistence of Redis", partial(health.persistence, client))
+                yield Check("limits of Redis", partial(health.limits, client))
+                yield Check("rights at Redis", partial(rights, client))
+                yield Check("latency of Redis", partial(latency, client, tries=10 if self._is_quick else 50))
+
+    def _clocks(self, stack: ExitStack) -> Iterator[Check]:
+        from surreal.plugins.doctor.run.clocks import clocks
+        from surreal.plugins.doctor.server.clocks import clock_of
+
+        if not self._subject.addresses:
+            yield Check("clocks", lambda: [ok("all processes of a run are on this machine")])
+        for address, client in self._clients(stack):
+            if address not in self._away:
+                yield Check("clocks", partial(clock_of, client))
+        looks = list(self._look(stack))
+        if looks:
+            yield Check("clocks of processes", lambda: clocks(looks[0]))
+
+    def _run(self, stack: ExitStack) -> Iterator[Check]:
+        from surreal.plugins.doctor.run import counts, ended, processes, replay, waiting
+
+        folder, config = self._subject.folder, self._subject.config
+        if self._subject.has_ended and config is not None:
+            yield Check("the end of the run", partial(ended.ending, folder))
+            yield Check("returns", partial(ended.scores, folder, config))
+            yield Check("logs", partial(ended.logs, folder))
+            return
+        looks: list[Look] = []
+
+        def begin() -> Iterator[Finding]:
+            looks.extend(self._look(stack))
+            return iter(())
+
+        yield Check("looking at the run", begin, 30.0)
+        for look in looks:
+            yield Check("processes", partial(processes.alive, look))
+            yield Check("errors", partial(processes.logged, look))
+            yield Check("who waits for whom", partial(waiting.waiting, look))
+            yield Check("parameters", partial(processes.parameters, look))
+            yield Check("samples per insert", partial(replay.usage, look))
+            yield Check("size of the replay", partial(replay.size, look))
+            yield Check("memory of Redis", partial(self._foresee, look, stack))
+            yield Check("counters", partial(counts.counts, look))
+
+    def _try(self, name: str) -> Iterator[Finding]:
+        config = self._subject.config
+        if config is None:
+            return
+        if name == "environment" and config.env.action_space is not None:
+            yield ok("environments are elsewhere: they connect to an RLX server")
+            return
+        if NOT_MADE.name in self._found:
+            yield NOT_DONE.found("the model was not tried, for there is no environment")
+            return
+        options = ["--quick"] if self._is_quick else []
+        if name == "model" and (maxmemory := self._maxmemory(config)):
+            options += ["--maxmemory", str(maxmemory)]
+        with tempfile.TemporaryDirectory(prefix="surreal-doctor-") as folder:
+            source, overrides = self._subject.source, self._subject.overrides
+            if source is None:  # of a run, whose configuration is in Redis
+                path = Path(folder) / "app.yaml"
+                path.write_text(to_yaml(config), encoding="utf-8")
+                source, overrides = str(path), ()
+            yield from run_apart("surreal.plugins.doctor.trying", [name, *options, "--", source, *overrides])
+
+    # -- what they share ---------------------------------------------------------------------------------------------
+
+    def _clients(self, stack: ExitStack) -> Iterator[tuple[str, RedisClient]]:
+        for address in self._subject.addresses:
+            yield address, stack.enter_context(self._subject.client(address))
+
+    def _reach(self, address: str, client: RedisClient) -> Iterator[Finding]:
+        from surreal.plugins.doctor.server.health import reachable
+
+        for finding in reachable(client):
+            if finding.fault == AWAY.name:
+                self._away.add(address)
+            yield finding
+
+    def _look(self, stack: ExitStack) -> Iterator[Look]:
+        subject, address = self._subject, self._subject.run_address
+        if subject.run is not None and subject.config is not None and address not in (None, *self._away):
+            yield look_at(stack.enter_context(subject.client(str(address))), subject.config)
+
+    def _foresee(self, look: Look, stack: ExitStack) -> Iterator[Finding]:
+        from surreal.plugins.doctor.run.replay import memory
+
+        client = stack.enter_context(self._subject.client(str(self._subject.run_address)))
+        info = client.redis.info("memory")
+        yield from memory(look, used_bytes=int(info["used_memory"]), maxmemory_bytes=int(info["maxmemory"]))
+
+    def _replay_bytes(self, address: str) -> int | None:
+        """Experience that a server is to hold."""
+        config = self._subject.config
+        if config is None or config.has_parameter_servers:
+            return None
+        places = [each or self._subject.run_address for each in config.replay_addresses]
+        return config.replay.max_bytes // len(places) if address in places else None
+
+    def _maxmemory(self, config: Config) -> int | None:
+        """Memory of the server that parameters go to; None if it cannot be known."""
+        address = config.redis.parameter_address or self._subject.run_address
+        if address is None:
+            return config.own_redis_bytes
+        if address in self._away:
+            return None
+        with self._subject.client(address) as client:
+            info = client.attempt(lambda: client.redis.info("memory"), what="ask for its memory")
+            return int(info["maxmemory"]) if info else None
+
+
+def _chosen(subject: Subject, only: Sequence[str]) -> tuple[str, ...]:
+    possible = [name for name in SECTIONS if subject.config is not None or name in _OF_RUN[:3]]
+    if subject.run is None and not subject.has_ended and "run" in possible:
+        possible.remove("run")
+    for name in only:
+        if name not in SECTIONS:
+            raise ConfigError(f"--only is {name!r}; it must be one of {', '.join(SECTIONS)}", key="--only")
+        if name not in possible:
+            what = "a run" if name == "run" else "a preset, a file or a run"
+            raise ConfigError(f"--only {name} needs {what}: surreal doctor NAME --only {name}", key="--only")
+    default = _OF_ENDED if subject.has_ended else _OF_CONFIG if subject.run is None else _OF_RUN
+    return tuple(name for name in possible if (name in only if only else name in default))

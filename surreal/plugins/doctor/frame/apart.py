@@ -1,0 +1,152 @@
+"""Checks of what others wrote (environments, models), in a process of their own: it may hang, crash, or call `exit`.
+
+The parent reads findings, a line of JSON each, from a pipe; what the checks print goes to the console's file. In the
+child they run on the main thread, as in a run. One that does not end in its time has its stack written to that file by
+`faulthandler`, which needs no help of the interpreter, and the child ends.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from traceback import FrameSummary
+from typing import IO, Any
+
+from surreal.base.liveness.pulse import innermost_call
+from surreal.plugins.doctor.frame.check import Check, ask, hang
+from surreal.plugins.doctor.frame.faults import DIED, NOT_DONE
+from surreal.plugins.doctor.frame.finding import Finding
+from surreal.run.process.ending.lifeline import child_environment
+
+#: What a child may take beyond the time of its check before it is killed, s.
+_GRACE_S = 5.0
+#: To import what it needs, s.
+START_TIMEOUT_S = 120.0
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_DUMP = "Timeout ("
+
+
+def run_apart(module: str, arguments: Sequence[str], *, start_timeout_s: float = START_TIMEOUT_S) -> Iterator[Finding]:
+    """Run the checks of a module's `main`, and yield what they find.
+
+    Args:
+        module: whose `main(argv)` calls `report` with the checks; its first argument is the pipe's descriptor.
+        arguments: further ones.
+        start_timeout_s: until it begins its first check, s.
+    """
+    reading, writing = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="surreal-doctor-") as folder, os.fdopen(reading, "rb") as pipe:
+        console = Path(folder) / "console"
+        with console.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, str(writing), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writing,),
+                # Torch's optimizers make a compiler cache, in /tmp for ever unless told otherwise.
+                env=child_environment({"TORCHINDUCTOR_CACHE_DIR": folder}),
+                start_new_session=True,
+            )
+        os.close(writing)
+        try:
+            yield from _follow(process, pipe, console, start_timeout_s)
+        finally:
+            with suppress(ProcessLookupError):  # the workers of an environment as well
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def report(descriptor: int, checks: Iterator[Check]) -> None:
+    """In the child: ask the checks one after the other, and write what they find.
+
+    Args:
+        descriptor: of the pipe.
+        checks: made one by one, as those before have been asked.
+    """
+    with os.fdopen(descriptor, "w", encoding="utf-8") as pipe:
+
+        def write(**content: Any) -> None:
+            pipe.write(json.dumps(content) + "\n")
+            pipe.flush()
+
+        for check in checks:
+            write(begins=check.title, timeout_s=check.timeout_s)
+            faulthandler.dump_traceback_later(check.timeout_s, exit=True)
+            for finding in ask(check):
+                write(finding=finding.to_json())
+            faulthandler.cancel_dump_traceback_later()
+        write(is_done=True)
+
+
+def _follow(
+    process: subprocess.Popen[bytes], pipe: IO[bytes], console: Path, start_timeout_s: float
+) -> Iterator[Finding]:
+    title, timeout_s = "the start of its process", start_timeout_s
+    reader = _Reader(pipe, time.monotonic() + start_timeout_s)
+    for content in reader.contents():
+        if "is_done" in content:
+            return
+        if "finding" in content:
+            yield Finding.from_json(content["finding"])
+        else:
+            title, timeout_s = content["begins"], content["timeout_s"]
+            reader.deadline_s = time.monotonic() + timeout_s + _GRACE_S
+    text = console.read_text(errors="replace")
+    if reader.is_late or _DUMP in text:
+        yield hang(title, timeout_s, _place_in(text))
+    else:
+        yield DIED.found(f"{title}: {_end_of(process.wait(), text)}")
+    yield NOT_DONE.found("what comes after it was not looked at")
+
+
+class _Reader:
+    """Reads what a child reports, until it closes the pipe, or is late.
+
+    Args:
+        pipe: this end.
+        deadline_s: until when to wait, by the monotonic clock; set anew with each check.
+
+    Attributes:
+        is_late: whether the deadline has passed.
+    """
+
+    def __init__(self, pipe: IO[bytes], deadline_s: float) -> None:
+        self._pipe = pipe
+        self.deadline_s = deadline_s
+        self.is_late = False
+
+    def contents(self) -> Iterator[dict[str, Any]]:
+        """Yield line by line."""
+        rest = b""
+        while select.select([self._pipe], [], [], max(0.0, self.deadline_s - time.monotonic()))[0]:
+            data = os.read(self._pipe.fileno(), 1 << 16)
+            if not data:
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            yield from map(json.loads, lines)
+        self.is_late = True
+
+
+def _place_in(console: str) -> str:
+    """The innermost call of the main thread in a dump of faulthandler, which has that thread last."""
+    found = [_FRAME.fullmatch(line) for line in console.rpartition("(most recent call first):")[2].splitlines()]
+    stack = [FrameSummary(match[1], int(match[2]), match[3]) for match in found if match]
+    return innermost_call(stack[::-1])
+
+
+def _end_of(code: int, console: str) -> str:
+    last = next((line for line in reversed(console.splitlines()) if line.strip()), "")
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"its process {how}" + (f": {last.strip()[:200]}" if last else "")

@@ -1,0 +1,202 @@
+"""The checks of a configuration's model, agent and learner, one after the other, in a process of their own."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from surreal.base.errors import DivergedError, SurrealError
+from surreal.config import Config
+from surreal.plugins.doctor.frame.check import Check
+from surreal.plugins.doctor.frame.finding import Finding, milliseconds, ok
+from surreal.plugins.doctor.model.faults import (
+    ACTING_FAILS,
+    CANNOT_RUN,
+    DEAD_PARAMETERS,
+    IGNORES_OBS,
+    LEARNING_FAILS,
+    LOSS_NOT_FINITE,
+    NO_BATCH,
+    NOT_FINITE,
+    NOTHING_MOVES,
+    TOO_LARGE,
+)
+from surreal.plugins.doctor.model.probes import FiniteProbe, OutputProbe
+from surreal.run.lockstep.check import check_parts
+from surreal.run.lockstep.rehearsal import Rehearsal, small_config
+from surreal.run.process.reports import error_line
+
+#: Updates of the rehearsal: learners that move some parameters only now and then do so within these. Updates that take
+#: long, s, have many steps each, and fewer will do.
+_MOST_UPDATES, _LEAST_UPDATES, _LEARN_S = 8, 3, 4.0
+_SHOWN = 4
+
+
+class Times(NamedTuple):
+    """How long the rehearsal may act for its first batch, s, and what else may take as long as it takes."""
+
+    act_s: float
+    patience_s: float = 90.0
+
+
+LONG = Times(20.0)
+QUICK = Times(5.0)
+
+
+def examine_model(config: Config, times: Times, maxmemory_bytes: int | None) -> Iterator[Check]:
+    """Give the checks.
+
+    Args:
+        config: of the run.
+        times: how long to act.
+        maxmemory_bytes: of the Redis that the parameters go to; None: not known.
+    """
+    with ExitStack() as stack:
+        made: list[Rehearsal] = []
+
+        def begin() -> Iterator[Finding]:
+            try:
+                check_parts(config)
+                if config.env.action_space is None:
+                    made.append(Rehearsal(small_config(config), stack))
+                else:
+                    yield ok("all of it can be made; acting and learning need the environments, which are elsewhere")
+            except SurrealError as error:
+                yield CANNOT_RUN.found(str(error))
+
+        yield Check("making model, agent and learner", begin, times.patience_s)
+        if made:
+            trial = Trial(made[0], times.act_s)
+            yield Check("acting", trial.act, times.act_s + times.patience_s)
+            if trial.batch is not None:
+                yield Check("learning", trial.learn, times.act_s + 2 * times.patience_s)
+            if made[0].model.is_materialized:
+                yield Check("parameters", lambda: parameters_fit(made[0].model.tensors(), config, maxmemory_bytes))
+
+
+class Trial:
+    """Acts until there is a batch, then learns a few times.
+
+    Args:
+        rehearsal: of the run.
+        act_s: how long to act, at most, for a batch.
+        clock: seconds, monotonic.
+
+    Attributes:
+        batch: the next one; None if acting has made none.
+    """
+
+    def __init__(self, rehearsal: Rehearsal, act_s: float, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._rehearsal = rehearsal
+        self._act_s = act_s
+        self._clock = clock
+        self._probe: FiniteProbe | None = None
+        self.batch: Any = None
+
+    def act(self) -> Iterator[Finding]:
+        """Act until there is a batch."""
+        rehearsal, problem = self._rehearsal, None
+        try:
+            self._collect()
+        except Exception as error:
+            problem = ACTING_FAILS.found(error_line(error))
+        if self._probe is not None and self._probe.found:
+            yield NOT_FINITE.found(f"{self._probe.found}, from observations of the environment")
+        elif problem is not None:
+            yield problem
+        elif self.batch is None:
+            yield NO_BATCH.found(f"no batch in {self._act_s:.0f} s, which {rehearsal.env_steps:,} env steps took")
+        else:
+            yield ok(f"one agent on one core makes {rehearsal.env_steps_per_s:,.0f} env steps/s with its model")
+
+    def learn(self) -> Iterator[Finding]:
+        """Do some updates, and see what they change."""
+        learner, durations = self._rehearsal.learner, list[float]()
+        learner.prepare(self.batch)
+        before = _copies(learner.parameter_groups())
+        try:
+            while self.batch is not None and not _is_enough(durations):
+                durations.append(self._rehearsal.learn(self.batch))
+                self.batch = self._rehearsal.next_batch()
+                if self.batch is None:
+                    self._collect()
+        except DivergedError:
+            pass  # what is not finite is named below
+        except Exception as error:
+            yield LEARNING_FAILS.found(error_line(error))
+            return
+        broken = [name for name, value in learner.reading.items() if not math.isfinite(value)]
+        skipped = learner.metrics().get("learner/skipped_updates_total", 0.0)
+        if self._probe is not None and self._probe.found:
+            yield NOT_FINITE.found(f"{self._probe.found}, in an update")
+        elif broken or skipped:
+            what = f"{broken[0]} is not finite" if broken else f"{skipped:.0f} of {len(durations)} updates are skipped"
+            yield LOSS_NOT_FINITE.found(what)
+        else:
+            yield from self._judge(before, durations)
+
+    def _judge(self, before: dict[str, Tensor], durations: list[float]) -> Iterator[Finding]:
+        after = _named(self._rehearsal.learner.parameter_groups())
+        still = [name for name, tensor in before.items() if tensor.equal(after[name].detach())]
+        moved = len(before) - len(still)
+        if still and not moved:
+            yield NOTHING_MOVES.found(f"none of {len(before)} tensors changes in {len(durations)} updates")
+        elif still:
+            shown = ", ".join(still[:_SHOWN]) + (f" and {len(still) - _SHOWN} more" if len(still) > _SHOWN else "")
+            yield DEAD_PARAMETERS.found(f"{shown}: unchanged by {len(durations)} updates, which move {moved} others")
+        probe = OutputProbe(self._rehearsal.model)
+        self._rehearsal.act()
+        probe.close()
+        if probe.ignores_obs:
+            yield IGNORES_OBS.found("the model gives one and the same output for all observations")
+        elif not still:
+            steady = sorted(durations)[len(durations) // 2]
+            yield ok(f"{len(durations)} updates move all of {moved} tensors; one takes {milliseconds(steady)}")
+
+    def _collect(self) -> None:
+        deadline_s = self._clock() + self._act_s
+        while self.batch is None and self._clock() < deadline_s:
+            self._rehearsal.act()
+            if self._probe is None:  # the first observation has given the model its layers
+                self._probe = FiniteProbe(self._rehearsal.model)
+                self._rehearsal.act()
+            if self._probe.found:
+                return
+            self.batch = self._rehearsal.next_batch()
+
+
+def parameters_fit(tensors: dict[str, Tensor], config: Config, maxmemory_bytes: int | None) -> Iterator[Finding]:
+    """Compare the size of the parameters with Redis' memory.
+
+    Args:
+        tensors: all that is published.
+        config: of the run.
+        maxmemory_bytes: of the server that they go to; None: not known, or none.
+    """
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    number = sum(tensor.numel() for tensor in tensors.values())
+    said = f"{number:,} parameters, {size / 2**20:,.3g} MiB"
+    experience = 0 if config.redis.parameter_address or config.redis.replay_address else config.replay.max_bytes
+    if maxmemory_bytes and experience + 3 * size > maxmemory_bytes:
+        memory = f"of {maxmemory_bytes / 2**20:,.0f} MiB of Redis, experience takes {experience / 2**20:,.0f}"
+        yield TOO_LARGE.found(f"{said}; {memory}")
+    else:
+        yield ok(said)
+
+
+def _is_enough(durations: list[float]) -> bool:
+    spent_s, count = sum(durations), len(durations)
+    return count >= _MOST_UPDATES or (count >= _LEAST_UPDATES and spent_s > _LEARN_S) or spent_s > 2 * _LEARN_S
+
+
+def _named(groups: Any) -> dict[str, Tensor]:
+    return {f"{group}/{name}": tensor for group, tensors in groups.items() for name, tensor in tensors.items()}
+
+
+def _copies(groups: Any) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in _named(groups).items()}

@@ -1,0 +1,145 @@
+"""`Look`: one look at a run, with the metrics that its processes have sent in the last minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from surreal.base.errors import CodecError
+from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.heartbeats import Heartbeat, all_processes
+from surreal.distributed.telemetry.records import decode_entry
+from surreal.run.process.registry import stop_reason
+from surreal.run.view.live.snapshot import Snapshot, take_snapshot
+
+#: How far to look back, s; shorter spans say nothing about rates.
+WINDOW_S = 60.0
+LEAST_SPAN_S = 5.0
+#: Entries of the run's log that are read, at most, and at once.
+_MOST_ENTRIES, _AT_ONCE = 6000, 500
+
+
+class Point(NamedTuple):
+    """A value of a metric."""
+
+    time_s: float  #: by the server's clock
+    value: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one process (one life of it) has said in the window."""
+
+    process: str  #: its id
+    name: str
+    role: str
+    offsets_s: tuple[float, ...]  #: of the server's clock from the process's, as it found them
+    errors: tuple[str, ...]  #: messages of its log, ERROR or worse
+    series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+
+    def growth(self, metric: str) -> float:
+        """By how much a metric grew in the window; 0 if it was not there."""
+        points = self.series.get(metric, ())
+        return points[-1].value - points[0].value if points else 0.0
+
+    def rate(self, metric: str) -> float | None:
+        """Growth in a second; None if the window is too short to tell."""
+        points = self.series.get(metric, ())
+        span_s = points[-1].time_s - points[0].time_s if points else 0.0
+        return None if span_s < LEAST_SPAN_S else (points[-1].value - points[0].value) / span_s
+
+    def mean(self, metric: str) -> float | None:
+        """Mean of a metric over the window; None if it was not there."""
+        points = self.series.get(metric, ())
+        return sum(point.value for point in points) / len(points) if points else None
+
+    def last(self, metric: str) -> float | None:
+        """Newest value; None if it was not there."""
+        points = self.series.get(metric, ())
+        return points[-1].value if points else None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known of a run now."""
+
+    run: str
+    config: Config
+    snapshot: Snapshot
+    beats: tuple[Heartbeat, ...]  #: all that are kept: several of a name that was restarted
+    records: tuple[Record, ...]
+    stop_reason: str  #: why it ends; "" if it does not
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether anybody is alive, and nobody has told the run to end."""
+        return bool(self.snapshot.alive) and not self.stop_reason
+
+    def living(self, prefix: str) -> list[Record]:
+        """Records of processes that are alive and report metrics of a group, such as `learner/`."""
+        alive = {beat.id for beat in self.snapshot.alive}
+        found = [record for record in self.records if record.process in alive]
+        return [record for record in found if any(name.startswith(prefix) for name in record.series)]
+
+    @property
+    def learner(self) -> Record | None:
+        """Of the process that learns; of several, the first."""
+        return next(iter(self.living("learner/updates")), None)
+
+
+def look_at(client: RedisClient, config: Config, *, window_s: float = WINDOW_S) -> Look:
+    """Look at a run; nothing is changed.
+
+    Args:
+        client: of the run.
+        config: of the run.
+        window_s: how far back.
+    """
+    return Look(
+        client.run,
+        config,
+        take_snapshot(client, policy=config.published_policy),
+        tuple(all_processes(client)),
+        tuple(read_records(client, window_s)),
+        stop_reason(client),
+    )
+
+
+def read_records(client: RedisClient, window_s: float) -> Iterator[Record]:
+    """Read what the processes of a run have sent lately, a record a process."""
+    now_s = client.server_time_s()
+    entries: dict[str, list[Any]] = {}
+    newest, left = "+", _MOST_ENTRIES
+    while left > 0:
+        begin = f"{int(1000 * (now_s - window_s))}-0"
+        found: Any = client.redis.xrevrange(client.run_keys.log, max=newest, min=begin, count=_AT_ONCE)
+        for _, fields in found:
+            try:
+                entry = decode_entry(fields)
+            except CodecError:
+                continue
+            entries.setdefault(entry.process, []).append(entry)
+        if len(found) < _AT_ONCE:
+            break
+        left -= len(found)
+        newest = f"({found[-1][0].decode()}"
+    for process, parts in entries.items():
+        parts.reverse()
+        yield _record_of(process, parts)
+
+
+def _record_of(process: str, entries: list[Any]) -> Record:
+    series: dict[str, list[Point]] = {}
+    errors: list[str] = []
+    for entry in entries:
+        for line in entry.lines:
+            if line["kind"] == "metrics":
+                for name, value in line["values"].items():
+                    series.setdefault(name, []).append(Point(line["time"] + entry.offset_s, value))
+            elif line["kind"] == "log" and line["level"] in ("ERROR", "CRITICAL"):
+                errors.append(line["message"])
+    offsets_s = tuple(entry.offset_s for entry in entries)
+    made = {name: tuple(points) for name, points in series.items()}
+    return Record(process, entries[0].name, entries[0].role, offsets_s, tuple(errors), made)

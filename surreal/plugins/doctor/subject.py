@@ -1,0 +1,152 @@
+"""`Subject`: what `surreal doctor` examines: a run, a configuration, or this machine alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from surreal.base.errors import ConfigError
+from surreal.config import Config, load_config, preset_names
+from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.distributed.connection.client import RedisClient
+from surreal.run.commands.status import find_run
+from surreal.run.process.arguments import REDIS_VARIABLE
+from surreal.run.process.finding import RunOverError, is_run_folder
+from surreal.run.process.registry import stored_config
+from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder, newest_running
+
+#: What an app's folder has its configuration in.
+APP_FILE = Path("app.yaml")
+_TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What to look at.
+
+    Attributes:
+        title: for people.
+        config: of the run, or the one that was named; None: nothing was.
+        source: where the configuration was read, for another process; None: from a run's Redis.
+        overrides: of the configuration.
+        address: of the Redis that was named; None: the configuration's, or a server that a run starts itself.
+        run: a run that Redis knows; None: none was named.
+        folder: where runs, or the run, are written.
+        is_found: whether the configuration was in a run's folder, so that it may be a stranger's.
+        has_ended: whether `folder` is that of a run which has ended.
+    """
+
+    title: str
+    config: Config | None = None
+    source: str | None = None
+    overrides: tuple[str, ...] = ()
+    address: str | None = None
+    run: str | None = None
+    folder: Path = RUNS_FOLDER
+    is_found: bool = False
+    has_ended: bool = False
+
+    @property
+    def addresses(self) -> list[str]:
+        """All servers that are named, each once, the run's own first."""
+        redis = None if self.config is None else self.config.redis
+        replay = [] if self.config is None else self.config.replay_addresses
+        named = [self.run_address, *replay, None if redis is None else redis.parameter_address]
+        return list(dict.fromkeys(address for address in named if address is not None))
+
+    @property
+    def run_address(self) -> str | None:
+        """Of the server that all processes meet at; None: one that a run starts itself."""
+        return self.address or (None if self.config is None else self.config.redis.address)
+
+    def client(self, address: str) -> RedisClient:
+        """A client that gives up soon.
+
+        Raises:
+            ConfigError: the address makes no sense.
+        """
+        try:
+            run = self.run or "default"
+            if self.is_found and address != self.address:
+                address = FoundAddress(address, self.address)
+            return RedisClient(address, run=run, timeout_s=_TIMEOUT_S, retry_timeout_s=_TIMEOUT_S)
+        except ValueError as error:
+            raise ConfigError(str(error), key="--redis") from error
+
+
+def find_subject(
+    target: str | None, *, overrides: Sequence[str] = (), redis: str | None = None, run_dir: Path | None = None
+) -> Subject:
+    """Find out what is meant.
+
+    Args:
+        target: a preset, a YAML file, a run's id or its folder; None: the run that goes on here, else `app.yaml`, else
+            nothing but this machine and the Redis that is named.
+        overrides: of the configuration.
+        redis: address of its Redis.
+        run_dir: folder of the run.
+
+    Raises:
+        ConfigError: there is no such thing, or the configuration is wrong.
+        RedisUnavailableError: the Redis of a run does not answer.
+    """
+    address = redis or os.environ.get(REDIS_VARIABLE)
+    if target is not None and Path(target).is_dir():
+        run_dir, target = Path(target), None
+    if target is not None and _is_configuration(target):
+        return _configured(target, overrides, address, run_dir)
+    if run_dir is not None and not is_run_folder(run_dir) and (run_dir / APP_FILE).is_file():  # an app's
+        return _configured(str(run_dir / APP_FILE), overrides, address, run_dir)
+    if target is not None or run_dir is not None or (address is None and newest_running() is not None):
+        try:
+            return _running(target, overrides, address, run_dir)
+        except RunOverError as over:
+            if target is not None or run_dir is not None:
+                return _ended(over.folder, overrides)
+    if APP_FILE.is_file():
+        return _configured(str(APP_FILE), overrides, address, run_dir)
+    if overrides:
+        raise ConfigError("--set changes a configuration; name a preset or a file", key="--set")
+    return Subject("this machine" if address is None else "this machine, and a Redis", address=address)
+
+
+def _is_configuration(target: str) -> bool:
+    return Path(target).is_file() or target in preset_names() or target.endswith((".yaml", ".yml"))
+
+
+def _configured(source: str, overrides: Sequence[str], address: str | None, run_dir: Path | None) -> Subject:
+    config = load_config(source, overrides)
+    return Subject(source, config, source, tuple(overrides), address, folder=run_dir or RUNS_FOLDER)
+
+
+def _ended(folder: RunFolder, overrides: Sequence[str]) -> Subject:
+    source = str(folder.config_path)
+    config = load_config(source, overrides)
+    title = f"run {folder.read_run() or folder.path.name}, which has ended"
+    return Subject(title, config, source, tuple(overrides), folder=folder.path, is_found=True, has_ended=True)
+
+
+def _running(target: str | None, overrides: Sequence[str], address: str | None, run_dir: Path | None) -> Subject:
+    try:
+        client = find_run(target, address=address, run_dir=run_dir)
+    except RunOverError:
+        raise
+    except ConfigError as error:
+        if target is None:
+            raise
+        raise ConfigError(f"{target} is not a preset, a file or a run: {error}") from error
+    with client:
+        config = stored_config(client, overrides)
+        found = address or _address_in(run_dir or RUNS_FOLDER / client.run)
+        folder = run_dir or RUNS_FOLDER / client.run
+        return Subject(f"run {client.run}", config, None, tuple(overrides), found, client.run, folder)
+
+
+def _address_in(folder: Path) -> str | None:
+    found = RunFolder(folder).read_address()
+    if found is None:
+        newest = newest_running()
+        found = None if newest is None else newest.read_address()
+    return None if found is None else found[0]

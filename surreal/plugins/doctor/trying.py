@@ -1,0 +1,55 @@
+"""Environment and model of a configuration, tried in a process of their own, whose checks `frame.apart` follows.
+
+python -m surreal.plugins.doctor.trying PIPE environment|model [--quick] [--maxmemory BYTES] SOURCE [OVERRIDE...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from surreal.config import Config, add_python_path, load_config
+from surreal.plugins.doctor.frame.apart import report
+from surreal.plugins.doctor.frame.check import Check
+from surreal.run.process.ending.lifeline import follow_parent
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Try; returns the exit code."""
+    follow_parent()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pipe", type=int)
+    parser.add_argument("section", choices=("environment", "model"))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--maxmemory", type=int)
+    parser.add_argument("source")
+    parser.add_argument("overrides", nargs="*")
+    arguments = parser.parse_args(argv)
+    config = load_config(arguments.source, arguments.overrides)
+    add_python_path(config.python_path)
+    if arguments.section == "environment":
+        report(arguments.pipe, environment_checks(config, is_quick=arguments.quick))
+    else:
+        report(arguments.pipe, model_checks(config, is_quick=arguments.quick, maxmemory_bytes=arguments.maxmemory))
+    return 0
+
+
+def environment_checks(config: Config, *, is_quick: bool) -> Iterator[Check]:
+    """Give the checks of the environment; torch is not needed."""
+    from surreal.plugins.doctor.environment.examining import LONG, QUICK, examine_environment
+    from surreal.run.build.environments import build_env
+
+    yield from examine_environment(partial(build_env, config, training=True), QUICK if is_quick else LONG)
+
+
+def model_checks(config: Config, *, is_quick: bool, maxmemory_bytes: int | None) -> Iterator[Check]:
+    """Give the checks of the model, and of what acts and learns with it."""
+    from surreal.plugins.doctor.model.examining import LONG, QUICK, examine_model
+
+    yield from examine_model(config, QUICK if is_quick else LONG, maxmemory_bytes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""`surreal sweep`: a definition, a folder, a Redis and the loop, put together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from surreal.base.errors import ConfigError, StoppedError
+from surreal.config import load_config
+from surreal.config.checking.classes import add_python_path
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.distributed.server.keeping import Keeper
+from surreal.plugins.sweep.definition.checking import check_settings
+from surreal.plugins.sweep.definition.loading import Definition, load_definition
+from surreal.plugins.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder
+from surreal.plugins.sweep.packing import Room, need_of, num_at_once, room_here
+from surreal.plugins.sweep.processes import Launching
+from surreal.plugins.sweep.search.optuna_search import OptunaSearch, require_optuna
+from surreal.plugins.sweep.search.proposing import Grid, Proposer
+from surreal.plugins.sweep.sweeping import Sweeping
+from surreal.plugins.sweep.trials import Trial, TrialFile
+from surreal.plugins.sweep.view import SweepView, describe_end, ranking
+from surreal.run.process.ending.interrupts import Interrupts
+from surreal.run.process.ending.reasons import Ending, ExitCode
+from surreal.run.view.in_redis import open_client
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S = 5.0
+_REDIS_RESTARTS = 5
+_SHOWN_FAILURES = 5
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What `surreal sweep` was asked for."""
+
+    file: Path | None
+    folder: Path | None = None
+    redis: str | None = None
+    resume: bool = False
+    is_quiet: bool = False
+
+
+@dataclass(frozen=True)
+class SweepOutcome:
+    """How a sweep ended."""
+
+    folder: Path
+    trials: list[Trial]
+    ending: Ending
+    resume_command: str
+
+    def last_words(self) -> list[str]:
+        """What a person is told at the end, below the table."""
+        failed = [trial for trial in self.trials if trial.end is not None and trial.end.status == "failed"]
+        words = [f"trial {trial.number} {describe_end(trial)}" for trial in failed[:_SHOWN_FAILURES]]
+        if len(failed) > _SHOWN_FAILURES:
+            words.append(f"and {len(failed) - _SHOWN_FAILURES} more failed, see trials.jsonl")
+        if self.ending.exit_code is not ExitCode.FAILED:
+            words.append(f"ended: {self.ending.reason}")
+        if ranked := ranking(self.trials):
+            best = sorted((self.folder / "runs").glob(f"{ranked[0].number:03d}-s*/app.yaml"))
+            where = f"; to train it again: surreal run {_short(best[0])}" if best else ""
+            words.append(f"the best is trial {ranked[0].number}{where}")
+        words.append(f"results in {self.folder}: trials.jsonl, and a folder for each run in runs")
+        if self.ending.exit_code:
+            words.append(f"to go on: {self.resume_command}")
+        return words
+
+
+def check_sweep(file: Path) -> str:
+    """Say in a sentence that a sweep is possible; nothing is started or written.
+
+    Raises:
+        SurrealError: it is not.
+    """
+    from surreal.run.lockstep.check import check_run
+
+    definition = load_definition(file)
+    if definition.config.search is not None:
+        require_optuna()
+    settings = check_settings(definition)
+    config = definition.run_config(settings[0])
+    add_python_path(config.python_path)
+    for each in settings:
+        check_run(definition.run_config(each))
+    count, seeds = definition.num_trials, len(definition.config.seeds)
+    at_once = min(num_at_once(need_of(config), room_here(), definition.config.parallel), count * seeds)
+    of_seeds = "" if seeds == 1 else f" of {seeds} seeds"
+    what = f"{count:,} trials{of_seeds}, {at_once} run{'s' if at_once > 1 else ''} at once"
+    return f"{definition.config.name} can run: {what}; nothing was started or written"
+
+
+def run_sweep(options: SweepOptions, console: Console, interrupts: Interrupts) -> SweepOutcome:
+    """Run a sweep until it is over, or is told to end.
+
+    Args:
+        options: what was asked for.
+        console: for progress.
+        interrupts: installed by the caller.
+
+    Raises:
+        ConfigError: it makes no sense; nothing was written.
+        BusyError: another process drives the sweep.
+        StoppedError: it was told to end before it began.
+        SurrealError: it cannot go on; its runs have drained, and it can be resumed.
+    """
+    given = None if options.file is None else load_definition(options.file)
+    if given is None and not (options.resume and options.folder):
+        raise ConfigError("name a sweep's file, or go on with one: --resume --dir DIR")
+    folder = SweepFolder(options.folder or SWEEPS_FOLDER / (given.config.name if given else ""))
+    if not options.resume:
+        _require_new(folder)
+        _check_apart(options, console)
+        if interrupts.ending is not None:
+            raise StoppedError("stopped before the sweep began")
+    with ExitStack() as stack:
+        folder.claim()
+        stack.callback(folder.release)
+        if options.resume:
+            definition, trials = folder.resume(given)
+        elif given is not None:
+            _require_new(folder)
+            definition, trials = given, folder.begin(given)
+        room = room_here()
+        address, keep = _connect(options.redis, definition, folder, room, stack)
+        view = stack.enter_context(SweepView(console, trials.trials, definition.num_trials, is_quiet=options.is_quiet))
+        proposer = _proposer(definition, folder, trials)
+        sweeping = Sweeping(definition, folder, trials, proposer, Launching(address), room=room, view=view, keep=keep)
+        ending = sweeping.execute(interrupts)
+    return SweepOutcome(folder.path, trials.trials, ending, _resume_command(options, folder))
+
+
+def _proposer(definition: Definition, folder: SweepFolder, trials: TrialFile) -> Proposer:
+    if definition.config.search is None:
+        return Grid(definition)
+    return OptunaSearch(definition, trials.trials, folder.path / OPTUNA_NAME)
+
+
+def _require_new(folder: SweepFolder) -> None:
+    if folder.holds_sweep:
+        raise ConfigError(
+            f"{folder.path} holds a sweep already; --resume goes on with it, --dir DIR begins another", key="--dir"
+        )
+
+
+def _check_apart(options: SweepOptions, console: Console) -> None:
+    """Check all that can be known before, in a process of its own: this one loads neither torch nor users' classes."""
+    if not options.is_quiet:
+        console.print("checking what the runs need", highlight=False)
+    command = [sys.executable, "-m", "surreal", "sweep", str(options.file), "--check"]
+    answer = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False
+    )
+    if answer.returncode != 0:
+        lines = [line for line in answer.stderr.splitlines() if line.strip()] or ["the check ended without a word"]
+        raise ConfigError(lines[-1].removeprefix("error: "))
+
+
+def _connect(
+    given: str | None, definition: Definition, folder: SweepFolder, room: Room, stack: ExitStack
+) -> tuple[str, Callable[[], None]]:
+    """The Redis of all runs: the one that is named, else one of the sweep's own, which the second value keeps alive."""
+    base = load_config(folder.base, definition.overrides({}))
+    address = given or base.redis.address
+    if address is not None:
+        with open_client(address) as client:
+            client.check_server(timeout_s=_CONNECT_TIMEOUT_S)
+        return address, lambda: None
+    size = max(room.bytes, (definition.config.parallel or 1) * base.own_redis_bytes)
+    server = EmbeddedRedis(maxmemory_bytes=size)
+    stack.callback(server.stop)
+    server.start()
+    return server.address, Keeper(server, _REDIS_RESTARTS).keep
+
+
+def _resume_command(options: SweepOptions, folder: SweepFolder) -> str:
+    words = ["surreal", "sweep", *([str(options.file)] if options.file else []), "--resume"]
+    if options.folder is not None:
+        words += ["--dir", _short(folder.path)]
+    return shlex.join(words)
+
+
+def _short(path: Path) -> str:
+    """A path as a command line in this folder may give it."""
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)

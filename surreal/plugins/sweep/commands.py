@@ -1,0 +1,64 @@
+"""`surreal sweep`: train many runs, over settings and seeds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import IO, Annotated, cast
+
+import typer
+from rich.console import Console
+
+from surreal.base.errors import StoppedError, SurrealError
+from surreal.base.system.logs import setup_logging
+from surreal.cli.options import RedisOption, say
+from surreal.run.process.ending.output import Output
+from surreal.run.process.ending.reasons import Ending, ExitCode
+from surreal.run.process.reports import print_error
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command()(sweep)
+
+
+def sweep(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="What varies; docs/many-runs.md.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="The sweep's folder; default: sweeps/NAME.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in the folder.")] = False,
+    redis: RedisOption = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check FILE; exit 0 if it can run, 2 if not.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the end.")] = False,
+) -> None:
+    """Train many runs, over settings and seeds, as many at once as fit."""
+    from surreal.plugins.sweep.command import SweepOptions, check_sweep, run_sweep
+    from surreal.plugins.sweep.view import result_table
+    from surreal.run.process.ending.interrupts import Interrupts
+
+    if check:
+        if file is None:
+            raise typer.BadParameter("--check needs a FILE")
+        try:
+            say(Console(soft_wrap=True), check_sweep(file))
+        except SurrealError as error:  # as wrong arguments end it
+            print_error(error)
+            raise typer.Exit(2) from error
+        return
+    setup_logging("warning", console_level="warning")
+    interrupts = Interrupts()
+    console = Console(file=cast(IO[str], Output(sys.stdout, interrupts.end)), soft_wrap=True)
+    with interrupts.installed():
+        try:
+            outcome = run_sweep(SweepOptions(file, folder, redis, resume, quiet), console, interrupts)
+        except StoppedError:
+            ending = interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
+            say(console, f"ended before it began: {ending.reason}")
+            raise typer.Exit(ending.exit_code) from None
+    console.print(result_table(outcome.trials))
+    for line in outcome.last_words():
+        say(console, line)
+    if outcome.ending.exit_code is ExitCode.FAILED:
+        print_error(SurrealError(outcome.ending.reason))
+    raise typer.Exit(outcome.ending.exit_code)

@@ -1,0 +1,201 @@
+"""What a sweep's file says: the runs' configuration, what varies, over which seeds, and when it is enough.
+
+    version: 1
+    base: cartpole-ppo                      # a preset, or a file
+    set: {run.max_env_steps: 20_000}        # the same in all runs
+    grid:                                   # every combination; or `search`, in which Optuna chooses
+      learner.gamma: [0.95, 0.98, 0.99]
+      learner.args.initial_learning_rate: {low: 1e-4, high: 1e-2, log: true, count: 3}
+    seeds: 3                                # of each trial: 0, 1 and 2
+
+Errors are those of a configuration: key, file, line, nearest valid name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from surreal.base.errors import ConfigError
+from surreal.config import Config, load_config
+from surreal.config.checking.problems import explain, place_of, show
+from surreal.config.schema.fields import Section
+from surreal.config.yaml_tree import parse
+from surreal.plugins.sweep.definition.schema import SweepConfig
+from surreal.plugins.sweep.definition.space import MAX_COMBINATIONS, Choice, Dimension, Range, num_combinations
+
+S = TypeVar("S", bound=Section)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a sweep's file says, in full.
+
+    Attributes:
+        config: the sections.
+        base: what `load_config` takes.
+        space: what varies.
+        places: dotted key to its line in the file.
+        text: the file.
+    """
+
+    config: SweepConfig
+    base: str
+    space: Mapping[str, Dimension]
+    text: str
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def num_trials(self) -> int:
+        """How many trials there are, unless too many fail."""
+        return self.config.search.trials if self.config.search is not None else num_combinations(self.space)
+
+    def overrides(self, settings: Mapping[str, Any], seed: int | None = None) -> tuple[str, ...]:
+        """What the runs of a trial get in place of `base`'s settings."""
+        given = {**self.config.fixed, **settings, **({} if seed is None else {"seed": seed})}
+        return tuple(f"{key}={json.dumps(value)}" for key, value in given.items())  # YAML reads JSON
+
+    def run_config(self, settings: Mapping[str, Any], *, base: str | None = None) -> Config:
+        """The configuration of a trial's runs.
+
+        Args:
+            settings: of the trial.
+            base: another place of the same base.
+
+        Raises:
+            ConfigError: the settings do not fit; it names the sweep's file and line.
+        """
+        origins = {
+            key: self.places.get(f"{section}.{key}", "")
+            for section, keys in (("set", self.config.fixed), (self.space_key, settings))
+            for key in keys
+        }
+        config = load_config(base or self.base, self.overrides(settings), origins=origins)
+        _check_run(config)
+        return config
+
+    @property
+    def space_key(self) -> str:
+        """Where the file has what varies."""
+        return "search.space" if self.config.search is not None else "grid"
+
+
+def load_definition(path: Path) -> Definition:
+    """Read a sweep's file.
+
+    Raises:
+        ConfigError: what is wrong, and where.
+    """
+    label = path.name
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise ConfigError(f"{path} cannot be read: {why}", source=label) from error
+    data, places = parse(text, label)
+    if not isinstance(data, dict):
+        raise ConfigError(f"{label} is {show(data)}; a sweep is a mapping with base and grid or search", source=label)
+    data.setdefault("name", path.stem)
+    config = _section(SweepConfig, data, "", places, label)
+    space = {} if config.search is None else config.search.space
+    key = "grid" if config.search is None else "search.space"
+    space = space or config.grid or {}
+    _refuse_keys(config, key, space, places, label)
+    dimensions = {name: _dimension(value, f"{key}.{name}", places, label) for name, value in space.items()}
+    definition = Definition(config, _base(config.base, path), dimensions, text, places)
+    if config.search is None and definition.num_trials > MAX_COMBINATIONS:
+        raise ConfigError(
+            f"grid has {definition.num_trials:,} combinations; at most {MAX_COMBINATIONS:,} are tried: "
+            f"give fewer values, or use search ({place_of('grid', places, label)})",
+            key="grid",
+        )
+    return definition
+
+
+def _dimension(value: Any, key: str, places: Mapping[str, str], label: str) -> Dimension:
+    place = place_of(key, places, label)
+    if isinstance(value, list):
+        if not value:
+            raise ConfigError(f"{key} is an empty list; name at least one value ({place})", key=key, source=place)
+        return Choice(tuple(value))
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f"{key} is {show(value)}; it must be a list of values, or a range as in "
+            f"{{low: 0.1, high: 10, log: true}}; what does not vary belongs under set ({place})",
+            key=key,
+            source=place,
+        )
+    found = _section(Range, value, key, places, label)
+    is_grid = key.startswith("grid.")
+    if is_grid and found.count is None:
+        raise ConfigError(f"{key}.count is missing: how many values to try ({place})", key=key, source=place)
+    idle = "step" if is_grid else "count"
+    if getattr(found, idle) is not None:
+        other = "search" if is_grid else "grid"
+        problem = f"{key}.{idle} is for a {other}; leave it out ({place_of(f'{key}.{idle}', places, label)})"
+        raise ConfigError(problem, key=f"{key}.{idle}", source=place)
+    return found
+
+
+def _section(kind: type[S], value: Any, key: str, places: Mapping[str, str], label: str) -> S:
+    """Check what stands at a key of the file."""
+    inner = {name.removeprefix(f"{key}."): place for name, place in places.items() if name.startswith(f"{key}.")}
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        if not key:
+            raise explain(kind, error, places, label) from error
+        found = explain(kind, error, inner, place_of(key, places, label))
+        raise ConfigError(f"{key}: {found}", key=f"{key}.{found.key}", source=found.source) from error
+
+
+def _refuse_keys(
+    config: SweepConfig, key: str, space: Mapping[str, Any], places: Mapping[str, str], label: str
+) -> None:
+    """Refuse settings that a sweep decides itself, and those that would do something else than it seems."""
+    for section, given in (("set", config.fixed), (key, space)):
+        for name, value in given.items():
+            at = f"{section}.{name}"
+            problem = ""
+            if name == "seed":
+                problem = f"{at} is what `seeds` is for"
+            elif section == key and name.split(".")[0] == "redis":
+                problem = f"{at} cannot vary: all runs of a sweep have one Redis"
+            elif section == key and name in config.fixed:
+                problem = f"{name} is under set and under {key}; keep one of them"
+            elif "." not in name and isinstance(value, dict):
+                inner = next(iter(value), "key")
+                problem = f"{at} is a section; name its settings with dots, as in `{name}.{inner}: ...`"
+            if problem:
+                place = place_of(at, places, label)
+                raise ConfigError(f"{problem} ({place})", key=at, source=place)
+
+
+def _base(base: str, path: Path) -> str:
+    """A file beside the sweep's own, else what `surreal run` takes."""
+    beside = path.parent / Path(base).expanduser()
+    return str(beside) if beside.is_file() else base
+
+
+def _check_run(config: Config) -> None:
+    """Refuse runs that would never end, or have no score."""
+    limits = (config.run.max_env_steps, config.run.max_time_s, config.learner.max_updates)
+    if not any(limits):
+        raise ConfigError(
+            "the runs of a sweep need an end: set run.max_env_steps, run.max_time_s or learner.max_updates",
+            key="run.max_env_steps",
+        )
+    if not config.eval.enabled:
+        raise ConfigError(
+            f"eval.enabled is false{_at(config.source_of('eval.enabled'))}; a sweep compares evaluations",
+            key="eval.enabled",
+        )
+
+
+def _at(source: str) -> str:
+    return f" ({source})" if source else ""

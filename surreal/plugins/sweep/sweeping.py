@@ -1,0 +1,281 @@
+"""The loop of a sweep: starts runs as they fit, looks at what ended, judges trials, and drains when it is told to.
+
+How far a run is stands in its own folder, how a trial ended in `trials.jsonl`; nothing else is remembered. So a sweep
+that was killed at any moment goes on by doing the same again: a run that is over counts as it is, one that was cut off
+is resumed, one that never began is started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from surreal.base.errors import ConfigError
+from surreal.plugins.sweep.definition.loading import Definition
+from surreal.plugins.sweep.folder import SweepFolder
+from surreal.plugins.sweep.packing import Room, fits, need_of
+from surreal.plugins.sweep.processes import Runner, RunProcess
+from surreal.plugins.sweep.search.judging import Judge, Seat
+from surreal.plugins.sweep.search.proposing import Proposer
+from surreal.plugins.sweep.trials import End, Trial, TrialFile
+from surreal.plugins.sweep.view import SweepView
+from surreal.run.process.ending.interrupts import Interrupts
+from surreal.run.process.ending.reasons import Ending, ExitCode
+from surreal.run.process.run_folder import RunFolder
+from surreal.run.view.listing import read_run
+
+_POLL_INTERVAL_S = 0.2
+_SHOW_INTERVAL_S = 2.0
+#: How often a run is started again that ended before its limit, but has not failed: it was killed, say.
+_RESTARTS = 3
+_KILL_WAIT_S = 5.0
+_TELL_INTERVAL_S = 5.0
+
+
+@dataclass
+class RunningRun:
+    """A run that this process has started."""
+
+    process: RunProcess
+    need: Room
+    run: str  #: its id
+    folder: Path
+    told_s: float | None = None  #: when it was told last to stop, since its trial has ended
+
+
+class Sweeping:
+    """Drives a sweep to its end.
+
+    Args:
+        definition: of the sweep.
+        folder: of the sweep, claimed.
+        trials: of the sweep.
+        proposer: chooses settings.
+        runner: starts runs.
+        room: of this machine.
+        view: what a person sees.
+        keep: called now and then, to keep the runs' Redis alive.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        folder: SweepFolder,
+        trials: TrialFile,
+        proposer: Proposer,
+        runner: Runner,
+        *,
+        room: Room,
+        view: SweepView,
+        keep: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._definition, self._config = definition, definition.config
+        self._folder = folder
+        self._trials = trials
+        self._proposer = proposer
+        self._judge = Judge(definition.config, folder, proposer)
+        self._runner = runner
+        self._room = room
+        self._view = view
+        self._keep = keep
+        self._running: dict[Seat, RunningRun] = {}
+        self._restarts: dict[Seat, int] = {}
+        self._failures: dict[Seat, str] = {}
+        self._needs: dict[int, Room] = {}
+        self._has_all = False
+        self._shown_s = 0.0
+
+    def execute(self, interrupts: Interrupts) -> Ending:
+        """Run trials until there are enough, too many failed, or somebody asks for the end; returns why it ended.
+
+        Raises:
+            SurrealError: it cannot go on; its runs have drained.
+        """
+        try:
+            try:
+                while self.step() and not interrupts.is_draining and not self._has_failed:
+                    time.sleep(_POLL_INTERVAL_S)
+            finally:
+                self._drain(interrupts)
+        except KeyboardInterrupt:
+            self._kill()
+        if self._has_failed:
+            count = len(self._failed)
+            return Ending(f"{count} trials failed, max_failures is {self._config.max_failures}", ExitCode.FAILED)
+        if self._is_done:
+            if not any(trial.end and trial.end.status == "finished" for trial in self._trials.trials):
+                return Ending("no trial has finished", ExitCode.FAILED)
+            return Ending("all trials are over")
+        return interrupts.ending or Ending("interrupted", ExitCode.INTERRUPTED)
+
+    def step(self) -> bool:
+        """Look at everything once, and start what fits; returns whether anything is left to do."""
+        self._keep()
+        self._collect(is_draining=False)
+        self._end_trials()
+        if not self._has_failed:
+            self._start()
+        self._show()
+        return bool(self._running) or not self._is_done
+
+    # -- what ended ------------------------------------------------------------------------------------------------
+
+    def _collect(self, *, is_draining: bool) -> None:
+        """Take out runs whose processes have ended, and note what their folders do not say."""
+        for seat, run in list(self._running.items()):
+            code = run.process.poll()
+            if code is None:
+                continue
+            del self._running[seat]
+            status = read_run(run.folder).status
+            if status not in ("finished", "failed") and not is_draining and run.told_s is None:
+                self._note_odd_end(seat, code, run.process.last_words())
+            if status == "failed" or seat in self._failures or run.told_s is not None:
+                self._runner.forget(run.run)
+
+    def _note_odd_end(self, seat: Seat, code: int, words: str) -> None:
+        """A run has ended without a result: it was refused, or else killed, or could not reach its Redis."""
+        if code == ExitCode.USAGE:
+            self._failures[seat] = words
+            return
+        self._restarts[seat] = self._restarts.get(seat, 0) + 1
+        if self._restarts[seat] > _RESTARTS:
+            self._failures[seat] = f"it ended {_RESTARTS + 1} times before its limit, last with {code}: {words}"
+
+    def _end_trials(self) -> None:
+        """See which trials have ended, and end those that are hopeless."""
+        for trial in self._trials.open:
+            end = self._judge.end_of(trial, self._failures)
+            if end is None:
+                continue
+            self._trials.end(trial, end)
+            self._proposer.tell(trial)
+            self._view.ended(trial)
+        now = time.monotonic()
+        for seat, run in self._running.items():
+            over = self._trials.trials[seat.trial].end
+            if over is None or (run.told_s is not None and now - run.told_s < _TELL_INTERVAL_S):
+                continue
+            if read_run(run.folder).status not in ("finished", "failed"):
+                run.told_s = now  # again later: a run that is just beginning may not have heard it
+                self._runner.stop(run.run, over.reason)
+
+    # -- what begins -----------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Start what fits: the seeds of trials that have begun first, then new trials."""
+        while True:
+            needs = [run.need for run in self._running.values()]
+            waiting = next(self._waiting(), None)
+            if waiting is None:
+                if self._has_all or not fits(self._need_of_next(), needs, self._room, self._config.parallel):
+                    return
+                self._ask()
+                if self._has_failed:
+                    return
+                continue
+            trial, seed = waiting
+            if not fits(self._needs[trial.number], needs, self._room, self._config.parallel):
+                return
+            self._launch(trial, seed)
+
+    def _waiting(self) -> Iterator[tuple[Trial, int]]:
+        """Runs that could be started now."""
+        for trial in self._trials.open:
+            if trial.number not in self._needs and not self._check(trial):
+                continue
+            for seed in self._config.seeds:
+                # One that runs without this process is left of a sweep that was killed, and drains.
+                if Seat(trial.number, seed) not in self._running:
+                    status = read_run(self._folder.run_folder(trial, seed)).status
+                    if status not in ("finished", "failed", "running"):
+                        yield trial, seed
+
+    def _ask(self) -> None:
+        settings = self._proposer.ask(len(self._trials.trials))
+        if settings is None:
+            self._has_all = True
+            return
+        trial = self._trials.add(settings)
+        self._view.begun(trial)
+
+    def _check(self, trial: Trial) -> bool:
+        """Whether a trial's settings make sense; if not, it has failed."""
+        try:
+            self._needs[trial.number] = need_of(
+                self._definition.run_config(trial.settings, base=str(self._folder.base))
+            )
+        except ConfigError as error:
+            self._trials.end(trial, End("failed", reason=str(error)))
+            self._proposer.tell(trial)
+            self._view.ended(trial)
+            return False
+        return True
+
+    def _need_of_next(self) -> Room:
+        """What a trial that nobody has asked for yet will need, as far as that can be known: what the last one does."""
+        return next(reversed(self._needs.values()), Room(1, 0))
+
+    def _launch(self, trial: Trial, seed: int) -> None:
+        folder = self._folder.run_folder(trial, seed)
+        run = f"{self._trials.sweep}-{self._folder.label(trial, seed)}"
+        if RunFolder(folder).config_path.exists():
+            arguments = ["--resume"]
+        else:
+            overrides = self._definition.overrides(trial.settings, seed)
+            arguments = [str(self._folder.base), *(part for text in overrides for part in ("--set", text))]
+        arguments += ["--run", run, "--run-dir", str(folder), "--quiet"]
+        process = self._runner.start(arguments, self._folder.console(trial, seed))
+        self._running[Seat(trial.number, seed)] = RunningRun(process, self._needs[trial.number], run, folder)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _failed(self) -> list[Trial]:
+        return [trial for trial in self._trials.trials if trial.end is not None and trial.end.status == "failed"]
+
+    @property
+    def _has_failed(self) -> bool:
+        return len(self._failed) > self._config.max_failures
+
+    @property
+    def _is_done(self) -> bool:
+        return self._has_all and not self._trials.open
+
+    def _drain(self, interrupts: Interrupts) -> None:
+        """Let the runs end in order, as Ctrl-C would end each; they can be resumed."""
+        for run in self._running.values():
+            run.process.interrupt()
+        is_hurried = False
+        while self._running:
+            self._collect(is_draining=True)
+            if interrupts.is_hurried and not is_hurried:
+                is_hurried = True
+                for run in self._running.values():
+                    run.process.interrupt()
+            self._show("draining: the runs write their checkpoints; Ctrl-C again hurries them")
+            time.sleep(_POLL_INTERVAL_S)
+        self._end_trials()
+
+    def _kill(self) -> None:
+        """End what is still there at once: the third Ctrl-C kills the processes of each run."""
+        for run in self._running.values():
+            run.process.interrupt()
+        deadline = time.monotonic() + _KILL_WAIT_S
+        while any(run.process.poll() is None for run in self._running.values()) and time.monotonic() < deadline:
+            time.sleep(_POLL_INTERVAL_S)
+        for run in self._running.values():
+            run.process.kill()
+        self._running.clear()
+
+    def _show(self, phase: str = "") -> None:
+        now = time.monotonic()
+        if now - self._shown_s < _SHOW_INTERVAL_S:
+            return
+        self._shown_s = now
+        runs = [read_run(run.folder) for run in self._running.values()]
+        if not runs and self._trials.open and not phase:
+            phase = "waiting for runs that an earlier process of this sweep has left behind"
+        self._view.show(runs, phase)

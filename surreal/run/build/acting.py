@@ -1,0 +1,186 @@
+"""Models, agents, senders and listeners, from a configuration."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+
+from surreal.agent import Agent, Rounds
+from surreal.base.checkpoint import open_checkpoint
+from surreal.base.errors import CheckpointError, ContractError
+from surreal.base.pytorch import Module
+from surreal.base.schedules import schedule_from_config
+from surreal.base.specs import action_spec
+from surreal.config import Config
+from surreal.distributed.calls.caller import RemoteServer
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.parameters.listener import TorchListener
+from surreal.envs import EnvPool
+from surreal.run.build.construct import Recipe, Setting, construct, refused
+from surreal.run.build.earlier import OWN_WORDS
+from surreal.run.build.environments import Spaces
+from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
+from surreal.run.evaluation import Evaluator
+
+logger = logging.getLogger(__name__)
+
+_MODEL_OFFERED = frozenset({"action_space", "obs_spec", "seed"})
+_MODEL_RENAMED = {f"{which}hidden_sizes": f"{which}hiddens" for which in ("", "critic_", "value_")}
+MODEL = Recipe("model", Module, 0, _MODEL_OFFERED, replaceable=_MODEL_OFFERED, renamed=_MODEL_RENAMED)
+AGENT = Recipe(
+    "agent",
+    Agent,
+    1,
+    frozenset({"rng", "obs_spec", "action_space", "index", "count", "exploration", "server"}),
+    settings=(Setting("exploration", "agent.exploration", ": it would not explore by it"),),
+)
+
+
+def build_model(config: Config, spaces: Spaces) -> Module:
+    """Make the network. The seed is the run's: agents, learner and evaluation begin with the same parameters."""
+    offered = {"action_space": spaces.action_space, "obs_spec": spaces.obs_spec, "seed": config.seed}
+    return construct(config, MODEL, (), offered)
+
+
+def restore_model(config: Config, model: Module) -> None:
+    """Let an agent's or an evaluation's model begin with `checkpoint.restore`, if that file is here.
+
+    It is a start only: the learner's parameters, which begin with the same file, replace it.
+    """
+    path = config.checkpoint.restore
+    if path is None or path in OWN_WORDS:
+        return
+    try:
+        checkpoint = open_checkpoint(policy_file(path))
+        model.load_tensors(policy_tensors(checkpoint), header=policy_header(checkpoint))
+        logger.info("beginning with the policy in %s", path)
+    except (CheckpointError, ContractError) as error:
+        logger.warning("checkpoint.restore is not used here, the learner's parameters will come: %s", error)
+
+
+def build_agent(
+    config: Config,
+    model: Module,
+    spaces: Spaces,
+    *,
+    index: int,
+    rng: np.random.Generator,
+    server: RemoteServer | None = None,
+) -> Agent:
+    """Make the agent of process number `index`, in training mode, with its exploration."""
+    settings = config.agent.exploration_settings()
+    offered = _offer(config, spaces, index, rng, server)
+    if settings is not None:
+        per_agent, total = config.env.num_envs, config.env.num_envs * max(1, config.agent.count)
+        # Agents beyond `count`, which joined from elsewhere, share the places of the first ones.
+        places = [place % total for place in range(index * per_agent, (index + 1) * per_agent)]
+        offered["exploration"] = schedule_from_config(settings, indices=places, count=total)
+    return _make_agent(config, model, spaces, offered, "training")
+
+
+def _offer(
+    config: Config, spaces: Spaces, index: int, rng: np.random.Generator, server: RemoteServer | None
+) -> dict[str, Any]:
+    return {
+        "server": server,
+        "rng": rng,
+        "obs_spec": spaces.obs_spec,
+        "action_space": spaces.action_space,
+        "index": index,
+        "count": max(1, config.agent.count),
+    }
+
+
+def build_greedy_agent(config: Config, model: Module, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
+    """Make an agent that never explores."""
+    offered = _offer(config, spaces, 0, rng, None)
+    if config.agent.exploration is not None:
+        offered["exploration"] = None
+    return _make_agent(config, model, spaces, offered, "eval")
+
+
+def _make_agent(config: Config, model: Module, spaces: Spaces, offered: dict[str, Any], mode: str) -> Agent:
+    agent = construct(config, AGENT, (model,), offered)
+    if config.eval.sample and agent.sampler is None:
+        problem = f"is true, but {config.agent.class_path} has no sampler; leave it out, or use PolicyAgent"
+        raise refused(config, "eval.sample", problem)
+    agent.expect_actions(spaces.action_space)
+    agent.set_mode(mode)
+    return agent
+
+
+def build_evaluator(
+    config: Config, agent: Agent, envs: Sequence[gymnasium.Env[Any, Any]], *, rng: np.random.Generator
+) -> Evaluator:
+    """Make what plays whole episodes as `eval` says. An exported policy is always greedy: it has no sampler."""
+    settings = config.eval
+    is_sampled = settings.sample and agent.sampler is not None
+    return Evaluator(agent, envs, rng=rng, max_episode_steps=settings.max_episode_steps, sample=is_sampled)
+
+
+def build_sender(
+    config: Config,
+    shards: ReplayShards,
+    pool: EnvPool,
+    stop: threading.Event,
+    *,
+    index: int = 0,
+    on_full: Literal["wait", "drop"] | None = None,
+    is_limited: bool = True,
+) -> ExpSender:
+    """Make the sender of process number `index`; `on_full` wins over `sender.on_full`.
+
+    `is_limited` says whether the limiter holds it back, if there is one.
+    """
+    return ExpSender(
+        shards,
+        chunk_steps=config.sender.chunk_steps,
+        chunk_max_bytes=config.sender.chunk_max_bytes,
+        max_delay_s=config.sender.max_delay_s,
+        lookahead=config.lookahead,
+        on_full=on_full or config.sender.on_full,
+        compression=config.sender.compression,
+        wait_timeout_s=config.sender.wait_timeout_s,
+        is_limited=is_limited and config.replay.samples_per_insert is not None,
+        obs_spec=pool.obs_spec,
+        action_spec=action_spec(pool.action_space),
+        frame_stack=config.env.frame_stack,
+        shard=index % len(shards),
+        stop=stop,
+    )
+
+
+def build_rounds(config: Config, should_stop: Callable[[], bool], *, sessions: int | None = None) -> Rounds | None:
+    """Make what lets agents wait for parameters, if `agent.round_steps` wants it.
+
+    Args:
+        config: of the run.
+        should_stop: ends a wait.
+        sessions: of an RLX server, trajectories of a round; None: the agent has the configuration's environments.
+    """
+    if config.agent.round_steps is None:
+        return None
+    return Rounds(
+        config.agent.round_steps,
+        config.env.num_envs if sessions is None else sessions,
+        is_shared=sessions is not None or config.env.shares_rounds,
+        timeout_s=config.agent.round_timeout_s,
+        should_stop=should_stop,
+    )
+
+
+def build_remote_server(config: Config, client: RedisClient, stop: threading.Event) -> RemoteServer:
+    """Make what agents call the learner's or parameter server's methods by."""
+    return RemoteServer(client, policy=config.broadcast.policy, stop=stop)
+
+
+def build_listener(config: Config, client: RedisClient, model: Module) -> TorchListener:
+    """Make the agents' and the evaluation's side of the parameters."""
+    return TorchListener(client, model, policy=config.broadcast.policy, shards=config.num_servers)

@@ -1,0 +1,142 @@
+"""What a configuration names, checked without making anything; `surreal.run.lockstep.check` makes and tries it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from surreal.base.errors import ConfigError, EnvError
+from surreal.config import Config
+from surreal.learner import Learner
+from surreal.learner.stepping.devices import resolve_device
+from surreal.replay import Replay
+from surreal.run.build.acting import AGENT, MODEL
+from surreal.run.build.construct import check, refused
+from surreal.run.build.environments import check_env
+from surreal.run.build.learning import (
+    LEARNER,
+    check_gradients,
+    check_ranks,
+    check_replay,
+)
+from surreal.run.build.lockstep import gradients_config, lockstep_config
+from surreal.run.build.rlx_server import pages_folder
+from surreal.run.build.wrapping import check_wrappers
+from surreal.run.observers.making import check_observers
+
+_SHOWN: dict[str, Callable[[Config], bool]] = {
+    "agent.show_ui": lambda config: config.agent.show_ui and config.agent.count > 0,
+    "eval.show_ui": lambda config: config.eval.show_ui and config.eval.enabled,
+}
+
+
+def check_machine(config: Config) -> None:
+    """Check that this machine has the device and the display that a configuration asks for.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    _check_device(config)
+    for key in (key for key, is_shown in _SHOWN.items() if is_shown(config)):
+        require_display(key)
+
+
+def has_display() -> bool:
+    """Whether a window can be opened here, as far as it can be known before."""
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    return sys.platform != "linux" or any(os.environ.get(name) for name in variables)
+
+
+def require_display(what: str) -> None:
+    """Check that a window can be opened.
+
+    Args:
+        what: option or setting that asks for one.
+
+    Raises:
+        ConfigError: there is no display.
+    """
+    if not has_display():
+        raise ConfigError(
+            f"{what} opens a window, but there is no display here: $DISPLAY and $WAYLAND_DISPLAY are not set; videos "
+            "need none, nor does a terminal: `surreal play --record DIR` or `--terminal`, eval.record_video_every",
+            key=what,
+        )
+
+
+def _check_device(config: Config) -> None:
+    try:
+        resolve_device(config.device)
+    except ValueError as error:
+        source = config.source_of("device")
+        where = f" ({source})" if source else ""
+        raise ConfigError(f"{error}{where}", key="device", source=source) from error
+    if config.replay.pin_memory and not torch.cuda.is_available():
+        raise refused(config, "replay.pin_memory", "is true, but there is no CUDA here; leave it out")
+
+
+@contextmanager
+def naming_setting(config: Config, key: str) -> Iterator[None]:
+    """Add to an `EnvError` where the environment was set.
+
+    Raises:
+        EnvError: as it was raised, with the place of the setting; of the wrappers, if one of those refused.
+    """
+    try:
+        yield
+    except EnvError as error:
+        source = config.source_of("env.wrappers" if str(error).startswith("wrapper ") else key)
+        raise EnvError(f"{error} ({source})" if source else str(error)) from error
+
+
+def check_names(config: Config) -> None:
+    """Check what a configuration names, before any process is started: classes, their arguments, environments.
+
+    Nothing is built: what a constructor refuses shows in the process that calls it.
+
+    Raises:
+        ConfigError: a class is not found, does not fit, or has no such arguments.
+        EnvError: an environment does not exist.
+    """
+    # An environment whose spaces are written down may exist only elsewhere; but evaluation and clients make their own.
+    is_made = config.env.action_space is None or config.eval.enabled or config.rlx.clients
+    for key, env_id in (("env.id", config.env.id if is_made else None), ("eval.env_id", config.eval.env_id)):
+        if env_id is not None:
+            with naming_setting(config, key):
+                check_env(env_id)
+    if config.rlx.servers:
+        check_wrappers(config)
+        pages_folder(config)
+    check_observers(config)
+    check(config, MODEL)
+    check(config, AGENT, AGENT.offered - ({"exploration"} if config.agent.exploration is None else set()))
+    learner, _ = check(config, LEARNER)
+    check_ranks(config)
+    _check_units(config, learner, check_replay(config))
+    if config.run.deterministic:
+        lockstep_config(config)
+    if config.has_parameter_servers:
+        check_gradients(config)
+        gradients_config(config)
+
+
+def _check_units(config: Config, learner: type[Learner], replay: type[Replay[Any]]) -> None:
+    """Check that the learner takes what the replay hands out.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if replay.hands_out not in learner.takes:
+        source = config.source_of("replay.class")
+        raise ConfigError(
+            f"replay.class is {config.replay.class_path!r}, which hands out {replay.hands_out}, but learner.class, "
+            f"{config.learner.class_path!r}, takes {' or '.join(sorted(learner.takes))}; choose two that fit"
+            f"{f' ({source})' if source else ''}",
+            key="replay.class",
+            source=source,
+        )

@@ -1,0 +1,131 @@
+"""Builds one object of a class that a configuration names: found, its arguments checked, its refusals explained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from surreal.base.errors import ConfigError
+from surreal.config import Config, accepted_names, check_args, import_class
+from surreal.config.schema.fields import ClassSection, Section
+
+T = TypeVar("T")
+
+
+class Setting(NamedTuple):
+    """A setting outside of `args` that only the constructor of the section's class can act on."""
+
+    argument: str
+    key: str
+    harm: str = ""  #: what its loss would do, as the end of a sentence
+
+
+@dataclass(frozen=True)
+class Recipe(Generic[T]):
+    """How the class of one section is built.
+
+    Args:
+        section: `model`, `agent`, `learner` or `replay`.
+        base: what the class must inherit from.
+        collaborators: how many objects it gets by position.
+        offered: further parameters that the configuration has values for. Those that a constructor does not have are
+            left out, so a user's class needs only the parameters it cares for.
+        replaceable: offered names that `args` may give another value for.
+        renamed: names in the configuration to names of parameters.
+        settings: whose arguments are offered too; a class that lacks one refuses the setting, if it is given.
+    """
+
+    section: str
+    base: type[T]
+    collaborators: int
+    offered: frozenset[str]
+    replaceable: frozenset[str] = frozenset()
+    renamed: Mapping[str, str] | None = None
+    settings: tuple[Setting, ...] = ()
+
+
+def check(config: Config, recipe: Recipe[T], offered: Collection[str] | None = None) -> tuple[type[T], dict[str, Any]]:
+    """Find `config.<section>.class`, and check its `args` without building anything.
+
+    Args:
+        config: the whole configuration.
+        recipe: of the section.
+        offered: names of the values there are; None: all of the recipe's.
+
+    Returns:
+        The class, and `args` by the constructor's names.
+
+    Raises:
+        ConfigError: the class is not found, does not fit, has no such arguments, or none for a setting that is given.
+    """
+    section = recipe.section
+    settings: ClassSection = getattr(config, section)
+    key = f"{section}.class"
+    cls = import_class(settings.class_path, recipe.base, key=key, source=config.source_of(key))
+    accepted = accepted_names(cls)
+    taken = [name for name, is_positional in accepted.items() if is_positional][: recipe.collaborators]
+    names = recipe.offered if offered is None else offered
+    given = [name for name in names if name in accepted]
+    filled = {*taken, *given} - {name for name in recipe.replaceable if name in settings.args}
+    args = check_args(
+        cls, settings.args, f"{section}.args", given=filled, renamed=recipe.renamed, source_of=config.source_of
+    )
+    for setting in recipe.settings:
+        if setting.argument not in accepted:
+            _refuse_given(config, cls, setting)
+    return cls, args
+
+
+def construct(config: Config, recipe: Recipe[T], collaborators: tuple[object, ...], offered: Mapping[str, Any]) -> T:
+    """Build `config.<section>.class` with its `args`.
+
+    Args:
+        config: the whole configuration.
+        recipe: of the section.
+        collaborators: the first parameters of the constructor.
+        offered: values of the recipe's `offered`, or of some of them.
+
+    Raises:
+        ConfigError: the class is not found, does not fit, or refuses its arguments.
+    """
+    cls, args = check(config, recipe, offered)
+    accepted = accepted_names(cls)
+    given = {name: value for name, value in offered.items() if name in accepted}
+    try:
+        return cls(*collaborators, **{**given, **args})
+    except (TypeError, ValueError) as error:
+        name = str(error).partition(" ")[0]  # most begin with the argument that they refuse
+        key = f"{recipe.section}.args" + (f".{name}" if name in args else "")
+        source = config.source_of(key)
+        where = f" ({source})" if source else ""
+        raise ConfigError(f"{recipe.section}: {cls.__qualname__} cannot be made: {error}{where}", key=key) from error
+
+
+def value_of(config: Config, key: str) -> tuple[Any, Any]:
+    """Give the value of a setting, by its dotted key, and its default."""
+    section, _, name = key.rpartition(".")
+    settings = getattr(config, section) if section else config
+    return getattr(settings, name), type(settings).model_fields[name].default
+
+
+def refused(config: Config, key: str, problem: str) -> ConfigError:
+    """Make the error for a setting: its key, a sentence that begins with its value, and its place."""
+    source = config.source_of(key)
+    return ConfigError(f"{key} {problem}{f' ({source})' if source else ''}", key=key, source=source)
+
+
+def _refuse_given(config: Config, cls: type[object], setting: Setting) -> None:
+    """Refuse a setting that a class has no argument for. A default is not given: what is not taken, is not handed over.
+
+    Raises:
+        ConfigError: it has another value than its default.
+    """
+    value, default = value_of(config, setting.key)
+    if value == default:
+        return
+    shown = value.model_dump(mode="json") if isinstance(value, Section) else value
+    name = setting.key.rpartition(".")[2]
+    problem = f"is {json.dumps(shown)}, but {cls.__qualname__} has no argument {setting.argument}{setting.harm}"
+    raise refused(config, setting.key, f"{problem}; leave {name} out, or set it to {json.dumps(default)}")

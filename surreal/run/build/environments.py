@@ -1,0 +1,160 @@
+"""Environments, their spaces and their pools, from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import gymnasium
+from gymnasium.vector.utils import batch_space
+
+from surreal.base.specs import ObsSpec
+from surreal.config import Config
+from surreal.envs import EnvPool, LocalEnvPool, SubprocEnvPool, check_env_id, make_env, make_vector_env
+from surreal.envs.actions import ActionAdapter
+from surreal.envs.players.make import check_game, is_game, make_game
+from surreal.envs.players.opponents import Opponents
+from surreal.envs.players.uniform import UniformGame
+from surreal.envs.players.views import EveryPlayer, OnePlayer, find_player
+from surreal.envs.pools.base import describe_observations
+from surreal.envs.pools.game_pool import GamePool
+from surreal.run.build.construct import refused
+from surreal.run.build.wrapping import EnvSpaces, explicit_spaces, remote_wrappers, wrapper_specs
+
+
+class Spaces(NamedTuple):
+    """What a model needs to know of an environment."""
+
+    obs_spec: ObsSpec | None  #: None: states of any form, as RLX clients send them
+    action_space: gymnasium.Space[Any]  #: as agents see it: flat, discrete actions counted from 0
+
+
+def build_env(config: Config, *, training: bool, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """Make one environment; evaluation's has other arguments and none of the wrappers that are for training only.
+
+    A game of several players becomes the environment of one: who plays for all, or in self-play against the reference.
+    """
+    env_id, kwargs = config.env.id, dict(config.env.kwargs)
+    if not training:
+        env_id = config.eval.env_id or env_id
+        kwargs |= config.eval.env_kwargs
+    if is_game(env_id):
+        game = _build_game(config, env_id, kwargs, render_mode)
+        if not config.self_play.enabled:
+            return EveryPlayer(game)
+        return OnePlayer(game, find_player(config.self_play.reference, game.action_space))
+    return make_env(
+        env_id,
+        kwargs=kwargs,
+        wrappers=wrapper_specs(config),
+        frame_stack=config.env.frame_stack,
+        training=training,
+        render_mode=render_mode,
+    )
+
+
+def build_spaces(config: Config, *, training: bool = True) -> Spaces:
+    """Give the spaces that are written down, or find them out by making an environment.
+
+    Args:
+        config: of the run.
+        training: whether wrappers for training only are to be checked as well.
+    """
+    return agent_spaces(find_spaces(config, training=training))
+
+
+def find_spaces(config: Config, *, training: bool = True) -> EnvSpaces:
+    """Give the environment's own spaces; arguments as for `build_spaces`."""
+    given = written_spaces(config, training=training)
+    if given is not None:
+        return given
+    env = build_env(config, training=True)
+    try:
+        return EnvSpaces(env.observation_space, env.action_space)
+    finally:
+        env.close()
+
+
+def agent_spaces(spaces: EnvSpaces) -> Spaces:
+    """Describe an environment's spaces as agents see them."""
+    obs_spec = None if spaces.observation is None else describe_observations(spaces.observation)
+    return Spaces(obs_spec, ActionAdapter(spaces.action).space)
+
+
+def written_spaces(config: Config, *, training: bool = False) -> EnvSpaces | None:
+    """Give the spaces that are written down, behind the wrappers and the stacking of frames; None if there are none."""
+    given = explicit_spaces(config.env)
+    if given is None or given.observation is None:
+        return given
+    wrappers = remote_wrappers(config, given, training=training)
+    observation, action = given.observation, given.action
+    if wrappers is not None:
+        observation, action = wrappers.observation_space, wrappers.action_space
+    stack = config.env.frame_stack
+    return EnvSpaces(observation if stack == 1 else batch_space(observation, stack), action)
+
+
+def env_spaces(env: gymnasium.Env[Any, Any]) -> Spaces:
+    """Describe an environment's spaces as agents see them."""
+    return agent_spaces(EnvSpaces(env.observation_space, env.action_space))
+
+
+def check_env(env_id: str) -> None:
+    """Find an environment, or a game, without making it.
+
+    Raises:
+        EnvError: there is none of this id.
+    """
+    if is_game(env_id):
+        check_game(env_id)
+    else:
+        check_env_id(env_id)
+
+
+def build_pool(config: Config, *, index: int, opponents: Opponents | None = None) -> EnvPool:
+    """Make the environments of agent number `index`; with opponents, in games against them."""
+    env, seed = config.env, (config.seed, 1, index)
+    if is_game(env.id):
+        return _build_game_pool(config, seed, opponents)
+    if env.pool == "vector":
+        vector = make_vector_env(
+            env.id, env.num_envs, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack
+        )
+        return LocalEnvPool(vector, seed=seed)
+    # A partial, not a lambda: worker processes are spawned, and get it by pickle.
+    make = partial(make_env, env.id, kwargs=env.kwargs, wrappers=wrapper_specs(config), frame_stack=env.frame_stack)
+    factories: list[Any] = [make] * env.num_envs
+    if config.agent.show_ui:
+        factories[0] = partial(make, render_mode="human")
+    if env.pool == "subproc":
+        return SubprocEnvPool(factories, num_workers=env.num_workers, seed=seed, on_error=env.on_error)
+    return LocalEnvPool(factories, seed=seed, on_error=env.on_error)
+
+
+def _build_game_pool(config: Config, seed: tuple[int, ...], opponents: Opponents | None) -> GamePool:
+    env = config.env
+    make = partial(_build_game, config, env.id, env.kwargs)
+    first = make("human" if config.agent.show_ui else None)
+    factories = [partial(make, None)] * (env.num_envs // first.num_players)
+    # The game that has told how many players there are is the first one of the pool.
+    return GamePool(factories, seed=seed, opponents=opponents, on_error=env.on_error, first=first)
+
+
+def _build_game(config: Config, env_id: str, kwargs: Mapping[str, Any], render_mode: str | None) -> UniformGame:
+    """Make a game.
+
+    Raises:
+        ConfigError: it has another number of players than the settings are for.
+        EnvError: it cannot be made.
+    """
+    game = make_game(env_id, kwargs=kwargs, player_id=config.env.player_id, render_mode=render_mode)
+    players, slots = game.num_players, config.env.num_envs
+    if config.self_play.enabled and players != 2:
+        game.close()
+        raise refused(config, "self_play.enabled", f"is true, but {env_id} has {players} players; self-play takes two")
+    if slots % players:
+        game.close()
+        problem = f"is {slots}, but {env_id} has {players} players, and each is an environment; set it to a multiple of"
+        raise refused(config, "env.num_envs", f"{problem} {players}")
+    return game

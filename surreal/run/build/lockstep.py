@@ -1,0 +1,120 @@
+"""What acting and learning in turn, in one process, changes in a configuration: nothing may wait for time or threads.
+
+So it is in runs in lockstep (`run.deterministic`), and in agents that compute gradients (`learner.gradients: agents`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from surreal.config import Config, accepted_names
+from surreal.config.schema.fields import Section
+from surreal.run.build.construct import check, refused
+from surreal.run.build.learning import REPLAY, replay_arguments
+
+#: "Never", s, where a setting must be a number.
+_NEVER_S = 1e9
+#: Whoever waits for room waits for its own thread: an error is the only end of that.
+_NO_WAIT_S = 1.0
+#: Checkpoints of a run, where only its env steps are known: each cuts the episodes under way.
+_CHECKPOINTS = 4
+
+
+def lockstep_config(config: Config, *, begun_updates: int = 0) -> Config:
+    """Give the settings for one stretch of a run in lockstep.
+
+    Args:
+        config: of the run.
+        begun_updates: of the checkpoint that the stretch begins with, 0 without one. The seed comes from the run's and
+            this number, so that no stretch repeats the random numbers of another.
+
+    Raises:
+        ConfigError: the replay could sample as often as it likes, so the order would be nobody's.
+    """
+    cls, _ = check(config, REPLAY)
+    if cls.stream_mode == "window":
+        _require_ratio(config, "run.deterministic")
+    config = _in_turn(config)
+    if begun_updates:
+        sequence = np.random.SeedSequence(config.seed, spawn_key=(begun_updates,))
+        config = config.model_copy(update={"seed": int(sequence.generate_state(1)[0] >> 1)})
+    is_apart = config.env.pool == "subproc"
+    env = _changed(config, "env", {"pool": "local", "num_workers": None} if is_apart else {})
+    return config.model_copy(update={"env": env, "broadcast": _changed(config, "broadcast", {"interval_s": 0.0})})
+
+
+def gradients_config(config: Config) -> Config:
+    """Give the settings for an agent that computes gradients of its own experience.
+
+    Raises:
+        ConfigError: the replay could sample as often as it likes, so the agent would never act again.
+    """
+    cls, _ = check(config, REPLAY)
+    if cls.hands_out in ("transitions", "sequences"):  # fresh trajectories set a pace of their own
+        _require_ratio(config, "learner.gradients: agents")
+    config = _in_turn(config)
+    if cls.stream_mode == "consume" and config.agent.round_steps is None:  # whole trajectories of one version
+        rows = replay_arguments(config).get("trajectory_steps")
+        config = config.model_copy(update={"agent": _changed(config, "agent", {"round_steps": rows})})
+    return config
+
+
+def server_config(config: Config) -> Config:
+    """Give the settings for a parameter server: the next gradients need the parameters of each update."""
+    return config.model_copy(update={"broadcast": _changed(config, "broadcast", {"interval_updates": 1})})
+
+
+def _require_ratio(config: Config, rule: str) -> None:
+    """Refuse a replay that would hand out batches without end.
+
+    Args:
+        config: of the run.
+        rule: the setting that asks for an end.
+    """
+    if replay_arguments(config).get("samples_per_insert") is None:
+        problem = f"is not set, but with {rule} it says how many updates follow how many env steps; set it"
+        raise refused(config, "replay.samples_per_insert", problem)
+
+
+def _in_turn(config: Config) -> Config:
+    """Give settings of replay and sender for one who uses both in turn."""
+    cls, args = check(config, REPLAY)
+    accepted = accepted_names(cls).keys() - args.keys()
+    in_args = {"lease_s": _NEVER_S, "piece_timeout_s": None}
+    mirrors = config.replay.observations != "compressed"
+    in_section: dict[str, Any] = {"prefetch": 1, **({"observations": "mirrored"} if mirrors else {})}
+    changes: dict[str, dict[str, Any]] = {
+        "replay": {
+            "args": config.replay.args | {name: value for name, value in in_args.items() if name in accepted},
+            "mirror_max_bytes": None,
+            **{name: value for name, value in in_section.items() if name in accepted},
+        },
+        "sender": {"max_delay_s": _NEVER_S, "wait_timeout_s": _NO_WAIT_S, "on_full": "wait"},
+    }
+    return config.model_copy(update={name: _changed(config, name, section) for name, section in changes.items()})
+
+
+def turn_rows(config: Config) -> int:
+    """Rows of each environment after which the learner has its turn: a round, or a chunk."""
+    return config.agent.round_steps or max(1, config.chunk_steps // config.env.num_envs)
+
+
+def turn_trajectories(config: Config) -> int:
+    """Sessions that play so many rows each before the learner has its turn, of any number: a batch, or a chunk."""
+    return 1 if config.agent.round_steps is None else config.learner.batch_size
+
+
+def stretch_progress(config: Config, updates: int, env_steps: int) -> float:
+    """Say what part of a stretch is done, with so many updates and env steps since its checkpoint: 1 is all of it."""
+    if not updates:
+        return 0.0
+    if config.checkpoint.interval_updates is not None:
+        return updates / config.checkpoint.interval_updates
+    return _CHECKPOINTS * env_steps / (config.run.max_env_steps or 1)
+
+
+def _changed(config: Config, name: str, changes: dict[str, Any]) -> Section:
+    section: Section = getattr(config, name)
+    return section.model_copy(update=changes)

@@ -1,0 +1,140 @@
+"""From configuration to the objects of an RLX server; beside `build`, under the same rules."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import surreal
+from surreal.base.errors import ConfigError
+from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
+from surreal.envs import make_env
+from surreal.rlx.client.tokens import find_token
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.pool.rewards import RewardReader
+from surreal.rlx.pool.states import StateReader
+from surreal.rlx.server.admission import Admission
+from surreal.rlx.server.settings import MetricSink, ServerSettings, load_tls, message_limits
+from surreal.run.build.wrapping import EnvSpaces, client_specs, explicit_spaces, remote_wrappers, value_limits
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What one process was told beside the configuration."""
+
+    is_exploiting: bool = False
+    reuses_port: bool = False
+    owner: str = ""  #: whose server it is; those of one owner share a port
+
+
+def port_owner(client: RedisClient) -> str:
+    """Name a run so that no other on this machine is called the same."""
+    return f"run {client.run} (Redis at {client.address})"
+
+
+def client_spaces(config: Config) -> EnvSpaces:
+    """Give the spaces as clients know them: with the wrappers that they apply, frames not stacked."""
+    given = explicit_spaces(config.env)
+    if given is not None:
+        return given
+    env = make_env(config.env.id, kwargs=config.env.kwargs, wrappers=client_specs(config))
+    try:
+        return EnvSpaces(env.observation_space, env.action_space)
+    finally:
+        env.close()
+
+
+def build_rlx_pool(config: Config, options: ServerOptions) -> RlxEnvPool:
+    """Make the pool whose environments are sessions.
+
+    Raises:
+        ConfigError: a wrapper is none that a server can apply.
+        EnvError: the environment does not exist.
+    """
+    spaces, learns = client_spaces(config), not options.is_exploiting
+    return RlxEnvPool(
+        spaces.action,
+        spaces.observation,
+        wrappers=remote_wrappers(config, spaces, training=learns),
+        frame_stack=config.env.frame_stack,
+        gather_window_s=config.rlx.gather_window_s,
+        gather_max=config.rlx.gather_max,
+        limits=value_limits(config),
+        explore=learns,
+        record=learns,
+    )
+
+
+def build_server_settings(
+    config: Config, options: ServerOptions, on_metric: MetricSink | None, reader: StateReader | None = None
+) -> ServerSettings:
+    """Collect what the server is told.
+
+    Args:
+        config: of the run.
+        options: of this process.
+        on_metric: takes clients' metrics.
+        reader: of their states, whose size says how long messages may be; None: states may be anything.
+
+    Raises:
+        ConfigError: a file that is named is missing or empty.
+        RlxServerError: certificate and key are no such things.
+    """
+    rlx = config.rlx
+    return ServerSettings(
+        host=rlx.host,
+        port=rlx.port,
+        reuses_port=options.reuses_port or rlx.servers > 1,
+        owner=options.owner,
+        timeout_s=rlx.timeout_s,
+        idle_timeout_s=rlx.idle_timeout_s,
+        token=find_token(rlx.token_file, "rlx.token_file", source=config.source_of("rlx.token_file")),
+        origins=tuple(rlx.origins),
+        limits=message_limits(reader, rlx.max_message, rlx.max_items, rlx.max_depth),
+        admission=Admission(rlx.max_sessions, rlx.memory_reserve),
+        max_connection_sessions=rlx.max_connection_sessions,
+        rewards=RewardReader(rlx.reward_weights, rlx.largest_reward),
+        is_exploiting=options.is_exploiting,
+        tls=_load_tls(config),
+        static_dir=demo_folder() if rlx.demo or rlx.pages else None,
+        pages_dir=pages_folder(config),
+        on_metric=on_metric,
+    )
+
+
+def _load_tls(config: Config) -> ssl.SSLContext | None:
+    rlx = config.rlx
+    if rlx.tls_cert is None:
+        return None
+    authority = None if rlx.tls_ca is None else Path(rlx.tls_ca)
+    return load_tls(Path(rlx.tls_cert), Path(rlx.tls_key or rlx.tls_cert), authority)
+
+
+def pages_folder(config: Config) -> Path | None:
+    """Give the folder of a user's own pages.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if config.rlx.pages is None:
+        return None
+    folder, source = Path(config.rlx.pages), config.source_of("rlx.pages")
+    if not (folder / "index.html").is_file():
+        where = f" ({source})" if source else ""
+        raise ConfigError(f"rlx.pages is {folder}, which has no index.html{where}", key="rlx.pages", source=source)
+    return folder
+
+
+def demo_folder() -> Path:
+    """Find the JavaScript client and its example: inside the package, or beside it in a checkout.
+
+    Raises:
+        ConfigError: they were not installed.
+    """
+    package = Path(surreal.__file__).resolve().parent
+    for folder in (package / "rlx" / "demo", package.parent / "clients" / "js"):
+        if (folder / "example" / "index.html").exists():
+            return folder
+    raise ConfigError("the example page was not installed; it is in clients/js of the source", key="rlx.demo")

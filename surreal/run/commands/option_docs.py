@@ -1,0 +1,207 @@
+"""The page of what our classes take, written from their constructors: `python -m surreal.run.commands.option_docs`.
+
+`make docs` writes it to docs/options.md, and a test compares the two, so that it cannot go stale. A constructor that
+hands `**options` on to its base takes the base's options as well, exactly as the check of a configuration's `args` sees
+it. What an option means is read from the `Args` of the docstrings.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from gymnasium.envs.registration import load_env_creator
+
+import surreal.agent
+import surreal.learner
+import surreal.model
+import surreal.replay
+from surreal.config import accepted_names
+from surreal.config.reference import cell, default_cell, table
+from surreal.envs.ids import find_env
+from surreal.envs.wrappers.named import WrapperSpec, find_wrapper, wrapper_names
+from surreal.run.build.acting import AGENT, MODEL
+from surreal.run.build.construct import Recipe
+from surreal.run.build.learning import LEARNER, REPLAY
+
+_INTRODUCTION = """# Options of classes
+
+This page is written by `make docs` from the constructors in the code; a test compares them.
+
+[A configuration](configuration.md) names classes (`model.class`, `agent.class`, `learner.class`, `replay.class`) and
+wrappers (`env.wrappers`). This page lists the options of each class that comes with Surreal, inherited ones included.
+
+- *in args*: `yes`: goes into the section's `args`; `no`: set elsewhere in the configuration (`batch_size` by
+  `learner.batch_size`) or by the run; `override`: the run sets it unless `args` does. When you build the object
+  yourself, all of them are arguments.
+- *unset* is `null` in YAML and `None` in Python.
+"""
+_WRAPPERS = """## wrappers
+
+Entries of `env.wrappers` use these names: `{name: reward_clip, args: {low: -10, high: 10}}`. Those for training only
+are left out of evaluation, unless the entry says `training_only: false`.
+"""
+_ENVIRONMENTS = """## environments
+
+Values of `env.id` that come with Surreal; their options go into `env.kwargs`, as does `max_episode_steps`.
+[Environments](environments.md) has all others.
+"""
+_ENV_IDS = ("surreal/Bandit-v0", "surreal/ViZDoom-v0", "surreal/DeepMindLab-v0")
+_PARTS: tuple[tuple[ModuleType, Recipe[Any]], ...] = (
+    (surreal.model, MODEL),
+    (surreal.agent, AGENT),
+    (surreal.learner, LEARNER),
+    (surreal.replay, REPLAY),
+)
+_MARKS = ("yes", "override", "no")
+_ENTRY = re.compile(r" {4}\**(\w+)(?: \([^)]*\))?: +(.*)")
+
+
+class Option(NamedTuple):
+    """One parameter of a constructor."""
+
+    name: str
+    annotation: str  #: as in the source
+    default: Any  #: `inspect.Parameter.empty` if there is none
+    is_positional: bool
+    meaning: str  #: "" if nobody says
+    described_by: type[object]  #: the class whose docstring says what it means; the class itself if none does
+
+
+def render() -> str:
+    """Write the whole page."""
+    parts = [_INTRODUCTION]
+    for module, recipe in _PARTS:
+        parts.append(f"## {recipe.section}\n")
+        titles = {cls: f"`{module.__name__}.{cls.__name__}`" for cls in public_classes(module, recipe.base)}
+        bases = dict.fromkeys(option.described_by for cls in titles for option in options_of(cls))
+        titles = {base: f"Options of `{base.__name__}`" for base in bases if base not in titles} | titles
+        for cls, title in titles.items():
+            parts += [f"### {title}\n", *class_text(cls, recipe, titles)]
+    return "\n".join([*parts, _WRAPPERS, *_wrappers(), _ENVIRONMENTS, *_environments()])
+
+
+def public_classes(module: ModuleType, base: type[object]) -> Iterator[type[object]]:
+    """Find the classes of `module.__all__` that a configuration may name."""
+    for name in module.__all__:
+        found = getattr(module, name)
+        if inspect.isclass(found) and issubclass(found, base) and not inspect.isabstract(found):
+            yield found
+
+
+def options_of(cls: type[object]) -> list[Option]:
+    """List what a constructor takes, and behind its `**options` what those of its bases take."""
+    found = []
+    for name, is_positional in accepted_names(cls).items():
+        parameter = next(parameters[name] for owner in cls.__mro__ if name in (parameters := _parameters(owner)))
+        by = next((owner for owner in cls.__mro__ if name in _described(owner)), cls)
+        annotation = parameter.annotation
+        if not isinstance(annotation, str):
+            annotation = "" if annotation is parameter.empty else inspect.formatannotation(annotation)
+        meaning = _described(by).get(name, "")
+        found.append(Option(name, annotation, parameter.default, is_positional, meaning, by))
+    return found
+
+
+def class_text(cls: type[object], recipe: Recipe[Any], titles: Mapping[type[object], str]) -> Iterator[str]:
+    """Write what a class declares or describes itself as a table, and the names of what its bases do.
+
+    Args:
+        cls: abstract ones are there for what others inherit from them.
+        recipe: of the section that names it.
+        titles: of this class and its bases, to refer to.
+    """
+    options = options_of(cls)
+    collaborators = [option.name for option in options if option.is_positional][: recipe.collaborators]
+    options = [option for option in options if option.name not in collaborators]
+    own = {option.name for option in options if option.described_by is cls or option.name in _parameters(cls)}
+    if not inspect.isabstract(cls):
+        yield f"{summary(cls)} In Python: `{cls.__name__}({', '.join([*collaborators, '...'])})`.\n"
+    aliases = {name: alias for alias, name in (recipe.renamed or {}).items()}
+    rows = []
+    for option in options:
+        if option.name in own:
+            alias = aliases.get(option.name)
+            name = f"`{option.name}`" if alias is None else f"`{alias}` (`{option.name}` in Python)"
+            rows.append((name, _mark(option.name, recipe), *_cells(option)))
+    if rows:
+        rows.sort(key=lambda row: _MARKS.index(row[1]))
+        yield table(("option", "in `args`", "type", "default", "meaning"), rows)
+    inherited = [option for option in options if option.name not in own]
+    for base in dict.fromkeys(option.described_by for option in inherited):
+        names = ", ".join(f"`{option.name}`" for option in inherited if option.described_by is base)
+        anchor = re.sub(r"[^\w-]", "", titles[base].lower().replace(" ", "-"))
+        yield f"Inherited, see [{titles[base]}](#{anchor}): {names}.\n"
+    rest = _described(cls).get("options", "")
+    if len(rest.split()) > 4:  # more than "as in the base"
+        yield f"Inherited options are {cell(rest)}\n"
+
+
+def _mark(name: str, recipe: Recipe[Any]) -> str:
+    yes, override, no = _MARKS
+    return yes if name not in recipe.offered else override if name in recipe.replaceable else no
+
+
+def _wrappers() -> Iterator[str]:
+    for name in wrapper_names():
+        cls = find_wrapper(name)
+        if inspect.isclass(cls):
+            only = " For training only." if WrapperSpec(name).is_training_only else ""
+            yield f"### `{name}`\n\n{summary(cls)}{only}\n"
+            rows = [(f"`{option.name}`", *_cells(option)) for option in options_of(cls)[1:]]
+            if rows:
+                yield table(("option", "type", "default", "meaning"), rows)
+
+
+def _environments() -> Iterator[str]:
+    for env_id in _ENV_IDS:
+        cls: Any = load_env_creator(str(find_env(env_id).entry_point))
+        yield f"### `{env_id}`\n\n{summary(cls)}\n"
+        rows = [(f"`{option.name}`", *_cells(option)) for option in options_of(cls) if option.name != "render_mode"]
+        yield table(("option", "type", "default", "meaning"), rows)
+
+
+def _cells(option: Option) -> tuple[str, str, str]:
+    kind = f"`{cell(option.annotation)}`" if option.annotation else ""
+    default = "required" if option.default is inspect.Parameter.empty else default_cell(option.default)
+    return kind, default, cell(_plain(option.meaning))
+
+
+def _parameters(owner: type[object]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(owner.__init__).parameters if "__init__" in vars(owner) and owner is not object else {}
+
+
+def _described(owner: type[object]) -> dict[str, str]:
+    """Read the `Args` of a class's docstring, and of its constructor's."""
+    found: dict[str, str] = {}
+    for text in (vars(owner).get("__doc__"), getattr(vars(owner).get("__init__"), "__doc__", None)):
+        lines = inspect.cleandoc(text or "").splitlines()
+        name = None
+        for line in lines[lines.index("Args:") + 1 :] if "Args:" in lines else []:
+            if line and not line.startswith(" "):  # the next section
+                break
+            entry = _ENTRY.match(line)
+            if entry is not None:
+                name = entry[1]
+                found[name] = entry[2]
+            elif name is not None:
+                found[name] += f" {line.strip()}"
+    return found
+
+
+def summary(cls: type[object]) -> str:
+    """The first paragraph of a class's docstring, on one line."""
+    return " ".join(_plain(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]).split())
+
+
+def _plain(text: str) -> str:
+    """Turn reStructuredText's marks, which gymnasium's docstrings have, into Markdown's."""
+    return re.sub(r":\w+:`([^`]*)`", r"`\1`", text).replace("``", "`")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,193 @@
+"""`surreal redis`: a Redis server for runs of several machines, in the foreground, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from surreal.base.errors import ConfigError
+from surreal.base.system.secrets import read_secret
+from surreal.config.schema.fields import parse_size
+from surreal.distributed.connection.access.rights import ADMINISTRATOR
+from surreal.distributed.connection.address import parse_address
+from surreal.distributed.connection.client import check_name
+from surreal.distributed.server.access import ServerAccess, ServerTls
+from surreal.distributed.server.acl import SELECTORS_VERSION, write_users
+from surreal.distributed.server.certificates import make_certificates
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.distributed.server.files import server_version
+from surreal.run.commands.redis_health import serve_and_tell
+from surreal.run.process.ending.interrupts import set_at_signals
+
+_EVERYWHERE = ("0.0.0.0", "::", "*")  # noqa: S104
+
+
+@dataclass(frozen=True)
+class AccessOptions:
+    """What the command line says of who may come.
+
+    Attributes:
+        password: of the default user; None: that of `password_file`, if there is one.
+        password_file: with it.
+        acl_file: with users; made where it or one of its users is missing. None: there is the default user only.
+        secrets: folder of the users' passwords, and of certificates that are made.
+        runs: users for these runs alone; none: for all runs.
+        uses_tls: whether connections are encrypted.
+        certificate, key, authority: PEM files for that; None: they are made.
+        needs_clients: whether clients must show a certificate.
+    """
+
+    password: str | None = None
+    password_file: Path | None = None
+    acl_file: Path | None = None
+    secrets: Path = Path("secrets")
+    runs: tuple[str, ...] = ()
+    uses_tls: bool = False
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+    needs_clients: bool = False
+
+
+def serve(
+    *,
+    bind: str,
+    port: int,
+    access: ServerAccess,
+    maxmemory: str,
+    appendonly: Path | None,
+    drain_s: float = 0.0,
+    on_ready: Callable[[EmbeddedRedis], None],
+) -> None:
+    """Serve until a signal comes.
+
+    Args:
+        bind: address to listen on; another than this machine's own needs a password or users.
+        port: TCP port, 0 for a free one.
+        access: who may come, from `prepare_access`.
+        maxmemory: bound of its memory, "2gb"; agents wait when the replay fills its share.
+        appendonly: folder for an append-only file; None keeps data in memory.
+        drain_s: how long to keep serving after the signal while clients are connected.
+        on_ready: called when it answers.
+
+    Raises:
+        ConfigError: a setting is out of range.
+        RedisUnavailableError: it does not start, or ends by itself.
+    """
+    try:
+        size = parse_size(maxmemory)
+    except ValueError as error:
+        raise ConfigError(f"--maxmemory is {maxmemory!r}: {error}", key="--maxmemory") from error
+    try:
+        server = EmbeddedRedis(
+            maxmemory_bytes=int(str(size)),
+            bind=bind,
+            port=port,
+            access=access,
+            appendonly_dir=appendonly,
+            forwards_log=True,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    stop = threading.Event()
+    set_at_signals(stop)
+    serve_and_tell(server, stop, on_ready, drain_s=drain_s)
+
+
+def prepare_access(options: AccessOptions, bind: str, say: Callable[[str], object]) -> ServerAccess:
+    """Make the files that are asked for, and say which.
+
+    Args:
+        options: of the command line.
+        bind: where the server will listen.
+        say: told a sentence for each thing that was made, and for what it is good for.
+
+    Raises:
+        ConfigError: options that do not go together, a file that is missing, or one that cannot be made.
+        RedisUnavailableError: there is no redis-server.
+    """
+    try:
+        users = _prepare_users(options, say)
+        tls = _prepare_tls(options, bind, say) if options.uses_tls or options.certificate else None
+    except (OSError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+    return replace(users, tls=tls)
+
+
+def _prepare_users(options: AccessOptions, say: Callable[[str], object]) -> ServerAccess:
+    password = options.password
+    if options.password_file is not None:
+        password = read_secret(options.password_file, "--password-file")
+    if options.acl_file is None:
+        if options.runs:
+            raise ConfigError("--run is for the users of --acl; name a file for them", key="--run")
+        return ServerAccess(password)
+    if password:
+        raise ConfigError(
+            "a password is for a server without users; with --acl each user has its own, in --secrets", key="--acl"
+        )
+    runs = [check_name(run, "run id") for run in options.runs]
+    version = server_version()
+    if added := write_users(options.acl_file, options.secrets, runs, version):
+        say(f"wrote users to {options.acl_file}: {', '.join(added)}; their passwords are in {options.secrets}")
+    if version < SELECTORS_VERSION:
+        say(
+            f"warning: Redis {'.'.join(map(str, version))} gives a user all of its commands on all of its keys, so an "
+            "agent's could overwrite parameters; Redis 7 can tell them apart"
+        )
+    path = options.secrets / ADMINISTRATOR
+    own = read_secret(path, "--secrets") if path.exists() else None
+    return ServerAccess(own, ADMINISTRATOR, options.acl_file)
+
+
+def _prepare_tls(options: AccessOptions, bind: str, say: Callable[[str], object]) -> ServerTls:
+    if options.certificate is None:
+        if options.key is not None or options.authority is not None:
+            raise ConfigError("--tls-key and --tls-ca belong to --tls-cert, which is missing", key="--tls-cert")
+        hosts = [bind] if bind not in _EVERYWHERE else []
+        own = {socket.gethostname(), *(_own_address(family) for family in (socket.AF_INET, socket.AF_INET6))}
+        made = make_certificates(options.secrets, [*hosts, *sorted(own)])
+        say(f"certificates are in {options.secrets}: clients trust {made.authority}")
+        return ServerTls(
+            made.server, made.server_key, made.authority, options.needs_clients, made.client, made.client_key
+        )
+    for name, path in (
+        ("--tls-cert", options.certificate),
+        ("--tls-key", options.key),
+        ("--tls-ca", options.authority),
+    ):
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{name} is {path}, which is no file", key=name)
+    if options.needs_clients and options.authority is None:
+        raise ConfigError("--client-certificates needs the authority that signs them: --tls-ca", key="--tls-ca")
+    return ServerTls(options.certificate, options.key or options.certificate, options.authority, options.needs_clients)
+
+
+def address_for_others(address: str, bind: str) -> str:
+    """The address of a server as other machines can use it, but for the password, which is not shown.
+
+    Args:
+        address: for this machine.
+        bind: where the server listens; all addresses of this machine are shown as the one that reaches others.
+    """
+    shown = parse_address(address).shown.partition("?")[0].replace(f"{ADMINISTRATOR}:***@", "")
+    if bind not in _EVERYWHERE:
+        return shown
+    host = _own_address(socket.AF_INET6 if bind == "::" else socket.AF_INET)
+    host = f"[{host}]" if ":" in host else host
+    return re.sub(r"(@|//)(127\.0\.0\.1|\[::1\])(?=:\d+$)", lambda found: f"{found[1]}{host}", shown)
+
+
+def _own_address(family: socket.AddressFamily) -> str:
+    """The address that this machine sends from to others; its name if it has no way to them."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: to connect such a socket only chooses the way out. The addresses are for documentation.
+            probe.connect(("2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()

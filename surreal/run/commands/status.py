@@ -1,0 +1,150 @@
+"""`surreal status` and `surreal stop`: find a run from anywhere that reaches its Redis, look at it, end it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from surreal.base.errors import ConfigError, RedisUnavailableError
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.retry import is_refused
+from surreal.run.process import registry
+from surreal.run.process.arguments import REDIS_VARIABLE
+from surreal.run.process.finding import RunOverError, is_written_to, named_folder, require_folder
+from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
+from surreal.run.view.live.snapshot import Snapshot, take_snapshot
+
+_TIMEOUT_S = 5.0
+
+
+class RunStatus(NamedTuple):
+    """A run, as it is now."""
+
+    run: str
+    title: str
+    age_s: float
+    stop_reason: str
+    snapshot: Snapshot
+
+    @property
+    def state(self) -> str:
+        """running, ending, or over."""
+        if any(beat.is_alive() for beat in self.snapshot.processes):
+            return "ending" if self.stop_reason else "running"
+        return "over"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "run": self.run,
+            "title": self.title,
+            "state": self.state,
+            "age_s": round(self.age_s, 1),
+            "stop_reason": self.stop_reason or None,
+            **self.snapshot.to_json(),
+        }
+
+
+def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must_be_known: bool = True) -> RedisClient:
+    """Find a run and its Redis: at an address, by its folder, or the newest one below `runs`.
+
+    Args:
+        run: its id, the name of its folder below `runs`, or a path to the folder; None: the one of `run_dir`, or the
+            newest.
+        address: of its Redis.
+        run_dir: its folder.
+        must_be_known: false also takes a run that is named, but not listed there: another server lists it.
+
+    Raises:
+        ConfigError: there is no such run.
+        RunOverError: it has ended.
+        RedisUnavailableError: its Redis does not answer.
+    """
+    given = address or os.environ.get(REDIS_VARIABLE)
+    folder = named_folder(run_dir or run) if given is not None else require_folder(run_dir or run)
+    address, run = find_address(run, address=given, run_dir=run_dir)
+    client = _client(address, run or "default")
+    try:
+        client.check_server(timeout_s=_TIMEOUT_S)
+    except RedisUnavailableError as error:
+        client.close()
+        is_gone = error.__cause__ is None or not is_refused(error.__cause__)
+        if is_gone and given is None and folder is not None and not is_written_to(folder.path):  # killed with its Redis
+            raise RunOverError(folder) from None
+        raise
+    known = registry.list_runs(client)
+    if run is None:
+        client.close()
+        if not known:
+            raise ConfigError(f"Redis at {client.address} knows no run")
+        return _client(address, known[-1].run)
+    if must_be_known and run not in [entry.run for entry in known]:
+        client.close()
+        if folder is not None and not is_written_to(folder.path):
+            raise RunOverError(folder)
+        names = ", ".join(entry.run for entry in known[-5:])
+        raise ConfigError(f"Redis at {client.address} knows no run {run!r}; it knows {names or 'none'}", key="RUN")
+    return client
+
+
+def find_address(run: str | None, *, address: str | None, run_dir: Path | None) -> tuple[str, str | None]:
+    """Find out where the Redis of a run is, and its id if it stands there, too; arguments as in `find_run`.
+
+    Raises:
+        ConfigError: nothing says so.
+        RunOverError: the run has ended.
+    """
+    address = address or os.environ.get(REDIS_VARIABLE)
+    if address is not None:
+        folder = None if run is None and run_dir is None else named_folder(run_dir or run)
+        found_run = None if folder is None else folder.read_run()
+        return address, run if found_run is None or (run is not None and run_dir is not None) else found_run
+    folder = require_folder(run_dir or run)
+    found = folder.read_address()
+    if found is None:
+        raise RunOverError(folder)
+    # A name alone has led to a folder of that name, whose run may have another id.
+    return found[0], run if run is not None and run_dir is not None else found[1]
+
+
+def run_status(client: RedisClient) -> RunStatus:
+    """Look at a run."""
+    entry = next((entry for entry in registry.list_runs(client) if entry.run == client.run), None)
+    title, created = (entry.title, entry.created) if entry is not None else ("", time.time())
+    return RunStatus(
+        client.run, title, max(0.0, time.time() - created), registry.stop_reason(client), take_snapshot(client)
+    )
+
+
+def print_status(status: RunStatus, console: Console) -> None:
+    """Show it to a person."""
+    state = status.state + (f" ({status.stop_reason})" if status.stop_reason else "")
+    console.print(f"{status.run}: {state}", markup=False, highlight=False)
+    summary = Table(show_header=False, box=None)
+    for name, value in describe_numbers(status.snapshot, status.age_s):
+        summary.add_row(name, value)
+    phase = starting_phase(status.snapshot) if status.state == "running" else ""
+    if phase:
+        summary.add_row("now", phase)
+    for name, value in describe_troubles(status.snapshot, besides=phase):
+        summary.add_row(name, value)
+    console.print(summary)
+    table = Table(box=None)
+    for title in ("process", "host", "pid", "seen", "version", "env steps"):
+        table.add_column(title)
+    for beat in status.snapshot.processes:
+        seen = f"{max(0.0, beat.age_s):.0f} s ago" + ("" if beat.is_alive() else ", dead")
+        table.add_row(beat.name, beat.host, str(beat.pid), seen, str(beat.version), f"{beat.global_step:,}")
+    console.print(table)
+
+
+def _client(address: str, run: str) -> RedisClient:
+    try:
+        return RedisClient(address, run=run, retry_timeout_s=_TIMEOUT_S)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error

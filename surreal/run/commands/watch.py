@@ -1,0 +1,129 @@
+"""`surreal watch`: a run's newest parameters at play, from anywhere that reaches its Redis.
+
+It takes no part in the run, which does not notice it: it reads the newest parameters between two episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import numpy as np
+
+from surreal.base.errors import RedisUnavailableError
+from surreal.config import Config, add_python_path
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.parameters.listener import TorchListener
+from surreal.run.build.acting import build_evaluator, build_greedy_agent, build_listener, build_model
+from surreal.run.build.environments import env_spaces
+from surreal.run.commands.viewing import View
+from surreal.run.evaluation import EpisodeScore
+from surreal.run.process import registry
+from surreal.run.process.role import make_client
+
+#: How often to look for the first parameters, s, and how long to wait for Redis between two episodes.
+_POLL_S, _TIMEOUT_S = 0.2, 5.0
+
+
+class Watched(NamedTuple):
+    """An episode that was seen."""
+
+    number: int  #: from 0
+    version: int  #: of the parameters, the same from its first step to its last
+    global_step: int  #: of the run, when it published them
+    score: EpisodeScore
+
+
+class Watcher:
+    """Plays episodes of a run's newest parameters.
+
+        watcher = Watcher(client, config, View(show=True), rng=rng)
+        for watched in watcher.episodes(10):
+            print(watched.version, watched.score.episode_return)
+        print(watcher.ending)
+
+    Args:
+        client: of the run.
+        config: of the run, with the address of its parameters if they are on a server of their own.
+        view: how the episodes are seen.
+        rng: draws their seeds.
+
+    Attributes:
+        ending: why there are no more episodes; "" while the run goes on.
+    """
+
+    def __init__(self, client: RedisClient, config: Config, view: View, *, rng: np.random.Generator) -> None:
+        self.ending = ""
+        self._client = client
+        self._config = config
+        self._view = view
+        self._rng = rng
+
+    def episodes(
+        self, count: int | None = None, *, on_wait: Callable[[], object] | None = None, wait: Callable[[float], object]
+    ) -> Iterator[Watched]:
+        """Play an episode after the other, until there were enough, or the run has ended.
+
+        Args:
+            count: how many; None: as long as the run goes on.
+            on_wait: called once if there are no parameters yet.
+            wait: waits so many seconds.
+
+        Raises:
+            ContractError: the run's model is another one here than there.
+            EnvError: the environment cannot be made, or not be seen so.
+            RedisUnavailableError: Redis does not answer, and has not before.
+        """
+        config = self._config
+        add_python_path(config.python_path)
+        with ExitStack() as stack:
+            env = self._view.make_env(config, stack, name="watch")
+            spaces = env_spaces(env)
+            model = build_model(config, spaces)
+            agent = build_greedy_agent(config, model, spaces, rng=self._rng)
+            stack.callback(agent.close)
+            listener = build_listener(config, self._parameter_client(stack), model)
+            stack.callback(listener.close)
+            evaluator = build_evaluator(config, agent, [env], rng=self._rng)
+            number = 0
+            while (count is None or number < count) and self._update(listener, on_wait, wait):
+                if self._view.screen is not None:
+                    self._view.screen.title = f"{self._client.run}  version {model.version}"
+                version, progress = model.version, registry.read_progress(listener.message)
+                (score,) = evaluator.play(1)
+                yield Watched(number, version, progress.get("global_step", 0), score)
+                number += 1
+
+    def _update(
+        self, listener: TorchListener, on_wait: Callable[[], object] | None, wait: Callable[[float], object]
+    ) -> bool:
+        """Load the newest parameters, the first as soon as they come; returns whether to play on."""
+        is_first = listener.version == 0
+        try:
+            while True:
+                listener.update_once(timeout_s=_TIMEOUT_S)
+                # Looked at last: the parameters that an ending run has published are shown once.
+                self.ending = self._client.retry(
+                    lambda: registry.stop_reason(self._client), what="look at the run", timeout_s=_TIMEOUT_S
+                )
+                if listener.version or self.ending:
+                    return bool(listener.version) and (is_first or not self.ending)
+                if on_wait is not None:
+                    on_wait()
+                    on_wait = None
+                wait(_POLL_S)
+        except RedisUnavailableError as error:
+            if is_first:
+                raise
+            self.ending = f"{error}; the run has ended, or cannot be reached from here"
+            return False
+
+    def _parameter_client(self, stack: ExitStack) -> RedisClient:
+        address = self._config.redis.parameter_address
+        if address is None:
+            return self._client
+        client = make_client(address, self._client.run)
+        stack.callback(client.close)
+        client.check_server(timeout_s=_TIMEOUT_S)
+        return client

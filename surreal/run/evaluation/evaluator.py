@@ -1,0 +1,185 @@
+"""The evaluation loop: an agent plays whole episodes without exploring, and every episode counts the same.
+
+Called by the evaluation process (`main/eval.py`), by `surreal play`, and by `surreal run --verify`. Nothing here knows
+Redis: who calls `Evaluator.play` decides which parameters the agent's model holds, and they do not change meanwhile.
+
+Why each environment has a quota: whoever runs k environments side by side and takes the first E episodes that end takes
+too many short ones, because long episodes are still under way. Here each of the k environments plays E/k episodes to
+their end, however long the others have been finished.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.agent.exploring.sampler import Sampler
+from surreal.base.errors import StoppedError
+from surreal.base.types import Action, Obs
+from surreal.envs.actions import ActionAdapter, mask_width
+from surreal.envs.pools.base import describe_observations
+from surreal.envs.pools.mending import Mercy
+from surreal.run.evaluation.rounds import EpisodeScore
+from surreal.run.evaluation.seat import Seat
+
+logger = logging.getLogger(__name__)
+
+#: Steps of an episode in an environment that has no time limit of its own; half an hour of an Atari game.
+DEFAULT_MAX_STEPS = 27_000
+
+
+class EvaluatedAgent(Protocol):
+    """What the evaluation needs of an agent (see `surreal.agent.Agent`)."""
+
+    @property
+    def sampler(self) -> Sampler | None: ...
+
+    def set_mode(self, mode: str) -> None: ...
+
+    def act_batch(
+        self,
+        obs: Obs,
+        explore: NDArray[np.bool_],
+        env_ids: NDArray[np.int64],
+        first: NDArray[np.bool_],
+        action_mask: NDArray[np.bool_] | None = None,
+    ) -> Action: ...
+
+
+class Evaluator:
+    """Plays whole episodes with an agent in eval mode, batched over environments.
+
+        evaluator = Evaluator(agent, envs, rng=np.random.default_rng(0))
+        scores = evaluator.play(20)
+
+    An episode with an impossible number (see `surreal.base.values`) does not count: another is played in its place.
+
+    Args:
+        agent: acts without exploring; its mode is set to "eval", or to "sample".
+        envs: gymnasium environments (5-value `step`), used and reset here, closed by `close`. More of them make a round
+            faster, because the model sees larger batches; more than the episodes of a round are not used.
+        rng: draws the seed of every episode; may be replaced between rounds.
+        max_episode_steps: env steps after which an episode is cut and counts as it is; None: no bound for environments
+            with a time limit of their own, and `DEFAULT_MAX_STEPS` for others.
+        sample: whether the agent draws its actions from the policy's distribution, with seeds from `rng`.
+
+    Attributes:
+        env_steps: taken so far.
+        void_episodes: that did not count.
+    """
+
+    def __init__(
+        self,
+        agent: EvaluatedAgent,
+        envs: Sequence[gymnasium.Env[Any, Any]],
+        *,
+        rng: np.random.Generator,
+        max_episode_steps: int | None = None,
+        sample: bool = False,
+    ) -> None:
+        if not envs:
+            raise ValueError("an evaluation needs at least one environment")
+        self._agent = agent
+        self._envs = list(envs)
+        self.rng = rng
+        self._max_steps = _step_bound(envs[0], max_episode_steps)
+        self._spec = describe_observations(envs[0].observation_space)
+        self._adapter = ActionAdapter(envs[0].action_space)
+        self._mercies = [Mercy() for _ in envs]  # beyond a round: faults in a row may be in two of them
+        self._seats: list[Seat] = []
+        self.env_steps = 0
+        self.void_episodes = 0
+        agent.set_mode("sample" if sample else "eval")
+        self._sampler = agent.sampler if sample else None
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Episodes played of the round that is played now, or was played last, and how many it has; from any thread."""
+        seats = self._seats
+        return sum(len(seat.scores) for seat in seats), sum(len(seat.seeds) for seat in seats)
+
+    def play(
+        self, episodes: int, *, stop: threading.Event | None = None, on_step: Callable[[], object] | None = None
+    ) -> list[EpisodeScore]:
+        """Play `episodes` (>= 1) whole episodes, each reset with a fresh seed.
+
+        Args:
+            episodes: how many.
+            stop: ends the round.
+            on_step: called whenever all environments have taken a step.
+
+        Raises:
+            StoppedError: `stop` was set; unfinished episodes do not count, so there is no score.
+            EnvError: an environment showed impossible numbers in episode after episode, or not what its space says.
+        """
+        if episodes < 1:
+            raise ValueError(f"episodes is {episodes}; it must be >= 1")
+        count = min(len(self._envs), episodes)
+        width = mask_width(self._adapter.space)
+        seats = [
+            Seat(index, env, self._spec, mask_width=width, max_steps=self._max_steps, mercy=mercy, redraw=self._redraw)
+            for index, (env, mercy) in enumerate(zip(self._envs[:count], self._mercies[:count], strict=True))
+        ]
+        for number, seed in enumerate(self.rng.integers(0, 2**31 - 1, size=episodes)):
+            seats[number % count].seeds.append(int(seed))
+        if self._sampler is not None:
+            self._sampler.seed(int(self.rng.integers(2**63)))
+        self._seats = active = seats
+        for seat in seats:
+            seat.next_episode()
+        while active:
+            if stop is not None and stop.is_set():
+                raise StoppedError("asked to stop during an evaluation round")
+            self._step(active)
+            if on_step is not None:
+                on_step()
+            active = [seat for seat in active if not seat.is_finished]
+        scores = [score for seat in seats for score in seat.scores]
+        if cut := sum(score.is_cut for score in scores):
+            logger.warning(
+                "%d of %d episodes did not end within %d steps, and were cut", cut, episodes, self._max_steps
+            )
+        return scores
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs:
+            env.close()
+
+    def _step(self, seats: Sequence[Seat]) -> None:
+        columns = [np.stack(rows) for rows in zip(*(seat.leaves for seat in seats), strict=True)]
+        has_mask = any(seat.has_mask for seat in seats)
+        action = self._agent.act_batch(
+            self._spec.unflatten(columns),
+            np.zeros(len(seats), dtype=np.bool_),
+            # Each player of a game has a slot of its own, for what a recurrent policy remembers.
+            np.array([seat.index + seat.player * len(self._envs) for seat in seats], dtype=np.int64),
+            np.array([seat.is_first for seat in seats], dtype=np.bool_),
+            np.stack([seat.mask for seat in seats]) if has_mask else None,
+        )
+        for seat, choice in zip(seats, self._adapter.rows(action.actions), strict=True):
+            seat.step(choice)
+        self.env_steps += len(seats)
+
+    def _redraw(self) -> int:
+        """An episode does not count: give the seed of the one in its place."""
+        self.void_episodes += 1
+        return int(self.rng.integers(0, 2**31 - 1))
+
+
+def _step_bound(env: gymnasium.Env[Any, Any], asked: int | None) -> int | None:
+    """How long an episode may take: as asked, else as long as it likes where the environment has a limit of its own."""
+    if asked is not None:
+        return asked
+    inner: Any = env
+    while isinstance(inner, gymnasium.Wrapper):
+        if isinstance(inner, gymnasium.wrappers.TimeLimit):
+            return None
+        inner = inner.env
+    return DEFAULT_MAX_STEPS

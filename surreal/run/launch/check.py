@@ -1,0 +1,85 @@
+"""Whether there is what a configuration names, found out in a process of its own before a run begins.
+
+    python -m surreal.run.launch.check [--resume RUN_DIR] SOURCE [OVERRIDE...]
+
+So the launcher needs neither torch nor the user's classes, and what those do when they are imported is not done to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from surreal.base.errors import ConfigError, StoppedError
+from surreal.config import add_python_path, load_config
+from surreal.run.launch.starting.starter import Starter
+from surreal.run.launch.supervise import last_error_line
+from surreal.run.process.reports import print_error
+
+_POLL_INTERVAL_S = 0.02
+
+
+def check_apart(
+    starter: Starter,
+    source: str,
+    overrides: Sequence[str],
+    *,
+    resumed: Path | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Check classes, their arguments and environments, and whether a run can go on in its folder.
+
+    Args:
+        starter: starts the process.
+        source: of the configuration, which has been loaded already.
+        overrides: of the configuration.
+        resumed: folder of a run that goes on; None for a new one.
+        should_stop: asked while waiting, for what an environment does when it is made may take for ever; true ends it.
+
+    Raises:
+        ConfigError: with what the check found.
+        StoppedError: `should_stop` was true.
+    """
+    arguments = [*(["--resume", str(resumed)] if resumed else []), "--", source, *overrides]
+    with tempfile.TemporaryDirectory(prefix="surreal-check-") as folder:
+        console = Path(folder) / "console"
+        # Torch's optimizers make a compiler cache, in /tmp for ever unless told otherwise.
+        process = starter.start(__name__, arguments, console=console, environment={"TORCHINDUCTOR_CACHE_DIR": folder})
+        try:
+            while process.poll() is None:
+                if should_stop():
+                    raise StoppedError("stopped before the run began")
+                time.sleep(_POLL_INTERVAL_S)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        if process.returncode != 0:
+            raise ConfigError(last_error_line(console))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Check; returns the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--resume", type=Path)
+    parser.add_argument("source")
+    parser.add_argument("overrides", nargs="*")
+    arguments = parser.parse_args(argv)
+    try:
+        from surreal.run.lockstep.check import check_run
+
+        config = load_config(arguments.source, arguments.overrides)
+        add_python_path(config.python_path)
+        check_run(config, resumed=arguments.resume)
+    except Exception as error:
+        print_error(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""The last of a run's logs and metrics, brought into its folder by a process that the launcher starts for it.
+
+    python -m surreal.run.launch.collecting --run RUN --run-dir DIR
+
+While a run goes on, its learner collects. This process takes over when the learner has ended, and ends when it is told
+to and everything is in the folder. The launcher itself would have to import tensorboardX for it, which brings torch.
+With `--beside`, it is `surreal run metrics-server`: it collects if nobody else does, and makes room when the run ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import yaml
+
+from surreal.base.errors import SurrealError
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.telemetry.collector import Collector
+from surreal.run.launch.starting.starter import Process, Starter
+from surreal.run.observers.sinks.feeding import STATE_NAME
+from surreal.run.process import registry
+from surreal.run.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
+from surreal.run.process.ending.interrupts import set_at_signals
+from surreal.run.process.ending.lifeline import follow_parent
+
+logger = logging.getLogger(__name__)
+
+#: How long the last entries may take, and the process itself if it has not begun yet, s.
+_DRAIN_TIMEOUT_S, _START_TIMEOUT_S = 10.0, 20.0
+_HURRIED_TIMEOUT_S = 3.0
+#: How long sinks may take for what they miss, a whole run perhaps, and between two notes of how far they are, s.
+_SINKS_TIMEOUT_S, _SINKS_SILENCE_S = 600.0, 30.0
+_STEP_S = 0.1
+_POLL_INTERVAL_S = 0.02
+
+
+class LastCollection:
+    """The launcher's side: `with LastCollection(...) as collection`, and `finish` when all others have ended.
+
+    Args:
+        starter: starts the process.
+        run: id of the run.
+        run_dir: the run's folder.
+        environment: with the address of the run's Redis.
+    """
+
+    def __init__(self, starter: Starter, run: str, run_dir: Path, environment: Mapping[str, str]) -> None:
+        self._starter = starter
+        self._arguments = ["--run", run, "--run-dir", str(run_dir)]
+        self._console = run_dir / "logs" / "collector.out"
+        self._sinks_state = run_dir / STATE_NAME
+        self._environment = environment
+        self._console_size = 0
+        self._process: Process | None = None
+
+    def __enter__(self) -> Self:
+        self._console.touch()
+        self._console_size = self._console.stat().st_size
+        self._process = self._starter.start(
+            "surreal.run.launch.collecting", self._arguments, console=self._console, environment=self._environment
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+
+    def finish(self, is_hurried: Callable[[], bool]) -> None:
+        """Wait until everything that Redis has is in the folder; a moment only, once `is_hurried` is true."""
+        process = self._process
+        if process is None:
+            return
+        deadline = time.monotonic() + _DRAIN_TIMEOUT_S + _START_TIMEOUT_S
+        is_told = False
+        while process.poll() is None and time.monotonic() < deadline:
+            if is_hurried():
+                deadline = min(deadline, time.monotonic() + _HURRIED_TIMEOUT_S)
+            elif (progress_s := self._sinks_progress_s()) is not None:
+                deadline = max(deadline, progress_s + _SINKS_SILENCE_S)
+            if not is_told and self._console.stat().st_size > self._console_size:  # it listens to signals
+                is_told = True
+                process.send_signal(signal.SIGTERM)
+            time.sleep(_POLL_INTERVAL_S)
+        if process.returncode != 0:
+            logger.warning("the run's last logs and metrics are not in its folder")
+
+    def _sinks_progress_s(self) -> float | None:
+        """When a sink got something last, on the monotonic clock; None: never."""
+        try:
+            return time.monotonic() - (time.time() - self._sinks_state.stat().st_mtime)
+        except OSError:
+            return None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Collect until a signal comes, then what is left; returns the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--beside", action="store_true")
+    arguments = parser.parse_args(argv)
+    stop = threading.Event()
+    set_at_signals(stop)
+    follow_parent()
+    sys.stdout.write("collecting the last logs and metrics\n")
+    sys.stdout.flush()
+    with RedisClient(os.environ.get(REDIS_VARIABLE, DEFAULT_REDIS), run=arguments.run) as client:
+        collector = Collector(client, arguments.run_dir)
+        while not (stop.is_set() or (arguments.beside and _is_ending(client))):
+            collector.step(_STEP_S)
+        is_whole = arguments.beside or collector.drain(_DRAIN_TIMEOUT_S)
+        collector.close()
+    _feed_sinks(arguments.run, arguments.run_dir)
+    return 0 if is_whole else 1
+
+
+def _feed_sinks(run: str, run_dir: Path) -> None:
+    """Hand the last lines to the run's sinks, if it has any."""
+    from surreal.run.process.run_folder import CONFIG_NAME
+
+    try:
+        if not yaml.safe_load((run_dir / CONFIG_NAME).read_text(encoding="utf-8")).get("sinks"):
+            return
+        from surreal.config import add_python_path, load_config
+        from surreal.run.observers.making import make_feeder
+
+        config = load_config(run_dir / CONFIG_NAME)
+        add_python_path(config.python_path)
+        make_feeder(config, run_dir, is_last=True, run=run, process="collector").close(_SINKS_TIMEOUT_S)
+    except (OSError, ValueError, AttributeError, SurrealError) as error:
+        logger.warning("sinks have missed the run's last metrics: %s", error)
+
+
+def _is_ending(client: RedisClient) -> bool:
+    reason = client.attempt(lambda: registry.stop_reason(client), what="read the run's state")
+    return bool(reason)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

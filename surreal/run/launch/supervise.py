@@ -1,0 +1,276 @@
+"""The launcher's children: started, watched, restarted when a signal killed them, and stopped in order.
+
+A `Starter` makes the processes, each in a session of its own, so that the drain has an order. What a child writes to
+its console lands in `logs/NAME.out` of the run's folder. Called from the main thread only, see `starting`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from surreal.base.errors import OS_REMEDIES
+from surreal.base.liveness.deaths import RecentDeaths
+from surreal.base.system.files import is_full
+from surreal.run.launch.starting.orphans import OrphanReaper
+from surreal.run.launch.starting.starter import Process, Starter
+from surreal.run.process.ending.interrupts import CHECKPOINT_SIGNAL
+from surreal.run.process.ending.reasons import ExitCode
+from surreal.run.process.roles import NormalEnd, Role
+
+logger = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.25, 10.0
+_TAIL_BYTES = 16_384
+_NO_OUTPUT = "it left no output"
+#: How long the drain of a process may take that is known to hang, s.
+_HANGING_DRAIN_S = 3.0
+
+
+@dataclass
+class Child:
+    """One role process with its history."""
+
+    role: Role
+    number: int  #: among those of its role
+    arguments: Sequence[str]
+    process: Process | None = None
+    restarts: int = 0
+    deaths: RecentDeaths = field(default_factory=RecentDeaths)
+    restart_at_s: float | None = None  #: monotonic time of the next start, if one is due
+    is_finished: bool = False  #: ended by itself with exit code 0
+
+    @property
+    def name(self) -> str:
+        return self.role.console_name(self.number)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+class Supervision:
+    """Keeps a run's children alive.
+
+    Args:
+        children: in the order in which they are started.
+        starter: starts their processes.
+        log_dir: folder of the consoles' files.
+        environment: variables of theirs, added to this process's own.
+        restart_limit: deaths of each child within a minute that are forgiven, >= 0; one more ends the run.
+    """
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        starter: Starter,
+        *,
+        log_dir: Path,
+        environment: Mapping[str, str],
+        restart_limit: int,
+    ) -> None:
+        self.children = list(children)
+        self._starter = starter
+        self._log_dir = log_dir
+        self._environment = environment
+        self._restart_limit = restart_limit
+        self._orphans = OrphanReaper()
+        self.pids: set[int] = set()  #: of all that were ever started
+
+    def start(self) -> None:
+        """Start all children."""
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        for child in self.children:
+            self._start(child)
+
+    def poll(self) -> str | None:
+        """Look after the children once: restart what is due.
+
+        Returns:
+            Why the run cannot go on, or None: a child failed, died too often, or has ended what was to be done.
+        """
+        for child in self.children:
+            if child.restart_at_s is not None and time.monotonic() >= child.restart_at_s:
+                child.restart_at_s = None
+                self._start(child, is_restart=True)
+            elif child.process is not None and child.process.poll() is not None:
+                code = child.process.returncode
+                child.process = None
+                reason = self._ended(child, code)
+                if reason is not None:
+                    return reason
+        self._orphans.reap()
+        return None
+
+    def ask_for_checkpoint(self) -> None:
+        """Have whoever writes checkpoints write one now."""
+        for child in self.children:
+            if child.role.leads and child.process is not None and child.process.poll() is None:
+                child.process.send_signal(CHECKPOINT_SIGNAL)
+
+    @property
+    def restarts(self) -> int:
+        """Restarts so far, of all children."""
+        return sum(child.restarts for child in self.children)
+
+    def are_finished(self, meaning: NormalEnd) -> bool:
+        """Whether there were children whose normal end has this meaning, and all of them have ended so."""
+        found = [child for child in self.children if child.role.normal_end is meaning]
+        return bool(found) and all(child.is_finished for child in found)
+
+    def drain(
+        self,
+        *,
+        is_hurried: Callable[[], bool],
+        hanging: Container[int] = (),
+        on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
+    ) -> str | None:
+        """Stop all children, role by role, in the order of the table; see `stop`.
+
+        Returns:
+            What went wrong with one whose end is that of the run, None if nothing did.
+        """
+        problems: dict[str, str] = {}
+        for order in sorted({child.role.drain_order for child in self.children}):
+            mine = [child for child in self.children if child.role.drain_order == order]
+            problems |= self.stop(mine, is_hurried=is_hurried, hanging=hanging, on_wait=on_wait)
+        deciding = (child.name for child in self.children if child.role.normal_end is NormalEnd.ENDS_RUN)
+        return next((problems[name] for name in deciding if name in problems), None)
+
+    def stop(
+        self,
+        mine: Sequence[Child],
+        *,
+        is_hurried: Callable[[], bool],
+        hanging: Container[int] = (),
+        on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
+    ) -> dict[str, str]:
+        """Ask children to drain, and wait for them as long as their roles may take; kills what takes longer.
+
+        Args:
+            mine: which children.
+            is_hurried: asked while waiting; from then on they may take only their roles' `hurried_timeout_s`.
+            hanging: process ids that are known to hang: these are not waited for as long.
+            on_wait: called while waiting, with those that are waited for.
+
+        Returns:
+            What went wrong, by the names of those that did not end by themselves with exit code 0.
+        """
+        for child in mine:
+            child.restart_at_s = None
+            if child.process is not None and child.process.poll() is None:
+                child.process.send_signal(signal.SIGTERM)
+        started_s = time.monotonic()
+        deadlines = {child.name: started_s + self._drain_limit_s(child, hanging) for child in mine}
+        while waiting := [child for child in mine if child.is_running and time.monotonic() < deadlines[child.name]]:
+            if is_hurried():
+                now = time.monotonic()
+                for child in waiting:
+                    deadlines[child.name] = min(deadlines[child.name], now + child.role.hurried_timeout_s)
+            on_wait(waiting)
+            time.sleep(0.02)
+        late = [child for child in mine if child.is_running]
+        self._kill(mine)
+        problems = {child.name: f"{child.name} did not end in time and was killed" for child in late}
+        for child in mine:
+            code = 0 if child.process is None else child.process.returncode
+            if code > 0:
+                problems[child.name] = f"{child.name} ended in error: {self.last_error(child)}"
+            elif code < 0 and child not in late:
+                problems[child.name] = f"{child.name} was killed by {_signal_name(-code)} while it ended"
+            child.process = None
+        for problem in problems.values():
+            logger.warning("%s", problem)
+        return problems
+
+    def kill(self) -> None:
+        """End all children at once."""
+        self._kill(self.children)
+
+    def last_error(self, child: Child) -> str:
+        """The last error line on a child's console; a full disk may have kept that from being written."""
+        found = last_error_line(self._console(child))
+        if os.strerror(errno.ENOSPC) in found or not is_full(self._log_dir):
+            return found
+        why = f"{self._log_dir}: {OS_REMEDIES[errno.ENOSPC]}"
+        return why if found == _NO_OUTPUT else f"{found}; {why}"
+
+    @property
+    def consoles(self) -> dict[str, Path]:
+        """The file that each child's console is."""
+        return {child.name: self._console(child) for child in self.children}
+
+    def _drain_limit_s(self, child: Child, hanging: Container[int]) -> float:
+        limit_s = child.role.drain_timeout_s
+        is_hanging = child.process is not None and child.process.pid in hanging
+        return min(limit_s, _HANGING_DRAIN_S) if is_hanging else limit_s
+
+    def _console(self, child: Child) -> Path:
+        return self._log_dir / f"{child.name}.out"
+
+    def _start(self, child: Child, *, is_restart: bool = False) -> None:
+        arguments = list(child.arguments)
+        if is_restart and child.role.resumes and "--resume" not in arguments:
+            arguments.append("--resume")
+        child.process = self._starter.start(
+            child.role.module, arguments, console=self._console(child), environment=self._environment
+        )
+        self.pids.add(child.process.pid)
+        logger.info("%s %s, process %d", child.name, "started again" if is_restart else "started", child.process.pid)
+
+    def _ended(self, child: Child, code: int) -> str | None:
+        if code == 0:
+            child.is_finished = True
+            return f"the {child.name} is done" if child.role.normal_end is NormalEnd.ENDS_RUN else None
+        if code > 0 and code not in (ExitCode.RANK_KILLED, ExitCode.NAME_LOST):
+            return f"{child.name} failed: {self.last_error(child)}"
+        ended = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended: {self.last_error(child)};"
+        deaths = child.deaths.add()
+        if deaths > self._restart_limit:
+            ended += " once" if deaths == 1 else f" {deaths} times"
+            window_s, limit = child.deaths.window_s, self._restart_limit
+            return f"{child.name} {ended} within {window_s:.0f} s; run.restart_limit is {limit}"
+        # The first restart is immediate: a process that dies once an hour has no need to wait.
+        delay = 0.0 if deaths == 1 else min(_FIRST_BACKOFF_S * 2 ** (deaths - 2), _MAX_BACKOFF_S)
+        child.restarts += 1
+        child.restart_at_s = time.monotonic() + delay * random.uniform(0.5, 1.0)
+        logger.warning("%s %s; starting it again", child.name, ended.removesuffix(";"))
+        return None
+
+    def _kill(self, children: Iterable[Child]) -> None:
+        mine = [child for child in children if child.process is not None]
+        for child in mine:
+            if child.is_running and child.process is not None:
+                # With all that it started itself: its session is its own.
+                os.killpg(child.process.pid, signal.SIGKILL)
+        for child in mine:
+            if child.process is not None:
+                child.process.wait()
+
+
+def last_error_line(console: Path) -> str:
+    """The last line that begins with `error:`, else the last line of all."""
+    try:
+        with console.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return _NO_OUTPUT
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return (errors or lines or [_NO_OUTPUT])[-1]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

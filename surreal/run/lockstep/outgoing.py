@@ -1,0 +1,207 @@
+"""`Outgoing`: the gradients of an agent's learner on their way to the parameter servers, and what comes of them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from surreal.learner.gradients import GradientLearner, Gradients
+from surreal.learner.parameter_server.counting import FilterCounts
+from surreal.run.process.registry import read_applied
+
+logger = logging.getLogger(__name__)
+
+#: Waits in vain between two warnings.
+_WARN_EVERY = 100
+
+
+class Pushed(Protocol):
+    """What a sender says of a push; see `surreal.distributed.gradients.sender`."""
+
+    @property
+    def status(self) -> str:
+        """`ok`, or why it was refused."""
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run."""
+
+
+class Sender(Protocol):
+    """Pushes gradients to the parameter servers."""
+
+    @property
+    def sender_id(self) -> str:
+        """Under which the servers know it."""
+
+    def push(
+        self,
+        gradients: Mapping[str, Mapping[str, Tensor]],
+        *,
+        version: int,
+        env_steps: int,
+        episodes: int = 0,
+        updates: int = 1,
+        stop: threading.Event | None = None,
+    ) -> Pushed:
+        """Push the gradients of one update."""
+
+
+class Listener(Protocol):
+    """Loads parameters into the learner's model."""
+
+    @property
+    def message(self) -> str:
+        """That came with the parameters that were loaded last, see `write_progress`."""
+
+    def update_once(self) -> bool:
+        """Load the newest parameters, if they are newer."""
+
+    def step(self) -> None:
+        """Wait a moment for newer parameters, and load them."""
+
+
+class Waiting(NamedTuple):
+    """How far an agent goes ahead of parameters that hold what it has pushed, before it waits for them."""
+
+    ahead: int  #: gradients of its own that are not in its parameters, >= 0
+    most: int  #: after a wait in vain, >= `ahead`: others may be dead, whose gradients a mean waits for
+    timeout_s: float  #: of a wait
+
+
+class Outgoing:
+    """Pushes what a learner's updates come to, in place of its own steps; used by one thread.
+
+    The gradients of an update go together when it is done. Those of a learner that takes several steps go one by one,
+    for each step begins where the one before ended: it waits for these parameters.
+
+    Args:
+        learner: whose gradients these are, from now on.
+        sender: to the parameter servers.
+        listener: of the learner's model.
+        waiting: when to wait.
+        counts: gives the env steps and episodes of this agent so far.
+        stop: ends a push that waits.
+        check_stop: called while waiting; what it raises ends the wait.
+
+    Attributes:
+        global_step: env steps of the whole run, as last heard.
+    """
+
+    def __init__(
+        self,
+        learner: GradientLearner,
+        sender: Sender,
+        listener: Listener,
+        *,
+        waiting: Waiting,
+        counts: Callable[[], tuple[int, int]],
+        stop: threading.Event,
+        check_stop: Callable[[], object],
+    ) -> None:
+        self.global_step = 0
+        self._learner = learner
+        self._sender = sender
+        self._listener = listener
+        self._waiting = waiting
+        self._counts = counts
+        self._stop = stop
+        self._check_stop = check_stop
+        self._collected: dict[str, dict[str, Tensor]] = {}
+        self._counted = (0, 0)
+        self._pushed = self._applied = 0  # gradients, and how many of them are in the parameters
+        self._was_in_vain = False  # the last wait
+        self._message = listener.message
+        self._waited_s = 0.0
+        self._timeouts = 0
+        self._filters = FilterCounts(learner.model)
+        self._filters.track()
+        learner.send_gradients(self._add)
+
+    def finish_update(self) -> None:
+        """Push what the update has come to, and take newer parameters, or wait for them.
+
+        Raises:
+            SurrealError: the servers cannot be reached, or took nothing for too long.
+        """
+        if self._collected:
+            self._push()
+        self._take_newest()
+        self._wait(self._waiting.most if self._was_in_vain else self._waiting.ahead)
+
+    def metrics(self) -> dict[str, float]:
+        """How long this agent has waited, and how often in vain."""
+        return {
+            "agent/gradient_wait_s_total": self._waited_s,
+            "agent/gradient_timeouts_total": float(self._timeouts),
+        }
+
+    def _add(self, found: Sequence[Gradients]) -> None:
+        """Take the gradients of one loss."""
+        for gradients in found:
+            if gradients.group in self._collected:  # of a step before; what it left is not waited for
+                self._push()
+            self._collected[gradients.group] = gradients.tensors
+        if self._learner.takes_several_steps:
+            self._push()
+            self._wait(0)
+
+    def _push(self) -> None:
+        collected, self._collected = self._collected, {}
+        now = self._counts()
+        steps, episodes = (total - before for total, before in zip(now, self._counted, strict=True))
+        pushed = self._sender.push(
+            {**collected, **self._filters.pending()},
+            version=self._learner.model.version,
+            env_steps=steps,
+            episodes=episodes,
+            updates=self._pushed + 1,
+            stop=self._stop,
+        )
+        self._pushed += pushed.status == "ok"  # one that was refused leads to nothing
+        is_finite = pushed.status != "not_finite"
+        for group in collected:
+            self._learner.skipped.note(group, torch.tensor(0.0 if is_finite else math.nan))
+        if pushed.status in ("ok", "not_finite"):  # what is not finite would be refused again and again
+            self._filters.forget()
+        self._counted = now
+        self.global_step = max(self.global_step, pushed.global_step)
+        self._learner.on_global_step(self.global_step)
+
+    def _wait(self, ahead: int) -> None:
+        """Wait until no more gradients than these are not in the parameters."""
+        started = time.monotonic()
+        while self._pushed - self._applied > ahead:
+            self._check_stop()
+            if time.monotonic() - started >= self._waiting.timeout_s:
+                if self._timeouts % _WARN_EVERY == 0:
+                    what = "no parameters came of a gradient within %g s; going on without"
+                    logger.warning(what, self._waiting.timeout_s)
+                self._timeouts += 1
+                self._was_in_vain = True
+                break
+            self._listener.step()
+            self._note_applied()
+        else:
+            self._was_in_vain = False
+        self._waited_s += time.monotonic() - started
+
+    def _take_newest(self) -> None:
+        """Load the newest parameters, if they are newer."""
+        if self._listener.update_once():
+            self._note_applied()
+
+    def _note_applied(self) -> None:
+        """Find out what the loaded parameters hold; where a server that was restarted does not know, hope for all."""
+        message = self._listener.message
+        if message != self._message:
+            self._message = message
+            applied = read_applied(message, self._sender.sender_id)
+            self._applied = self._pushed if applied is None else min(applied, self._pushed)

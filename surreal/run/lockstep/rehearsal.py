@@ -1,0 +1,154 @@
+"""`Rehearsal`: what agents, replay and learner of a run would do, in turn, in this process, on a small scale.
+
+The classes are those that the configuration names, made by `surreal.run.build`; the experience is in this process's
+memory, like that of an agent that computes gradients. The check before a run and `surreal doctor` use it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from surreal.agent import AgentLoop
+from surreal.config import Config
+from surreal.distributed.calls.local import LocalServer
+from surreal.distributed.experience.local import LocalShards
+from surreal.envs import EnvPool
+from surreal.run.build.acting import build_agent, build_model, build_sender
+from surreal.run.build.environments import Spaces, build_pool
+from surreal.run.build.learning import build_learner, build_replay, check_replay, replay_arguments
+from surreal.run.build.lockstep import gradients_config
+from surreal.run.lockstep.turn import next_batch, take_in
+
+#: Environments of the rehearsal, at most: enough for trajectories of several lanes.
+_MOST_ENVS = 8
+#: Of the smallest rehearsal: rows of a batch of transitions at most, trajectories or sequences of any other batch, rows
+#: of these, and transitions that the replay keeps. A user's class may count on the size of usual batches.
+_ROWS, _LANES = 256, 4
+_LENGTHS = {"trajectory_steps": 8, "sequence_length": 12, "burn_in": 4}
+_CAPACITY = 2048
+_CHUNK_STEPS = 32
+#: Learners' arguments that have one update wait for many batches, or for a compiler.
+_LONG = ("compile", "timesteps_per_batch", "episodes_per_batch")
+#: Steps of each environment from one look for a batch to the next.
+_TURN_ROWS = 16
+
+
+class Rehearsal:
+    """Acts, and learns from it.
+
+    Args:
+        config: of the run, made small by `small_config` or `smallest_config`.
+        stack: closes what is opened here.
+        pool: environments to act in, which the stack closes; None: the configuration's.
+
+    Attributes:
+        model: acts and learns.
+        learner: reads its metrics at each update.
+
+    Raises:
+        SurrealError: something cannot be made.
+    """
+
+    def __init__(self, config: Config, stack: ExitStack, pool: EnvPool | None = None) -> None:
+        if pool is None:
+            pool = build_pool(config, index=0)
+        stack.callback(pool.close)
+        spaces = Spaces(pool.obs_spec, pool.action_space)
+        self.model = build_model(config, spaces)
+        shards = LocalShards("rehearsal")
+        stack.callback(shards.close)
+        self._replay = build_replay(config, shards, seed=config.seed)
+        stack.callback(self._replay.join)
+        stack.callback(self._replay.stop)
+        self.learner = build_learner(config, self.model, self._replay)
+        server, rng = LocalServer(self.learner.remote_methods()), np.random.default_rng(config.seed)
+        agent = build_agent(config, self.model, spaces, index=0, rng=rng, server=server)
+        stack.callback(agent.close)
+        self._sender = build_sender(config, shards, pool, threading.Event(), is_limited=False)
+        stack.callback(self._sender.discard)
+        self.learner.metrics_interval = 1
+        self._loop = AgentLoop(pool, agent, self._sender, gamma=config.learner.gamma)
+        self._acted_s = 0.0
+        self._rows = 0
+        self._batches = 0
+
+    @property
+    def env_steps(self) -> int:
+        """Actions taken."""
+        return self._loop.env_steps
+
+    @property
+    def env_steps_per_s(self) -> float:
+        """How quick acting is, environments included."""
+        return self.env_steps / max(self._acted_s, 1e-9)
+
+    def act(self) -> None:
+        """Act for some steps of each environment, and send them."""
+        began_s = time.perf_counter()
+        for _ in range(_TURN_ROWS):
+            self._loop.step()
+        self._sender.flush()
+        self._acted_s += time.perf_counter() - began_s
+
+    def next_batch(self) -> Any:
+        """Give a batch of what was sent; None if it is not enough for one."""
+        take_in(self._replay)
+        return next_batch(self._replay)
+
+    def learn(self, batch: Any) -> float:
+        """Do an update; returns how long it took, s."""
+        began_s = time.perf_counter()
+        self.learner.optimize(self._batches, batch)
+        self._batches += 1
+        self._replay.commit(self.learner.version)
+        return time.perf_counter() - began_s
+
+
+def small_config(config: Config) -> Config:
+    """Give the settings of a rehearsal: one process, few environments, batches as soon as there is anything."""
+    changes: dict[str, dict[str, Any]] = {
+        "env": {"num_envs": min(config.env.num_envs, _MOST_ENVS), "num_workers": None},
+        "agent": {"show_ui": False, "round_steps": None},
+        "learner": {"ranks": 1, "args": {key: value for key, value in config.learner.args.items() if key != "compile"}},
+        "redis": {"replay_address": None},
+        "replay": {"follow": False, "shards": None, "samples_per_insert_tolerance": None, "pin_memory": False},
+    }
+    if config.env.pool == "subproc":
+        changes["env"]["pool"] = "local"
+    config = _changed(config, changes)
+    if check_replay(config).hands_out in ("transitions", "sequences"):
+        start = min(config.replay.start_size or 1000, max(2 * config.learner.batch_size, 64))
+        capacity = min(config.replay.capacity or 100_000, max(8 * start, 20_000))
+        ratio = float(config.learner.batch_size)  # an update for each env step
+        config = _changed(config, {"replay": {"start_size": start, "capacity": capacity, "samples_per_insert": ratio}})
+    return gradients_config(config)
+
+
+def smallest_config(config: Config) -> Config:
+    """Give the settings for one update that takes milliseconds: few rows, short trajectories, one gathered batch."""
+    given = replay_arguments(config)
+    most = _ROWS if check_replay(config).hands_out == "transitions" else _LANES
+    batch_size = min(config.learner.batch_size, most)
+    lengths = {name: min(given[name], length) for name, length in _LENGTHS.items() if given.get(name) is not None}
+    sizes = {"start_size": max(batch_size, 2 * _CHUNK_STEPS), "capacity": _CAPACITY}
+    args = {name: value for name, value in config.learner.args.items() if name not in _LONG}
+    changes: dict[str, dict[str, Any]] = {
+        "env": {"num_envs": _MOST_ENVS},
+        "learner": {"batch_size": batch_size, "args": args},
+        "replay": {
+            "args": config.replay.args | lengths,
+            **{name: size for name, size in sizes.items() if name in given},
+        },
+        "sender": {"chunk_steps": min(config.sender.chunk_steps, _CHUNK_STEPS)},
+    }
+    return small_config(_changed(config, changes))
+
+
+def _changed(config: Config, changes: dict[str, dict[str, Any]]) -> Config:
+    sections = {name: getattr(config, name).model_copy(update=section) for name, section in changes.items()}
+    return config.model_copy(update=sections)

@@ -1,0 +1,155 @@
+"""LockstepSession: a run in lockstep from its beginning, or its newest checkpoint, to its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import torch
+
+from surreal.base.errors import SurrealError
+from surreal.base.metrics import EpisodeStatistics, Histogram, RateMeter, Reading
+from surreal.run.build.learning import build_checkpoints
+from surreal.run.lockstep.stretch import Stretch
+from surreal.run.process.ending.reasons import Counts
+from surreal.run.process.role import RoleProcess
+from surreal.run.session.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+
+class LockstepSession:
+    """The row of stretches; what `LearnerSession` is to other runs.
+
+    Args:
+        process: the frame, of the learner.
+        stack: closes what is opened here.
+        score: evaluates the newest parameters; returns whether they reach the goal, and has told the run then.
+    """
+
+    def __init__(self, process: RoleProcess, stack: ExitStack, score: Callable[[], bool]) -> None:
+        self.process = process
+        self._limits = Limits(process.config, is_timed=not process.arguments.supervised)
+        self._score_newest = score
+        self._episodes = EpisodeStatistics("agent")
+        self._rates = RateMeter("agent/env_steps_per_s"), RateMeter("learner/updates_per_s")
+        self._stretch: Stretch | None = None
+        self._counts = Counts()
+        self._scored_version = 0
+        self._readings: list[Reading] = []
+        self._store = build_checkpoints(process.config, process.run_dir)
+        stack.callback(self._store.finish, process.config.checkpoint.upload_timeout_s)
+        self._stack = stack.enter_context(ExitStack())
+
+    def begin(self) -> None:
+        """Restore, and make what the first stretch needs.
+
+        Raises:
+            SurrealError: something cannot be made, or the checkpoint cannot be used.
+        """
+        _use_deterministic_algorithms()
+        stretch = self._next(is_resumed=self.process.arguments.resume)
+        for meter, total in zip(self._rates, stretch.counts()[:2], strict=True):
+            meter.begin(total)
+        telemetry = self.process.telemetry
+        telemetry.add_source(self._episodes.metrics)
+        telemetry.add_source(self._metrics)
+        telemetry.add_readings(self._take_readings)
+        telemetry.add_histograms(self._histograms)
+        telemetry.watch(version=lambda: self.counts().version, global_step=lambda: self.counts().env_steps)
+
+    def run(self) -> None:
+        """Go through stretches until the run ends.
+
+        Raises:
+            StoppedError: the process is to stop.
+            SurrealError: what ended the run.
+        """
+        while not self._go_through():
+            self._next(is_resumed=True)
+        self.process.telemetry.step()  # hears why the run ends, which without a launcher is the result's reason
+
+    def end(self) -> None:
+        """Say what an interrupted run will do again; the rest is in its last checkpoint.
+
+        Raises:
+            DivergedError: nothing was learned since the checkpoint before.
+        """
+        if self._stretch is not None:
+            if lost := self._stretch.count_unsaved():
+                logger.warning("%d updates since the last checkpoint are dropped; --resume does them again", lost)
+            self._stretch.learner.check_learned()
+
+    def counts(self) -> Counts:
+        """How far the run came."""
+        if self._stretch is not None:
+            self._counts = self._stretch.counts()
+        return self._counts
+
+    def give_up(self, error: SurrealError) -> None:
+        """Have the run end for this reason; under a launcher, this process's exit code does that."""
+        if not self.process.arguments.supervised:
+            self._request_stop(f"learner failed: {error}")
+
+    def _next(self, *, is_resumed: bool) -> Stretch:
+        self.counts()
+        self._readings = self._take_readings()
+        self._stretch = None
+        self._stack.close()
+        self._stretch = Stretch(self.process, self._store, self._stack, self._add_episode, is_resumed=is_resumed)
+        return self._stretch
+
+    def _go_through(self) -> bool:
+        """Go through the stretch that is next; returns whether the run ends with it."""
+        if self._stretch is None or self._stretch.run(self._score):
+            return True
+        reason = self._end_reason()
+        if reason and not self._score():
+            self._request_stop(reason)
+        return bool(reason)
+
+    def _score(self) -> bool:
+        """Evaluate the newest parameters, unless that was done; returns whether they reach the goal and end the run."""
+        version = self.counts().version
+        if version == self._scored_version:
+            return False
+        self._scored_version = version
+        return self._score_newest()
+
+    def _end_reason(self) -> str:
+        counts = self.counts()
+        return self._limits.updates_reason(counts.updates) or self._limits.run_reason(counts.env_steps)
+
+    def _request_stop(self, reason: str) -> None:
+        self.process.request_stop(reason)
+
+    def _add_episode(self, episode_return: float, length: int, env_id: int) -> None:
+        self._episodes.add(episode_return, length, env_id)
+        self.process.callbacks.on_episode(episode_return, length)
+
+    def _metrics(self) -> dict[str, float]:
+        """Of what acts and learns now, with rates over all stretches; on the telemetry's thread."""
+        stretch, values = self._stretch, dict[str, float]()
+        for meter, total in zip(self._rates, self.counts()[:2], strict=True):
+            meter.total = total
+            values |= meter.metrics()
+        values |= self._store.metrics()
+        return values if stretch is None else {**stretch.metrics(), **values}
+
+    def _take_readings(self) -> list[Reading]:
+        """Of the updates since the last call, those of stretches that are over included."""
+        stretch, (kept, self._readings) = self._stretch, (self._readings, [])
+        return kept if stretch is None else kept + stretch.learner.readings.take()
+
+    def _histograms(self) -> dict[str, Histogram]:
+        stretch = self._stretch
+        return {} if stretch is None else stretch.learner.histograms.take()
+
+
+def _use_deterministic_algorithms() -> None:
+    """Have torch refuse what it cannot compute the same way twice, as some operations on a GPU."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
+    torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms`, without importing a compiler
+    torch.backends.cudnn.benchmark = False

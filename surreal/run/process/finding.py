@@ -1,0 +1,128 @@
+"""Find a run's folder by what a person calls the run: one rule for all commands, for runs that have ended too."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import psutil
+
+from surreal.base.errors import ConfigError
+from surreal.base.system.process import is_process_alive
+from surreal.config.checking.problems import nearest
+from surreal.run.process.run_folder import (
+    ADDRESS_NAME,
+    LOCK_NAME,
+    RESULT_NAME,
+    RUN_NAME,
+    RUNS_FOLDER,
+    RunFolder,
+    newest_running,
+)
+
+#: A process that began so much later than it took the lock, in s, is another one with the same number.
+_CLOCK_SLACK_S = 2.0
+
+
+class RunOverError(ConfigError):
+    """A command needs a run in progress, and this one has ended.
+
+    Attributes:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        name = folder.path.name
+        super().__init__(
+            f"run {folder.read_run() or name} is over ({_ending(folder.path)}); `surreal status {name}` shows what it "
+            f"left, and `surreal play {name}` plays its policy",
+            key="RUN",
+        )
+        self.folder = folder
+
+
+def named_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER) -> RunFolder | None:
+    """Find the folder of a run.
+
+    Args:
+        name: a path to the folder, the name of a folder below `runs`, or the run's id; None: the newest run in
+            progress, else the newest run.
+        runs: where runs are.
+
+    Returns:
+        The folder, or None if there is no such run.
+    """
+    if name is None:
+        running, newest = newest_running(runs), _newest(runs)
+        # A killed run has left its address behind.
+        return running if running is not None and (newest is None or is_written_to(running.path)) else newest
+    for path in (Path(name).expanduser(), runs / name):
+        if is_run_folder(path) or (path / ADDRESS_NAME).is_file():
+            return RunFolder(path)
+    found = (RunFolder(path.parent) for path in sorted(runs.glob(f"*/{RUN_NAME}")))
+    return next((folder for folder in found if folder.read_run() == os.fspath(name)), None)
+
+
+def require_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER) -> RunFolder:
+    """Find the folder of a run; see `named_folder`.
+
+    Raises:
+        ConfigError: there is none; the message has the nearest name.
+    """
+    folder = named_folder(name, runs)
+    if folder is not None:
+        return folder
+    known = sorted(path.parent.name for path in runs.glob(f"*/{RUN_NAME}"))
+    if name is None:
+        problem = f"there is no run below {runs}"
+    else:
+        similar = nearest(os.fspath(name), known)
+        advice = f"did you mean {similar}?" if similar else f"{runs} has {', '.join(known[-5:]) or 'no run'}"
+        problem = f"{os.fspath(name)} is not a run's folder, name or id below {runs}; {advice}"
+    raise ConfigError(f"{problem}; --run-dir names a run's folder, and --redis its Redis", key="RUN")
+
+
+def is_run_folder(folder: Path) -> bool:
+    """Whether a folder is a run's; an app's is not, although it has an app.yaml too."""
+    return any((folder / name).is_file() for name in (RESULT_NAME, RUN_NAME))
+
+
+def is_written_to(folder: Path) -> bool:
+    """Whether the writer of a run's folder is alive; a writer on another machine counts as alive."""
+    path = folder / LOCK_NAME
+    try:
+        words = path.read_text(errors="replace").split()
+        taken = path.stat().st_mtime
+    except OSError:
+        return False
+    if len(words) != 4 or not words[1].isdecimal():
+        return False
+    pid, host = int(words[1]), words[3]
+    if host != socket.gethostname():
+        return True
+    if not is_process_alive(pid):
+        return False
+    try:
+        return psutil.Process(pid).create_time() <= taken + _CLOCK_SLACK_S
+    except psutil.Error:
+        return False
+
+
+def _newest(runs: Path) -> RunFolder | None:
+    """The run that began last."""
+    try:
+        found = max(runs.glob(f"*/{RUN_NAME}"), key=lambda path: path.stat().st_mtime, default=None)
+    except OSError:
+        return None
+    return None if found is None else RunFolder(found.parent)
+
+
+def _ending(folder: Path) -> str:
+    try:
+        result = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
+        status, reason = result["status"], result["reason"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return f"its {RESULT_NAME} does not say how it ended"
+    return "its launcher was killed" if status == "running" else f"{status}: {reason}"

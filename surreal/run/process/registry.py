@@ -1,0 +1,380 @@
+"""What a run says about itself in Redis: its configuration, that it exists, and why it ends.
+
+The configuration is that of the launcher, or of the learner that owns the replay; what comes before them registers its
+own until then. Every process compares, when it joins and while it takes part.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+from redis.exceptions import NoPermissionError
+
+from surreal import __version__
+from surreal.base.errors import BusyError, ConfigError, ContractError, StoppedError
+from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.values import checked_count
+from surreal.config import Config, diff_shared
+from surreal.config.checking.problems import explain
+from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.keys import RUNS, run_pattern
+from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.run.process.versions import require_same_format, stamp, tell_other_version, version_of
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 0.5
+
+
+class RunEntry(NamedTuple):
+    """A run as `surreal:runs` lists it."""
+
+    run: str
+    title: str
+    created: float
+
+
+class Registrant(NamedTuple):
+    """Who registers a configuration."""
+
+    name: str  #: of the process, as it claims it
+    leads: bool  #: whether what it says is the run's configuration: a launcher, or the learner that owns the replay
+
+
+def describe(config: Config, registrant: Registrant) -> bytes:
+    """The configuration as it is stored: the shared part, and all of it but addresses, which may hold passwords."""
+    content = {"shared": config.shared(), "config": plain_config(config), **registrant._asdict(), **stamp()}
+    return json.dumps(content, sort_keys=True).encode()
+
+
+def plain_config(config: Config) -> dict[str, Any]:
+    """All of a configuration but addresses, as plain data: for Redis, and for what checkpoints say of themselves."""
+    plain = config.model_dump(mode="json", by_alias=True)
+    del plain["redis"]
+    plain["replay"]["shards"] = config.num_shards  # which would go with the addresses
+    return plain
+
+
+def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
+    """The configuration that is registered for the run, with overrides for this process.
+
+    Raises:
+        ConfigError: no process has registered the run, or an override is wrong.
+        ContractError: a version of Surreal whose format differs has registered it.
+    """
+    stored = _parse(_stored(client))
+    if stored is None:
+        raise ConfigError(f"Redis at {client.address} knows no run {client.run!r}; name its configuration", key="--run")
+    return _configured(client, stored, overrides)
+
+
+def wait_for_config(client: RedisClient, overrides: Sequence[str], stop: threading.Event) -> Config:
+    """The configuration of the run's launcher or learner, as soon as one has come.
+
+    Raises:
+        ConfigError: an override is wrong.
+        ContractError: a version of Surreal whose format differs has registered it.
+        StoppedError: `stop` was set meanwhile.
+    """
+    notice = WaitNotice(logger)
+    while True:
+        stored = _parse(client.retry(lambda: _stored(client), what="look for the run", stop=stop))
+        if stored is not None and stored.get("leads", True):
+            return _configured(client, stored, overrides)
+        notice.tell(
+            "waiting for the learner of run %s at %s, whose configuration is the run's", client.run, client.address
+        )
+        if stop.wait(_POLL_INTERVAL_S):
+            raise StoppedError("stopped while waiting for the run's configuration")
+
+
+def register(
+    client: RedisClient,
+    config: Config,
+    registrant: Registrant,
+    parameter_client: RedisClient | None = None,
+    stop: threading.Event | None = None,
+) -> bool:
+    """Register the configuration for the run, or compare with the one that is; one that agrees changes nothing.
+
+    The configuration of a launcher or learner replaces that of other processes, which find out in `compare`. Otherwise
+    one that differs is replaced only if nobody who agreed with it is alive. Whoever calls this has claimed its name
+    already, so of two that come at once the second finds the first alive.
+
+    Args:
+        client: of the run.
+        config: of this process.
+        registrant: this process.
+        parameter_client: where the parameters are, if that is another server.
+        stop: ends the wait of a process whose user may not register for one that may.
+
+    Returns:
+        Whether it has replaced another one, of processes that no launcher or learner led; see `take_over`.
+
+    Raises:
+        ContractError: live processes of the run agreed on something else, or are of a version whose format differs.
+        StoppedError: `stop` was set meanwhile.
+    """
+    mine = describe(config, registrant)
+    has_replaced = is_first = False
+    while True:
+        seen = _stored(client)
+        stored = _parse(seen)
+        if stored is not None:
+            require_same_format(client, stored)
+        differences = () if stored is None else diff_shared(stored["shared"], config.shared())
+        is_mine_first = registrant.leads and stored is not None and not stored.get("leads", True)
+        if stored is not None and not differences and not is_mine_first:
+            tell_other_version(client, stored)
+            if not registrant.leads or version_of(stored) == __version__:
+                break
+        if differences and not is_mine_first and _is_defended(client, stored or {}, registrant):
+            raise _differs(client, differences)
+        try:
+            is_first = bool(client.run_script("swap", [client.run_keys.config], [seen, mine]))
+        except NoPermissionError:
+            if registrant.leads:
+                raise
+            if differences:
+                raise _differs(client, differences) from None
+            wait_for_config(client, (), stop or threading.Event())
+        if is_first:
+            if differences:
+                # The model's own contract outlives its processes by a minute.
+                parameters = parameter_client or client
+                parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
+                has_replaced = not (stored or {}).get("leads", True)
+            break
+    if is_first or registrant.leads:
+        with _may_be_refused(registrant):
+            _list_run(client, config)
+    return has_replaced
+
+
+def compare(client: RedisClient, config: Config, registrant: Registrant) -> None:
+    """See to it that the run still has this process's configuration; register it again if Redis was emptied.
+
+    Raises:
+        ContractError: the run has another one by now: its learner came later, or it was resumed by others; or a version
+            of Surreal whose format differs has it.
+    """
+    stored = _parse(_stored(client))
+    if stored is None:
+        with _may_be_refused(registrant):
+            client.redis.set(client.run_keys.config, describe(config, registrant), nx=True)
+            _list_run(client, config)
+        return
+    require_same_format(client, stored)
+    if differences := diff_shared(stored["shared"], config.shared()):
+        raise _differs(client, differences)
+
+
+@contextmanager
+def _may_be_refused(registrant: Registrant) -> Iterator[None]:
+    """Leave what a process's user may not write to a launcher or learner, whose users may."""
+    try:
+        yield
+    except NoPermissionError:
+        if registrant.leads:
+            raise
+
+
+def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClient | None = None) -> None:
+    """Refuse to go on with a finished run by accident.
+
+    Args:
+        client: of the run.
+        policy: name of the parameters.
+        parameter_client: where the parameters are, if that is another server.
+
+    Raises:
+        ConfigError: the run has parameters in Redis, but no process of it is alive.
+    """
+    parameters = parameter_client or client
+    if parameters.redis.hexists(parameters.policy_keys(policy).params, "version") and not live_processes(client):
+        raise ConfigError(
+            f"run {client.run!r} exists already in Redis at {client.address}, and none of its processes is alive; "
+            "--resume goes on with it, --run NAME begins another",
+            key="--run",
+        )
+
+
+def request_stop(client: RedisClient, reason: str) -> bool:
+    """Say that the run ends and why; the first reason stays. Returns whether this one is it."""
+    return bool(client.redis.set(client.run_keys.stop, reason, nx=True))
+
+
+def stop_reason(client: RedisClient) -> str:
+    """Why the run ends, "" while it goes on."""
+    value: Any = client.redis.get(client.run_keys.stop)
+    return value.decode(errors="replace") if value else ""
+
+
+def is_over(client: RedisClient) -> bool | None:
+    """Whether the run has ended; None if Redis does not know it."""
+    if stop_reason(client):
+        return True
+    return None if _parse(_stored(client)) is None else False
+
+
+def clear_stop(client: RedisClient) -> None:
+    """Let a stopped run go on; called by whoever resumes it."""
+    client.redis.delete(client.run_keys.stop)
+
+
+def delete_run(client: RedisClient) -> int:
+    """Remove a run's keys from one server; returns how many.
+
+    Raises:
+        BusyError: the run is alive.
+        ConfigError: this server has nothing of it.
+    """
+    alive = [beat.name for beat in live_processes(client)]
+    if alive:
+        raise BusyError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
+    # A server of experience or parameters alone has no heartbeats, but the leases of those who write there.
+    leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
+    if leases:
+        lease = leases[0].decode(errors="replace")
+        raise BusyError(f"run {client.run} is in use (its lease {lease}); stop it first, then delete it")
+    count = client.delete_run()
+    if not count:
+        raise ConfigError(f"Redis at {client.address} holds nothing of run {client.run!r}")
+    return count
+
+
+def list_runs(client: RedisClient) -> list[RunEntry]:
+    """All runs that this Redis knows, oldest first."""
+    with client.directory() as directory:
+        entries: Any = directory.hgetall(RUNS)
+    runs = []
+    for run, value in entries.items():
+        data = _json(value)
+        runs.append(RunEntry(run.decode(errors="replace"), str(data.get("title", "")), _seconds(data.get("created"))))
+    return sorted(runs, key=lambda entry: entry.created)
+
+
+def write_progress(
+    updates: int,
+    global_step: int,
+    applied: Mapping[str, int] | None = None,
+    learned: Mapping[str, int] | None = None,
+    *,
+    skipped: int = 0,
+) -> str:
+    """What a learner sends along with its parameters: how far it is.
+
+    Args:
+        updates: of the learner: batches (of agents in rounds: rounds) that it has learned from. Publishing the same
+            parameters again does not change it.
+        global_step: env steps of the run.
+        applied: of a parameter server, the number of the last gradient of each sender that is in the parameters.
+        learned: of an on-policy learner, the number of the last chunk of each sender that it has learned from.
+        skipped: updates that changed nothing.
+    """
+    further = {"applied": applied, "learned": learned, "skipped": skipped}
+    given = {name: value for name, value in further.items() if value}
+    return json.dumps({"updates": updates, "global_step": global_step, **given})
+
+
+def read_applied(message: str, sender: str) -> int | None:
+    """Number of a sender's last gradient that is in the parameters; None if none is known to be."""
+    return read_table(message, "applied").get(sender)
+
+
+def read_learned(message: str, sender: str) -> int | None:
+    """Number of a sender's last chunk that the parameters learned from; None if the learner has seen none."""
+    return read_table(message, "learned").get(sender)
+
+
+def read_table(message: str, name: str) -> dict[str, int]:
+    """A number for each sender, `applied` or `learned`; empty if there is no such table."""
+    table = _json(message.encode()).get(name)
+    try:
+        return {sender: checked_count(number) for sender, number in table.items()} if isinstance(table, dict) else {}
+    except ValueError:
+        return {}
+
+
+def read_progress(message: str) -> dict[str, int]:
+    """How far a learner was when it sent its parameters; empty if the text is another (a user's own broadcaster's)."""
+    data = _json(message.encode())
+    try:
+        return {key: checked_count(data[key]) for key in ("updates", "global_step")}
+    except (KeyError, ValueError):
+        return {}
+
+
+def has_learned(message: str) -> bool:
+    """Whether any update has changed the parameters that were sent along with this; true if the text is another."""
+    data = _json(message.encode())
+    try:
+        return checked_count(data["updates"]) > checked_count(data.get("skipped", 0))
+    except (KeyError, ValueError):
+        return True
+
+
+def _stored(client: RedisClient) -> bytes:
+    value: Any = client.redis.get(client.run_keys.config)
+    return bytes(value or b"")
+
+
+def _parse(value: bytes) -> Mapping[str, Any] | None:
+    data = _json(value) if value else {}
+    return data if isinstance(data.get("shared"), dict) and isinstance(data.get("config"), dict) else None
+
+
+def _configured(client: RedisClient, stored: Mapping[str, Any], overrides: Sequence[str]) -> Config:
+    require_same_format(client, stored)
+    # Without addresses, as `plain_config` writes it: one that another peer has added would get this process's password.
+    plain: dict[str, Any] = {name: value for name, value in stored["config"].items() if name != "redis"}
+    places: dict[str, str] = {}
+    apply_overrides(plain, places, [parse_override(text) for text in overrides])
+    try:
+        return Config.model_validate(plain).with_sources(places)
+    except ValidationError as error:
+        raise explain(Config, error, places, f"run {client.run}") from error
+
+
+def _is_defended(client: RedisClient, stored: Mapping[str, Any], registrant: Registrant) -> bool:
+    """Whether somebody who agreed with what is stored is alive: who registered it, or who has joined since."""
+    name = str(stored.get("name", ""))[:200]
+    if name and name != registrant.name and client.redis.exists(client.run_keys.claim(name)):
+        return True
+    return bool(live_processes(client))
+
+
+def _differs(client: RedisClient, differences: Sequence[str]) -> ContractError:
+    return ContractError(
+        f"this process differs from run {client.run!r}: {'; '.join(differences)}; "
+        "use the run's configuration, or another --run",
+        diff=tuple(differences),
+    )
+
+
+def _list_run(client: RedisClient, config: Config) -> None:
+    entry = json.dumps({"created": time.time(), "title": config.name})
+    with client.directory() as directory:
+        directory.hsetnx(RUNS, client.run, entry)
+
+
+def _seconds(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+
+
+def _json(value: bytes) -> dict[str, Any]:
+    """Decode a JSON object; anything else (bytes from a network are hostile) counts as empty."""
+    try:
+        data = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,388 @@
+"""The frame of a role process: arguments, configuration, connection, agreement, telemetry, signals, exit code.
+
+    def body(process: RoleProcess) -> None:
+        ...
+        while not process.should_stop():
+            work()
+
+    def main(argv=None) -> int:
+        return run_role(AGENT, body, argv, __doc__)
+
+Exit codes: 0 the work was done or a stop was asked for, else those of `ending.reasons.ExitCode` (an error is one line
+on stderr).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import redis
+
+from surreal.base.errors import (
+    ConfigError,
+    ContractError,
+    NameLostError,
+    RedisUnavailableError,
+    StoppedError,
+    SurrealError,
+)
+from surreal.base.liveness.health import HealthFile, health_path, look_at_loops
+from surreal.base.liveness.pulse import MAIN_LOOP, Pulse
+from surreal.base.liveness.startup import Startup
+from surreal.base.system.allocator import keep_freed_memory
+from surreal.base.system.logs import setup_logging
+from surreal.base.system.secrets import take_user
+from surreal.config import Config, add_python_path, fingerprint, load_config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.telemetry.heartbeats import live_processes
+from surreal.distributed.telemetry.telemetry import Telemetry
+from surreal.run.observers.making import make_callbacks
+from surreal.run.process import registry
+from surreal.run.process.arguments import DEFAULT_REDIS, RoleArguments, parse
+from surreal.run.process.claims import Claim, take_first_free
+from surreal.run.process.ending.interrupts import CheckpointRequest, set_at_signals
+from surreal.run.process.ending.lifeline import follow_parent
+from surreal.run.process.ending.reasons import Ending, ExitCode, exit_code_of
+from surreal.run.process.ending.staying import stay
+from surreal.run.process.hanging import make_watchdog
+from surreal.run.process.reports import error_line, is_expected, print_error
+from surreal.run.process.roles import AGENT, LEARNER, RLX_SERVER, RandomStream, Role, refusal_of
+from surreal.run.process.run_folder import RunFolder
+from surreal.run.process.takeover import take_over
+
+logger = logging.getLogger(__name__)
+
+
+class RoleProcess:
+    """What a role's body gets: its configuration, its clients, its telemetry, and when to stop.
+
+    Attributes:
+        callbacks: the user's, to be told what happens.
+        client: the run's Redis: configuration, heartbeats, log.
+        index: number of this process among those of its role.
+        signals: those that asked it to end, so far.
+        replay: the "replay server", or servers; the same as `client` unless others are named.
+        parameter_client: the "parameter server"; the same as `client` unless another is named.
+        checkpoint_request: whether a checkpoint was asked for, by SIGUSR1.
+        stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
+        startup: how long this process took until it worked; the body marks the moments.
+        rank: among a learner's ranks; 0 of one that is a single process, and of other roles.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        arguments: RoleArguments,
+        stop: threading.Event,
+        signals: Sequence[signal.Signals] = (),
+        checkpoint_request: CheckpointRequest | None = None,
+    ) -> None:
+        self.role = role
+        self.arguments = arguments
+        self.stop = stop
+        self.signals = signals
+        self.checkpoint_request = checkpoint_request or CheckpointRequest()
+        self.rank = 0 if arguments.place is None else arguments.place.rank
+        self.config, self.client = _connect(role, arguments, stop)
+        if (refusal := refusal_of(role, self.config)) is not None:
+            raise ConfigError(refusal[1], key=refusal[0])
+        self.run_dir = arguments.run_dir or Path("runs") / self.client.run
+        self.replay = self._connect_replay()
+        self.parameter_client = self._client_at(self.config.redis.parameter_address)
+        self.index, self._claim = self._claim_number()
+        self.name = role.process_name(self.index, self.rank)
+        # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
+        self.telemetry = Telemetry(self.client, role.counts_as, self.name, on_stop=self._end)
+        self.startup = Startup()
+        self.startup.watch_lease(lambda: self._claim.waited_s)
+        self.telemetry.add_source(self.startup.metrics)
+        self._pulse = Pulse(MAIN_LOOP)
+        self._watchdog = make_watchdog(self.config, self.telemetry, stop, self._end_hanging_run)
+        is_first = not (self._is_follower or self.rank or self.index)
+        self._registrant = registry.Registrant(self._claim.name, leads=role.leads and is_first)
+        self._failure: SurrealError | None = None
+        self._stop_reason: str | None = None  # of this process's own, which its telemetry may not have heard yet
+        self._endings: list[Callable[[], object]] = []
+        named = {"run": self.client.run, "process": self.name, "run_dir": self.run_dir, "seed": self.config.seed}
+        self.callbacks = make_callbacks(self.config, **named)
+
+    def join_run(self) -> None:
+        """Become the one process of this name, agree with the run, and begin to show up in it.
+
+        Raises:
+            ConfigError: the run is a finished one, and `--resume` was not given.
+            ContractError: live processes of the run use another configuration.
+            StoppedError: the run has ended, and this process was not to resume it.
+        """
+        reason = registry.stop_reason(self.client) if self.arguments.stay or self.arguments.once else None
+        if reason:
+            self._stop_reason = reason
+            # A learner that was killed between its run's end and its own still owes the result.
+            if not (self._registrant.leads and RunFolder(self.run_dir).is_without_result()):
+                raise StoppedError(f"run {self.client.run} has ended: {reason}")
+        if not self.arguments.supervised:
+            if self.arguments.resume:
+                if not reason and registry.stop_reason(self.client) and not live_processes(self.client):
+                    registry.clear_stop(self.client)
+            else:
+                registry.require_fresh(self.client, self.config.published_policy, self.parameter_client)
+        self._claim.take(self.stop, is_one_of_many=self.role in (AGENT, RLX_SERVER))
+        if self.client.retry(self._register, what="agree with the run", stop=self.stop):
+            take_over(self._claim, self.replay, self.stop)
+        self.telemetry.at_each_step(self._stay)
+        self.telemetry.start()
+        self._watchdog.start()
+
+    def rng(self, *key: int) -> np.random.Generator:
+        """Random numbers of this process alone, from the run's seed, its role and its index."""
+        if self.role.stream is None:
+            raise ValueError(f"the role {self.role.name} has no stream of random numbers")
+        return role_rng(self.config.seed, self.role.stream, self.index, *((self.rank,) if self.rank else ()), *key)
+
+    def at_end(self, action: Callable[[], object]) -> None:
+        """Have something done when the last of this process's log is in Redis."""
+        self._endings.append(action)
+
+    def request_stop(self, reason: str) -> None:
+        """Have the run end for this reason, or for the one that somebody gave before."""
+
+        def ask() -> str:
+            registry.request_stop(self.client, reason)
+            return registry.stop_reason(self.client)
+
+        self._stop_reason = self.client.retry(ask, what="end the run", stop=self.stop)
+
+    def should_stop(self) -> bool:
+        """Whether the body has to end; ask in each turn of the loop."""
+        self.turn()
+        return self.stop.is_set()
+
+    def turn(self) -> None:
+        """Show that the body goes on, in a turn that does not ask whether it has to end."""
+        self._pulse.has_turned = True
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether this process disagrees with its run, or lost its name in it."""
+        return self._failure is not None
+
+    def raise_failure(self) -> None:
+        """Raise what made this process end in disagreement with its run, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the run is to end; None while it goes on."""
+        return self.telemetry.stop_reason or self._stop_reason
+
+    def ending(self, error: Exception | None = None) -> Ending:
+        """Why this process ends, if it ends now; with the exception that ends it."""
+        error = error or self._failure
+        if error is not None:
+            return Ending(f"{self.name} failed: {error_line(error)}", exit_code_of(error))
+        if (reason := self.stop_reason) is not None:
+            return Ending(reason)
+        if self.signals and not self.arguments.supervised:
+            first = self.signals[0]
+            return Ending(f"interrupted by {first.name}", ExitCode(128 + first))
+        return Ending(f"the {self.name} is done")
+
+    def close(self) -> None:
+        """Send what telemetry still holds, and close the connections."""
+        self.callbacks.close()
+        self.telemetry.stop()
+        for ending in self._endings:
+            ending()
+        self._watchdog.stop()
+        self._pulse.close()
+        try:
+            self._claim.release()
+        except (redis.RedisError, SurrealError) as error:
+            logger.debug("the claim of %s expires by itself: %s", self.name, error)
+        self.replay.close()
+        self.parameter_client.close()
+        self.client.close()
+
+    def _register(self) -> bool:
+        return registry.register(self.client, self.config, self._registrant, self.parameter_client, self.stop)
+
+    def _end(self, reason: str) -> None:
+        # Under a launcher the order of the stop is its business: agents, learner, evaluation.
+        if not self.arguments.supervised:
+            logger.info("the run ends: %s", reason)
+            self.stop.set()
+
+    def _end_hanging_run(self, reason: str) -> None:
+        # Under a launcher, this process's exit code does that.
+        if not self.arguments.supervised:
+            registry.request_stop(self.client, reason)
+
+    def _stay(self) -> None:
+        """Keep the name, and compare with the run; on the telemetry's thread."""
+        if self._failure is not None:
+            return
+        try:
+            holder = self._claim.try_take()
+            registry.compare(self.client, self.config, self._registrant)
+        except (ContractError, ConfigError) as error:
+            self._fail(error)
+        except (redis.RedisError, SurrealError) as error:
+            logger.debug("the claim of %s was not renewed: %s", self.name, error)
+        else:
+            if holder:
+                self._fail(NameLostError(f"{holder} is {self.name} of run {self.client.run} by now: this one was away"))
+
+    def _fail(self, error: SurrealError) -> None:
+        self._failure = error
+        self.stop.set()
+
+    @property
+    def _is_follower(self) -> bool:
+        return self.role is LEARNER and self.config.replay.follow
+
+    def _claim_number(self) -> tuple[int, Claim]:
+        """Give the number of this process, found now if it was told none, and the claim of its name."""
+        shared = fingerprint(self.config.shared())
+        suffix = f"-{self.config.broadcast.policy}" if self._is_follower else ""
+
+        def claim_of(index: int) -> Claim:
+            return Claim(self.client, f"{self.role.process_name(index, self.rank)}{suffix}", shared)
+
+        index = self.arguments.index
+        return take_first_free(claim_of, self.client, self.stop) if index is None else (index, claim_of(index))
+
+    def _client_at(self, address: str | None) -> RedisClient:
+        if address is None:
+            return self.client
+        client = make_client(address, self.client.run)
+        client.check_server(timeout_s=self.arguments.connect_timeout_s, stop=self.stop)
+        return client
+
+    def _connect_replay(self) -> ReplayShards:
+        """Connect to the servers of the experience; of several, at least one must answer."""
+        addresses, clients = self.config.replay_addresses, []
+        missing: list[RedisUnavailableError] = []
+        for address in addresses:
+            try:
+                clients.append(self._client_at(address))
+            except RedisUnavailableError as error:
+                missing.append(error)
+                if len(missing) == len(addresses):
+                    raise
+                logger.warning("going on without a shard: %s", error)
+                clients.append(make_client(address or "", self.client.run))
+        return ReplayShards(clients, self.config.num_shards)
+
+
+def make_client(address: str, run: str) -> RedisClient:
+    """A client of a run.
+
+    Raises:
+        ConfigError: the address or the run's id makes no sense.
+    """
+    try:
+        return RedisClient(address, run=run)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def role_rng(seed: int, stream: RandomStream, *key: int) -> np.random.Generator:
+    """Random numbers that differ between roles and processes, and repeat with the seed."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(stream), *key)))
+
+
+def run_role(
+    role: Role, body: Callable[[RoleProcess], None], argv: Sequence[str] | None, description: str | None
+) -> int:
+    """Run a role process from its arguments to its exit code; a launcher's children that drained end with 0."""
+    arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
+    stop = threading.Event()
+    signals = set_at_signals(stop, is_abortable=True)
+    checkpoint_request = CheckpointRequest()
+    checkpoint_request.listen()
+    follow_parent()
+    keep_freed_memory()
+    take_user(role.user, os.environ)
+    setup_logging(arguments.log_level or "INFO", role.name)
+    with _health_file(role, arguments, stop) as health:
+        try:
+            process = RoleProcess(role, arguments, stop, signals, checkpoint_request)
+            return _take_part(process, body, health)
+        except StoppedError:  # before it was connected
+            return ExitCode(128 + signals[0]) if signals else ExitCode.OK
+        except KeyboardInterrupt:
+            return ExitCode.INTERRUPTED
+        except Exception as error:
+            if arguments.debug:
+                raise
+            print_error(error)
+            return exit_code_of(error)
+
+
+def _health_file(role: Role, arguments: RoleArguments, stop: threading.Event) -> HealthFile:
+    """Where a process says how it is; a launcher looks after its own, and of a learner's ranks the first one speaks."""
+    is_asked = not arguments.supervised and (arguments.place is None or arguments.place.rank == 0)
+    return HealthFile(role.name, partial(look_at_loops, stop), health_path(os.environ) if is_asked else None)
+
+
+def _take_part(process: RoleProcess, body: Callable[[RoleProcess], None], health: HealthFile) -> ExitCode:
+    """Take part in a run until it ends, or this process is told to."""
+    _set_up_logging(process)
+    try:
+        process.join_run()
+        with suppress(StoppedError):
+            body(process)
+        process.raise_failure()
+    except StoppedError:  # before it took part
+        pass
+    except Exception as error:
+        # The traceback goes to the run's folder; the console shows one line.
+        logger.error("%s ends: %s", process.name, error_line(error), exc_info=not is_expected(error))
+        if not is_expected(error):
+            error.add_note(f"the traceback is in {process.run_dir / 'logs' / process.name}.log")
+        raise
+    finally:
+        process.close()
+    ending = process.ending()
+    if process.arguments.stay and ending.exit_code is ExitCode.OK:
+        stay(process.client, ending.reason, process.signals, health)
+    return ending.exit_code
+
+
+def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
+    """Find the configuration, here or in Redis, and a Redis that answers."""
+    config = None if arguments.config is None else load_config(arguments.config, arguments.overrides)
+    configured = None if config is None else config.redis.address
+    run = arguments.run or (None if config is None else config.name)
+    if run is None:
+        raise ConfigError("name a configuration, or a run whose configuration is in Redis: --run NAME", key="--run")
+    client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
+    # Whom a launcher starts again while Redis is away waits for it as long as those do that run.
+    timeout_s = client.retry_timeout_s if arguments.supervised else arguments.connect_timeout_s
+    client.check_server(timeout_s=timeout_s, stop=stop)
+    if config is None:
+        if role.leads and not arguments.index:  # which would wait for itself
+            config = registry.stored_config(client, arguments.overrides)
+        else:
+            config = registry.wait_for_config(client, arguments.overrides, stop)
+    add_python_path(config.python_path)
+    return config, client
+
+
+def _set_up_logging(process: RoleProcess) -> None:
+    setup_logging(process.config.log_level, process.name)
+    if process.arguments.supervised:
+        # The launcher keeps the console in a file, for what goes wrong; all else is in the run's log.
+        for handler in logging.getLogger().handlers:
+            handler.setLevel(max(handler.level, logging.WARNING))

@@ -1,0 +1,202 @@
+"""The table of roles: what the command line, the launcher and the frame of a process know about each kind of process.
+
+A further role is one more entry here, and a module of its name with `main(argv)`. Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from surreal.config import Config
+
+
+class RandomStream(IntEnum):
+    """Whoever draws random numbers from the run's seed has a stream; the numbers are part of what a seed means."""
+
+    AGENT = 1
+    LEARNER = 2
+    EVAL = 3
+    VERIFY = 4
+    PLAY = 5
+    RLX_SERVER = 6
+    PARAMETER_SERVER = 7
+
+
+class NormalEnd(Enum):
+    """What it means for a run that a process of a role has ended by itself, with exit code 0."""
+
+    NOTHING = "nothing"
+    ENDS_RUN = "the run is over"
+    ALL_END_RUN = "the run is over when all of the role's processes have ended"
+    LAST_ENDS_RUN = "so it is, and at once: nobody else has to tell"
+
+
+@dataclass(frozen=True)
+class Role:
+    """One kind of process. All are started again when a signal killed them, within `run.restart_limit`.
+
+    Args:
+        name: in commands, names of processes and files.
+        module: whose `main(argv)` runs it.
+        summary: one sentence for the command line's help.
+        count: how many processes of it a configuration asks for.
+        drain_order: place at the end of a run, >= 0; roles with the same number drain together.
+        drain_timeout_s: how long it may take to drain before it is killed, s.
+        last_work: what it does while it drains, as a person is told.
+        hurried_timeout_s: the same as `drain_timeout_s`, from a second Ctrl-C on, s.
+        counts_as: role under which its heartbeats and metrics appear.
+        stream: of its random numbers; None if it draws none.
+        normal_end: what its end means.
+        is_numbered: whether in a run the first of its processes has a number as well: `agent-0`, but `rlx-server`.
+        is_single: whether a launcher starts at most one, whose console needs no number.
+        resumes: whether it gets `--resume` when it is started again.
+        leads: whether its configuration is the run's, where no launcher is.
+        has_command: whether a person may start one: `surreal NAME`.
+        prints: whether what it prints is for the person at the launcher.
+        user: as whom it comes to Redis, where there are users.
+    """
+
+    name: str
+    module: str
+    summary: str
+    count: Callable[[Config], int]
+    drain_order: int
+    drain_timeout_s: float
+    last_work: str
+    counts_as: str
+    hurried_timeout_s: float = 1.0
+    stream: RandomStream | None = None
+    normal_end: NormalEnd = NormalEnd.NOTHING
+    is_numbered: bool = False
+    is_single: bool = False
+    resumes: bool = True
+    leads: bool = False
+    has_command: bool = True
+    prints: bool = False
+    user: str = "agent"
+
+    def process_name(self, index: int, rank: int = 0) -> str:
+        """Name in the run, of the process that was told this index; of a learner's ranks other than rank 0, with it."""
+        name = f"{self.name}-{index}" if self.is_numbered or index else self.name
+        return f"{name}-rank-{rank}" if rank else name
+
+    def console_name(self, number: int) -> str:
+        """Name at the launcher, and of the console's file, of the process that was started as this one of its role."""
+        return self.name if self.is_single else f"{self.name}-{number}"
+
+
+LEARNER = Role(
+    "learner",
+    "surreal.run.roles.learner",
+    "The learner process of a run.",
+    count=lambda config: int(not config.has_parameter_servers),
+    drain_order=2,
+    drain_timeout_s=60.0,
+    last_work="the checkpoint",
+    hurried_timeout_s=30.0,
+    counts_as="learner",
+    stream=RandomStream.LEARNER,
+    normal_end=NormalEnd.ENDS_RUN,
+    is_single=True,
+    leads=True,
+    user="learner",
+)
+#: In the learner's place where agents compute the gradients.
+PARAMETER_SERVER = Role(
+    "ps",
+    "surreal.run.roles.parameter_server",
+    "A parameter server of a run whose agents compute the gradients.",
+    count=lambda config: config.parameter_server.servers if config.has_parameter_servers else 0,
+    drain_order=2,
+    drain_timeout_s=60.0,
+    last_work="the checkpoint",
+    hurried_timeout_s=30.0,
+    counts_as="learner",
+    stream=RandomStream.PARAMETER_SERVER,
+    normal_end=NormalEnd.ENDS_RUN,
+    leads=True,
+    user="parameter-server",
+)
+AGENT = Role(
+    "agent",
+    "surreal.run.roles.agent",
+    "One agent process of a run; any number, on any machine.",
+    count=lambda config: 0 if config.run.deterministic else config.agent.count,
+    drain_order=1,
+    drain_timeout_s=15.0,
+    last_work="the last experience",
+    counts_as="agent",
+    stream=RandomStream.AGENT,
+    normal_end=NormalEnd.ALL_END_RUN,
+    is_numbered=True,
+)
+#: An agent whose environments are elsewhere.
+RLX_SERVER = Role(
+    "rlx-server",
+    "surreal.run.roles.rlx_server",
+    "A server that environments elsewhere connect to; of a run, or of a saved policy.",
+    count=lambda config: config.rlx.servers,
+    drain_order=1,
+    drain_timeout_s=15.0,
+    last_work="the last experience",
+    counts_as="agent",
+    stream=RandomStream.RLX_SERVER,
+    normal_end=NormalEnd.ALL_END_RUN,
+)
+RLX_CLIENT = Role(
+    "rlx-client",
+    "surreal.run.roles.rlx_client",
+    "Run gymnasium environments that the agent of an RLX server drives.",
+    count=lambda config: config.rlx.clients,
+    drain_order=0,
+    drain_timeout_s=5.0,
+    last_work="closing environments",
+    counts_as="rlx-client",
+    resumes=False,
+)
+#: A program of a user's own that plays over RLX: `environment.run`.
+ENVIRONMENT = Role(
+    "environment",
+    "surreal.run.launch.rlx.environment",
+    "One environment program of an app.",
+    count=lambda config: config.environment.count,
+    drain_order=0,
+    drain_timeout_s=5.0,
+    last_work="closing environments",
+    counts_as="rlx-client",
+    normal_end=NormalEnd.LAST_ENDS_RUN,
+    resumes=False,
+    has_command=False,
+    prints=True,
+)
+EVAL = Role(
+    "eval",
+    "surreal.run.roles.eval",
+    "The evaluation process of a run.",
+    count=lambda config: int(config.eval.enabled and not config.run.deterministic),
+    drain_order=3,
+    drain_timeout_s=20.0,
+    last_work="the last round",
+    counts_as="eval",
+    stream=RandomStream.EVAL,
+    is_single=True,
+    user="evaluation",
+)
+
+#: In the order in which a launcher starts them.
+ROLES: tuple[Role, ...] = (LEARNER, PARAMETER_SERVER, AGENT, RLX_SERVER, RLX_CLIENT, ENVIRONMENT, EVAL)
+
+
+def refusal_of(role: Role, config: Config) -> tuple[str, str] | None:
+    """Why a process of a role cannot take part in a run: the setting to blame, and a sentence; None if it can."""
+    if role in (LEARNER, PARAMETER_SERVER) and not role.count(config):
+        other = PARAMETER_SERVER if role is LEARNER else LEARNER
+        return "learner.gradients", f"learner.gradients is {config.learner.gradients}: start `surreal {other.name}`"
+    if config.run.deterministic and role is not LEARNER:
+        rule = "the learner's process does all by itself"
+        return "run.deterministic", f"run.deterministic is true: {rule}, and no {role.name} can join it"
+    return None

@@ -1,0 +1,1 @@
+"""One module for each role: the main function of its process."""

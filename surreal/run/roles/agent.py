@@ -1,0 +1,57 @@
+"""An agent process: acts in its environments, sends experience, follows the parameters. It does no learning.
+
+With `learner.gradients: agents`, it computes gradients of its own experience, and sends these; see `GradientSession`.
+
+    python -m surreal.run.roles.agent cartpole-dqn --run my-run --redis 127.0.0.1:6379 --index 0
+
+The loop is `surreal.agent.AgentLoop`, put together by `ActingSession`. A learner that is away only makes it wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+
+from surreal.base.errors import StoppedError
+from surreal.run.build.acting import build_rounds
+from surreal.run.build.environments import Spaces, build_pool
+from surreal.run.build.self_play import build_opponents
+from surreal.run.lockstep.gradient_agent import GradientSession
+from surreal.run.process.role import RoleProcess, run_role
+from surreal.run.process.roles import AGENT
+from surreal.run.session.acting import ActingSession
+
+logger = logging.getLogger("surreal.run.roles.agent")  # __name__ is __main__ in a process of its own
+
+
+def body(process: RoleProcess) -> None:
+    """Act until the run ends."""
+    with ExitStack() as stack:
+        if process.config.has_parameter_servers:
+            computing = GradientSession(process, stack)
+            with suppress(StoppedError):
+                computing.run()
+            logger.info("acted for %d env steps and %d episodes", computing.env_steps, computing.episodes)
+            return
+        rng = process.rng(1)
+        opponents = build_opponents(process.config, process.parameter_client, index=process.index, rng=rng)
+        if opponents is not None:
+            stack.callback(opponents.close)
+        pool = build_pool(process.config, index=process.index, opponents=opponents)
+        stack.callback(pool.close)
+        spaces = Spaces(pool.obs_spec, pool.action_space)
+        rounds = build_rounds(process.config, process.should_stop)
+        session = ActingSession(process, stack, pool, spaces, rounds=rounds)
+        session.run()
+        logger.info("acted for %d env steps and %d episodes", session.loop.env_steps, session.loop.episodes)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run an agent process; returns its exit code."""
+    return run_role(AGENT, body, argv, __doc__)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

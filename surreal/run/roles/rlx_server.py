@@ -1,0 +1,201 @@
+"""An RLX server: environments elsewhere connect by TCP or WebSocket, and an agent drives them.
+
+    surreal rlx-server cartpole-rlx --run my-run --redis 127.0.0.1:6379
+    surreal rlx-server --checkpoint runs/my-run/eval/best.safetensors --exploit
+
+The first joins a run: experience goes to its replay, parameters come from its learner. The second serves a saved
+policy, with neither a run nor Redis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from surreal.agent import AgentLoop
+from surreal.base.errors import StoppedError
+from surreal.base.system.allocator import keep_freed_memory
+from surreal.base.system.logs import setup_logging
+from surreal.config import Config, add_python_path
+from surreal.config.checking.problems import explain
+from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.rlx.client.transport import parse_address
+from surreal.rlx.pool.pool import RlxEnvPool
+from surreal.rlx.server.server import RlxServer
+from surreal.rlx.server.settings import StatusSource
+from surreal.run.build.acting import build_rounds
+from surreal.run.build.environments import build_spaces
+from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool, port_owner
+from surreal.run.build.saved_policy import load_policy
+from surreal.run.lockstep.gradient_agent import GradientSession
+from surreal.run.process.ending.interrupts import set_at_signals
+from surreal.run.process.ending.lifeline import follow_parent
+from surreal.run.process.reports import print_error
+from surreal.run.process.role import RoleProcess, role_rng, run_role
+from surreal.run.process.roles import RLX_SERVER, RandomStream
+from surreal.run.session.acting import ActingSession, saved_agent
+from surreal.run.session.serving import end_server, say, start_server
+
+logger = logging.getLogger("surreal.run.roles.rlx_server")  # __name__ is __main__ in a process of its own
+
+
+def body(process: RoleProcess, options: ServerOptions) -> None:
+    """Serve until the run ends."""
+    config = process.config
+    with ExitStack() as stack:
+        pool = build_rlx_pool(config, options)
+        stack.callback(pool.close)
+        options = replace(options, owner=port_owner(process.client))
+        if config.has_parameter_servers and not options.is_exploiting:
+            _compute(process, stack, pool, options)
+            return
+        spaces, is_greedy = build_spaces(config, training=not options.is_exploiting), options.is_exploiting
+        # Nobody knows how many sessions there will be: a round is a whole batch, whoever plays it.
+        can_wait = config.rlx.on_full == "wait" and not is_greedy
+        rounds = build_rounds(config, process.should_stop, sessions=config.learner.batch_size) if can_wait else None
+        session = ActingSession(
+            process, stack, pool, spaces, is_greedy=is_greedy, on_full=config.rlx.on_full, rounds=rounds
+        )
+        server = _listen(process, stack, pool, options, session.status)
+        session.run(server.check)
+        end_server(server, session.loop)
+        # Also steps that are not recorded: those of raw states, and of sessions that exploit.
+        counts = pool.metrics()
+        logger.info("acted for %d env steps and %d episodes", counts["env/steps_total"], counts["env/episodes_total"])
+
+
+def _compute(process: RoleProcess, stack: ExitStack, pool: RlxEnvPool, options: ServerOptions) -> None:
+    """Serve until the run ends, and compute gradients of what the sessions do."""
+    with suppress(StoppedError):
+        session = GradientSession(process, stack, pool)
+        server = _listen(process, stack, pool, options, session.status)
+        session.run(server.check)
+        logger.info("acted for %d env steps and %d episodes", session.env_steps, session.episodes)
+
+
+def _listen(
+    process: RoleProcess, stack: ExitStack, pool: RlxEnvPool, options: ServerOptions, status: StatusSource
+) -> RlxServer:
+    on_metric = partial(_send_metric, process)
+    server = start_server(process.config, pool, options, stack, on_metric=on_metric, status=status)
+    process.telemetry.add_source(server.metrics)
+    return server
+
+
+def serve_policy(
+    path: Path, overrides: Sequence[str], stop: threading.Event, *, reuses_port: bool = False, trust: bool = False
+) -> None:
+    """Serve a saved policy until `stop` is set.
+
+    Args:
+        path: of the file.
+        overrides: settings that win over the file's, `key.path=value` each.
+        stop: set it to end.
+        reuses_port: share the port with other servers of the same file.
+        trust: see `surreal.load`.
+
+    Raises:
+        SurrealError: the file, a setting, or the address does not work out.
+    """
+    policy = load_policy(path, trust=trust)
+    config = _with_overrides(policy.config, overrides)
+    add_python_path(config.python_path)
+    options = ServerOptions(is_exploiting=True, reuses_port=reuses_port, owner=f"policy {path.resolve()}")
+    with ExitStack() as stack:
+        pool = build_rlx_pool(config, options)
+        stack.callback(pool.close)
+        spaces = build_spaces(config, training=False)
+        agent = saved_agent(policy, config, spaces, rng=role_rng(config.seed, RandomStream.RLX_SERVER))
+        stack.callback(agent.close)
+        loop = AgentLoop(pool, agent, None)
+        server = start_server(config, pool, options, stack, on_metric=None)
+        while not stop.is_set():
+            loop.step()
+            server.check()
+        end_server(server, loop)
+
+
+def _send_metric(process: RoleProcess, method: str, name: str, value: Any, step: int | None) -> None:
+    if method == "histogram":
+        process.telemetry.histogram(name, value, step)
+    else:
+        process.telemetry.scalar(name, value, step)
+
+
+def _with_overrides(config: Config, overrides: Sequence[str]) -> Config:
+    plain: dict[str, Any] = config.model_dump(mode="json", by_alias=True)
+    places: dict[str, str] = {}
+    apply_overrides(plain, places, [parse_override(text) for text in overrides])
+    try:
+        return Config.model_validate(plain).with_sources(places)
+    except ValidationError as error:
+        raise explain(Config, error, places, "") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="surreal rlx-server", add_help=False, allow_abbrev=False)
+    add = parser.add_argument_group("options of a server").add_argument
+    add("--host", help="address to listen on (default: rlx.host, 127.0.0.1)")
+    add("--port", type=int, help="port for TCP, WebSocket and HTTP; 0: a free one (default: rlx.port, 7001)")
+    add("--bind", type=parse_address, metavar="HOST:PORT", help="both of these")
+    add("--timeout", type=float, metavar="S", help="close connections of this age at the end of an episode, s")
+    add("--exploit", action="store_true", help="act as well as the agent can; nothing is learned")
+    add("--checkpoint", type=Path, metavar="PATH", help="serve this policy, without a run; with --exploit")
+    add("--trust", action="store_true", help="import the classes and folders that the policy names: runs their code")
+    add("--demo", action="store_true", help="serve the example page as well")
+    add("--reuse-port", action="store_true", help="share the port with other servers of the same run on this machine")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a server process; returns its exit code."""
+    own, rest = _parser().parse_known_args(sys.argv[1:] if argv is None else list(argv))
+    if {"-h", "--help"} & set(rest):
+        say(_parser().format_help())
+    if own.bind is not None:
+        own.host, own.port = own.bind.host, own.bind.port
+    given = {"host": own.host, "port": own.port, "timeout_s": own.timeout, "demo": own.demo or None}
+    overrides = [f"rlx.{key}={value}" for key, value in given.items() if value is not None]
+    options = ServerOptions(is_exploiting=own.exploit, reuses_port=own.reuse_port)
+    if own.checkpoint is None:
+        rest += [part for override in overrides for part in ("--set", override)]
+        return run_role(RLX_SERVER, partial(body, options=options), rest, __doc__)
+    return _serve_checkpoint(own, rest, overrides)
+
+
+def _serve_checkpoint(own: argparse.Namespace, rest: Sequence[str], overrides: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="surreal rlx-server --checkpoint PATH --exploit", allow_abbrev=False)
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override one setting of the file")
+    levels = ("debug", "info", "warning", "error", "critical")
+    parser.add_argument("--log-level", type=str.lower, choices=levels, default="warning")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    arguments = parser.parse_args(rest)
+    if not own.exploit:
+        parser.error("a saved policy is served as it is, nothing is learned: add --exploit")
+    stop = threading.Event()
+    set_at_signals(stop)
+    follow_parent()
+    keep_freed_memory()
+    setup_logging(arguments.log_level, "rlx-server")
+    try:
+        serve_policy(own.checkpoint, [*arguments.set, *overrides], stop, reuses_port=own.reuse_port, trust=own.trust)
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print_error(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

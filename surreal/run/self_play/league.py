@@ -1,0 +1,141 @@
+"""`League`: a learning policy and a bounded number of its past versions, all with ratings. No I/O.
+
+The learner keeps it (`keeper.py`), agents read it and draw their opponents from it (`opponents.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.base.errors import CodecError
+from surreal.run.self_play.ratings import FIRST_RATING, expected_score, rate
+
+#: How opponents are drawn: see `League.weights`.
+Sampling = Literal["pfsp", "rating", "uniform"]
+
+#: Games of a version that its score remembers: the learner changes, and so does what it scores.
+_REMEMBERED = 50
+_MAX_VERSIONS = 1000
+
+
+@dataclass(frozen=True)
+class PastVersion:
+    """A version of the policy, as it was.
+
+    Attributes:
+        version: of its parameters, by which it is known.
+        env_steps: of the run when it was kept.
+        updates: of the learner then.
+        rating: Elo.
+        games: that were played against it and counted.
+        score: of the learner in the last of these games, 0..1; a new version begins with 0.5.
+    """
+
+    version: int
+    env_steps: int = 0
+    updates: int = 0
+    rating: float = FIRST_RATING
+    games: int = 0
+    score: float = 0.5
+
+
+class League:
+    """Past versions, oldest first, and the learner's own rating.
+
+    Args:
+        size: versions that are kept, >= 2; more are a longer memory.
+        rating_step: see `ratings.rate`.
+    """
+
+    def __init__(self, *, size: int = 10, rating_step: float = 4.0) -> None:
+        if size < 2 or rating_step <= 0:
+            raise ValueError(f"size is {size} and rating_step {rating_step:g}; they must be >= 2 and > 0")
+        self.size = size
+        self.rating = FIRST_RATING
+        self.games = 0  #: counted in all
+        self.versions: list[PastVersion] = []
+        self._rating_step = rating_step
+
+    @property
+    def newest(self) -> PastVersion | None:
+        """The version that was added last; None in a new league."""
+        return self.versions[-1] if self.versions else None
+
+    def add(self, version: int, *, env_steps: int, updates: int) -> list[int]:
+        """Keep the learner as it is now, with its rating; returns the versions that are let go for it.
+
+        The oldest and the newest always stay. Of the others, that one goes whose neighbours are nearest to each other
+        in env steps, so that those that stay are spread evenly over the run.
+        """
+        self.versions.append(PastVersion(version, env_steps, updates, self.rating))
+        gone = []
+        while len(self.versions) > self.size:
+            steps = [each.env_steps for each in self.versions]
+            gaps = [after - before for before, after in zip(steps, steps[2:], strict=False)]
+            gone.append(self.versions.pop(1 + int(np.argmin(gaps))).version)
+        return gone
+
+    def count(self, version: int, score: float, games: int) -> bool:
+        """Take note of the learner's score in games against a version; false if it is not kept any more."""
+        place = next((i for i, each in enumerate(self.versions) if each.version == version), None)
+        if place is None:
+            return False
+        known = self.versions[place]
+        self.rating, rating = rate(self.rating, known.rating, score, games, self._rating_step)
+        recent = known.score
+        for played in range(known.games + 1, known.games + games + 1):
+            recent += (score / games - recent) / min(1 + played, _REMEMBERED)
+        self.versions[place] = replace(known, rating=rating, games=known.games + games, score=recent)
+        self.games += games
+        return True
+
+    def weights(self, sampling: Sampling, *, exponent: float = 2.0) -> NDArray[np.float64]:
+        """How likely each version is drawn as opponent.
+
+        - `pfsp`: (1 - x)^exponent, with x the learner's recent score: those who still win (prioritized fictitious
+          self-play, Vinyals et al. 2019, doi:10.1038/s41586-019-1724-z, f_hard).
+        - `rating`: 4 e (1 - e), with e the score that the ratings let expect: those of the same strength.
+        - `uniform`: all alike (fictitious self-play, Heinrich et al. 2015).
+
+        Returns:
+            [versions] with sum 1.
+        """
+        if sampling == "pfsp":
+            weights = np.array([(1.0 - each.score) ** exponent for each in self.versions])
+        elif sampling == "rating":
+            expected = np.array([expected_score(self.rating, each.rating) for each in self.versions])
+            weights = 4.0 * expected * (1.0 - expected)
+        else:
+            weights = np.ones(len(self.versions))
+        # Nobody is out of the question: ratings and scores are of another time.
+        weights = np.maximum(weights, 1e-3)
+        found: NDArray[np.float64] = weights / weights.sum()
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"rating": self.rating, "games": self.games, "versions": [asdict(each) for each in self.versions]}
+
+    def load_json(self, data: Mapping[str, Any]) -> None:
+        """Take over what `to_json` gave, perhaps elsewhere; versions beyond `size` stay until the next is added.
+
+        Raises:
+            CodecError: it is something else; nothing is taken over.
+        """
+        try:
+            versions = [PastVersion(**each) for each in data["versions"]]
+            rating, games = float(data["rating"]), int(data["games"])
+            numbers = [rating, *(number for each in versions for number in (each.rating, each.score))]
+            whole = [games, *(n for each in versions for n in (each.version, each.env_steps, each.updates, each.games))]
+            is_sound = all(map(math.isfinite, numbers)) and all(type(n) is int and n >= 0 for n in whole)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CodecError(f"this is no league: {error}") from None
+        if not is_sound or len(versions) > _MAX_VERSIONS:
+            raise CodecError("this is no league: its numbers are impossible")
+        self.rating, self.games, self.versions = rating, games, versions

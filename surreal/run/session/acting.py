@@ -1,0 +1,187 @@
+"""Acting in a run: what an agent and an RLX server share. They differ in where their environments are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from surreal.agent import Agent, AgentLoop, Rounds
+from surreal.agent.exported import ExportedAgent
+from surreal.base.errors import CheckpointError, ContractError
+from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.metrics import RateMeter
+from surreal.config import Config
+from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.envs import EnvPool
+from surreal.run.build.acting import (
+    build_agent,
+    build_greedy_agent,
+    build_listener,
+    build_model,
+    build_remote_server,
+    build_sender,
+    restore_model,
+)
+from surreal.run.build.environments import Spaces
+from surreal.run.build.saved_policy import Policy
+from surreal.run.process.role import RoleProcess
+from surreal.run.session.rounds import ListenedParameters
+from surreal.run.session.waiting import AgentWaits
+
+logger = logging.getLogger(__name__)
+
+#: How long to wait for the first parameters before acting without, s: a learner may be started later.
+_FIRST_PARAMETERS_S = 5.0
+
+
+class ActingSession:
+    """Model, agent, listener, sender and the loop that connects them; the parameters have come, or are late.
+
+        session = ActingSession(process, stack, pool, spaces)
+        session.run()
+
+    Args:
+        process: the frame.
+        stack: closes what is opened here.
+        pool: the environments.
+        spaces: of the environments, as the agent sees them.
+        is_greedy: act as well as the agent can, and record nothing.
+        on_full: what to do with experience that a full replay does not take; None: as `sender.on_full` says.
+        rounds: has the agent wait for parameters that learned from what it sent; None never waits.
+    """
+
+    def __init__(
+        self,
+        process: RoleProcess,
+        stack: ExitStack,
+        pool: EnvPool,
+        spaces: Spaces,
+        *,
+        is_greedy: bool = False,
+        on_full: Literal["wait", "drop"] | None = None,
+        rounds: Rounds | None = None,
+    ) -> None:
+        config, telemetry = process.config, process.telemetry
+        self._process = process
+        self._pool = pool
+        model = build_model(config, spaces)
+        restore_model(config, model)
+        agent: Agent
+        if is_greedy:
+            agent = build_greedy_agent(config, model, spaces, rng=process.rng())
+        else:
+            server = build_remote_server(config, process.parameter_client, process.stop)
+            agent = build_agent(config, model, spaces, index=process.index, rng=process.rng(), server=server)
+        stack.callback(agent.close)
+        self._agent = agent
+        self._listener = listener = build_listener(config, process.parameter_client, model)
+        stack.callback(listener.close)
+        listener.run_listener_thread()
+        while not listener.wait_for_first(_FIRST_PARAMETERS_S, process.stop):
+            if process.stop.is_set() or not listener.is_published():
+                logger.info("no parameters yet; acting without")
+                break
+        self.sender: ExpSender | None = None
+        if spaces.obs_spec is None:
+            logger.warning("env.observation_space is raw: states go to the agent as they come, nothing is recorded")
+        elif not is_greedy:
+            sender = build_sender(config, process.replay, pool, process.stop, index=process.index, on_full=on_full)
+            stack.push(partial(self._end_sender, sender))
+            telemetry.add_source(sender.metrics)
+            telemetry.watch(global_step=lambda: sender.global_step)
+            self.sender = sender
+        self.loop = AgentLoop(
+            pool,
+            agent,
+            self.sender,
+            on_episode=self._on_episode,
+            rounds=rounds,
+            gamma=config.learner.gamma,
+        )
+        if rounds is not None and self.sender is not None:
+            rounds.parameters = ListenedParameters(listener)
+            listener.hold()
+        self._rate = RateMeter("agent/env_steps_per_s")
+        self._rounds = rounds
+        if self.sender is not None:
+            telemetry.add_source(AgentWaits(self._waited_s).metrics)
+        for source in (self.loop.metrics, self._metrics, pool.metrics, listener.metrics):
+            telemetry.add_source(source)
+        telemetry.watch(version=lambda: listener.version)
+        process.startup.mark_restored()
+
+    def run(self, *checks: Callable[[], object]) -> None:
+        """Act until the run ends, or has its env steps.
+
+        Args:
+            checks: called in each turn of the loop; what they raise ends it.
+        """
+        # An RLX server without sessions is ready for them.
+        limit, notice = self._process.config.run.max_env_steps, WaitNotice(logger, is_idle=True)
+        while not self._process.should_stop():
+            if limit is not None and self.sender is not None and self.sender.global_step >= limit:
+                logger.info("the run has its %d env steps", limit)
+                break
+            if self.loop.step():
+                notice.end()
+                self._process.startup.mark_first_step()
+            elif awaited := self._pool.awaited():
+                notice.tell("%s", awaited)
+            self._listener.check()
+            for check in checks:
+                check()
+
+    def status(self) -> dict[str, Any]:
+        """Say which run this is, which parameters act, and how much is explored; from any thread."""
+        exploration = self._agent.metrics().get("agent/epsilon")
+        return {"run": self._process.client.run, "version": self._listener.version, "exploration": exploration}
+
+    def _end_sender(self, sender: ExpSender, _: object, error: BaseException | None, __: object) -> None:
+        """Send what is left, unless this process has turned out not to belong to the run."""
+        if isinstance(error, ContractError) or self._process.is_refused:
+            sender.discard()
+        else:
+            sender.close()
+
+    def _on_episode(self, episode_return: float, length: int, env_id: int) -> None:
+        self._process.telemetry.episode(episode_return, length, env_id)
+        self._process.callbacks.on_episode(episode_return, length)
+
+    def _metrics(self) -> dict[str, float]:
+        self._rate.total = self.loop.env_steps
+        return self._rate.metrics()
+
+    def _waited_s(self) -> float:
+        """For credit or room, and for what was learned from a round: either way it is the learner that is slower."""
+        of_rounds = self._rounds.waited_s if self._rounds is not None else 0.0
+        return of_rounds + (self.sender.metrics()["sender/wait_s_total"] if self.sender is not None else 0.0)
+
+
+def saved_agent(policy: Policy, config: Config, spaces: Spaces, *, rng: np.random.Generator) -> Agent:
+    """Make an agent that acts with a saved policy, and never explores.
+
+    Args:
+        policy: what `load_policy` gave.
+        config: the policy's, perhaps with other settings.
+        spaces: of the environments, as the agent sees them.
+        rng: of the agent.
+
+    Raises:
+        CheckpointError: the parameters do not fit the configuration's model, or the exported policy the spaces.
+    """
+    if policy.exported is not None:
+        agent = ExportedAgent(policy.exported, obs_spec=spaces.obs_spec)
+        agent.expect_actions(spaces.action_space)
+        agent.set_mode("eval")
+        return agent
+    model = build_model(config, spaces)
+    try:
+        model.load_tensors(policy.tensors, header=policy.header)
+    except ContractError as error:
+        raise CheckpointError(f"the file's parameters do not fit its configuration: {error}") from error
+    return build_greedy_agent(config, model, spaces, rng=rng)

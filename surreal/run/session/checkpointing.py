@@ -1,0 +1,179 @@
+"""Checkpointing: when a learner's whole state is written, and from what it begins."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from surreal.base.checkpoint import Checkpoint, RunCheckpoints
+from surreal.base.checkpoint.generators import random_state, set_random_state
+from surreal.base.errors import ConfigError
+from surreal.base.values import checked_count
+from surreal.config import Config
+from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+from surreal.learner import Learner
+from surreal.run.build.earlier import OWN_WORDS
+from surreal.run.build.saved_policy import policy_file, policy_header, policy_tensors
+from surreal.run.process.registry import plain_config
+from surreal.run.session.publishing import Intake
+
+logger = logging.getLogger(__name__)
+
+
+class Checkpointing:
+    """Writes a checkpoint every `checkpoint.interval_updates` and every `checkpoint.checkpoint_time_interval`.
+
+    Args:
+        config: the whole configuration.
+        learner: whose state is kept.
+        replay: keeps counts of its own.
+        broadcaster: knows the version.
+        store: of this run.
+        clock: seconds, monotonic.
+
+    Attributes:
+        on_save: called with path and updates when a checkpoint is written.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        learner: Learner,
+        replay: Intake,
+        broadcaster: TorchBroadcaster,
+        store: RunCheckpoints,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._learner = learner
+        self._replay = replay
+        self._broadcaster = broadcaster
+        self._store = store
+        self._clock = clock
+        self.on_save: Callable[[str, int], object] = lambda _, __: None
+        self._last_s = clock()
+        self._last_updates = 0
+
+    def restore(self, *, is_resumed: bool) -> bool:
+        """Begin with the run's newest whole checkpoint, else with `checkpoint.restore`; returns whether there was one.
+
+        Args:
+            is_resumed: whether the run goes on, so that checkpoints in its folder are its own.
+
+        Raises:
+            ConfigError: the folder holds checkpoints of another run.
+            CheckpointError: the file that is named cannot be read, or does not fit; or a place cannot be read, and the
+                others hold none.
+        """
+        found = self._find(is_resumed=is_resumed)
+        self._store.begin()
+        if found is None:
+            return False
+        if found.metadata.get("kind") != "learner":
+            # A policy alone: a start for the network, while all that is counted begins anew.
+            self._learner.model.load_tensors(policy_tensors(found), header=policy_header(found))
+            logger.info("beginning with the policy in %s", found.path)
+            return True
+        self._take_over(found)
+        self._take_over_counts(found)
+        logger.info("restored %s: %d updates", found.path, self._learner.updates)
+        return True
+
+    def go_back(self) -> str:
+        """Take over the run's newest whole checkpoint, but none of its counts; returns its file, "" without one."""
+        found = self._store.newest_whole()
+        if found is None:
+            return ""
+        updates, global_step = self._learner.updates, self._learner.global_step
+        self._take_over(found)
+        self._learner.updates = updates
+        self._learner.on_global_step(global_step)
+        return found.path
+
+    def begin(self) -> None:
+        """Count from here: what the learner begins with needs no checkpoint."""
+        self._last_updates = self._learner.updates
+
+    def save(self) -> None:
+        """Write the whole state."""
+        state = self._learner.state_dict()
+        metadata = {
+            "kind": "learner",
+            "state": state["state"],
+            "replay": self._replay.state_dict(),
+            "random": random_state(self._replay.rng),
+            "version": self._broadcaster.version,
+            "config": plain_config(self._config),
+        }
+        path = self._store.save(self._learner.updates, state["tensors"], metadata)
+        self._last_s = self._clock()
+        self._last_updates = self._learner.updates
+        logger.info("checkpoint %s at update %d", path, self._learner.updates)
+        self.on_save(str(path), self._learner.updates)
+
+    def after_update(self) -> None:
+        """Save if the updates since the last checkpoint are enough."""
+        interval = self._config.checkpoint.interval_updates
+        if interval is not None and self._learner.updates - self._last_updates >= interval:
+            self.save()
+
+    def save_if_due(self) -> None:
+        """Save if the time since the last checkpoint is enough, and something was learned."""
+        if self._clock() - self._last_s >= self._config.checkpoint.checkpoint_time_interval:
+            self.finish()
+            self._last_s = self._clock()
+
+    def finish(self) -> None:
+        """Keep what was learned last."""
+        if self._learner.updates > self._last_updates:
+            self.save()
+
+    def close(self) -> None:
+        """Wait up to `checkpoint.upload_timeout_s` for what is on its way elsewhere, and say what did not arrive."""
+        self._store.finish(self._config.checkpoint.upload_timeout_s)
+
+    def metrics(self) -> dict[str, float]:
+        """What was saved and sent."""
+        return self._store.metrics()
+
+    def _take_over_counts(self, found: Checkpoint) -> None:
+        """Continue the counts of versions, env steps and samples; what no run can have counted is reported and left."""
+        try:
+            self._broadcaster.propose(checked_count(found.metadata["version"]))
+        except (KeyError, ValueError) as error:
+            logger.warning("%s has no version to continue from: %s; versions start over", found.path, error)
+        if not self._store.is_own(found):
+            return
+        try:
+            self._replay.load_state_dict(found.metadata["replay"])
+        except (KeyError, ValueError) as error:
+            logger.warning("%s has no counts of the replay to continue from: %s", found.path, error)
+        self._go_on_drawing(found)
+
+    def _go_on_drawing(self, found: Checkpoint) -> None:
+        """Take over the random generators' states, so that nothing is drawn twice; without them they begin anew."""
+        try:
+            set_random_state(found.metadata["random"], self._replay.rng)
+        except (KeyError, ValueError) as error:
+            logger.info("random generators begin anew: %s", error)
+
+    def _take_over(self, found: Checkpoint) -> None:
+        self._learner.load_state_dict({"tensors": found.tensors, "state": found.metadata["state"]})
+
+    def _find(self, *, is_resumed: bool) -> Checkpoint | None:
+        restore = self._config.checkpoint.restore
+        if is_resumed:
+            found = self._store.newest_whole()
+            if found is not None or self._store.names():
+                return found
+        elif self._store.names():
+            raise ConfigError(
+                f"{self._store.folder} holds checkpoints of an earlier run; --resume goes on with it, "
+                "--run NAME or --run-dir DIR begins another",
+                key="--run-dir",
+            )
+        if restore is None or restore in OWN_WORDS:
+            return None
+        return self._store.load(policy_file(restore))

@@ -1,0 +1,168 @@
+"""Training from an archive: `surreal run PRESET --offline PATH` and `surreal learner PRESET --offline PATH`.
+
+The archive is imported into the run's own stream before the learner begins, and there are no agents. So everything else
+is as in any run: replay, sampling, evaluation, checkpoints, and a learner that is killed finds its replay again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from surreal.base.errors import ConfigError, ContractError, SurrealError
+from surreal.base.specs import action_spec
+from surreal.base.system.memory import memory_for_replay
+from surreal.config import Config, add_python_path, load_config
+from surreal.config.loading.overrides import SOURCE
+from surreal.distributed.connection.contract import describe_difference
+from surreal.distributed.server.embedded import EmbeddedRedis
+from surreal.replay.archive import Manifest, ReplayArchive, import_replay
+from surreal.run.build.construct import refused, value_of
+from surreal.run.build.environments import build_spaces
+from surreal.run.build.learning import replay_arguments
+from surreal.run.process.arguments import RoleArguments
+from surreal.run.process.ending.reasons import exit_code_of
+from surreal.run.process.reports import print_error
+from surreal.run.process.role import RoleProcess
+
+logger = logging.getLogger(__name__)
+
+#: What goes with the agents.
+_WITHOUT_AGENTS: Mapping[str, int | None] = {
+    "agent.count": 0,
+    "replay.samples_per_insert": None,
+    "replay.samples_per_insert_tolerance": None,
+    "run.max_env_steps": None,
+}
+#: Of these, what the number of updates is made of where no other end is given.
+_OF_THE_END = ("replay.samples_per_insert", "run.max_env_steps")
+#: Room beside the archive's bytes.
+_SPARE_SHARE = 1.1
+
+
+def offline_settings(config: Config, path: Path) -> list[str]:
+    """What a run changes in its configuration when it has this archive in place of agents; see `offline_overrides`.
+
+    Raises:
+        CodecError: there is no whole manifest.
+        ConfigError: nothing would end the training.
+    """
+    return offline_overrides(config, ReplayArchive(path).manifest)
+
+
+def offline_overrides(config: Config, manifest: Manifest) -> list[str]:
+    """What a run changes in its configuration when it has an archive in place of agents.
+
+    No agents, no limiter, no end by env steps; a replay, and memory, that hold the whole archive; and an end: where
+    neither `learner.max_updates` nor `run.max_time_s` says so, the number of updates that a run with agents would make.
+
+    Raises:
+        ConfigError: there is nothing that such a number could be made of, or a setting from the command line would be
+            changed.
+    """
+    _refuse_asked_for(config)
+    if config.has_parameter_servers:
+        problem = "is agents, but an archive is learned from without agents; set it to learner"
+        raise refused(config, "learner.gradients", problem)
+    replay, stored = config.replay, math.ceil(_SPARE_SHARE * manifest.stored_bytes)
+    max_bytes = max(replay.max_bytes, stored)
+    add_python_path(config.python_path)  # the replay's class may be the user's own
+    replayed = replay_arguments(config)
+    changes: dict[str, Any] = {key: "null" if value is None else value for key, value in _WITHOUT_AGENTS.items()}
+    changes["replay.max_bytes"] = max_bytes
+    if config.redis.maxmemory is not None:
+        changes["redis.maxmemory"] = memory_for_replay(max_bytes, config.redis.maxmemory)
+    for name, fitting in (("capacity", max), ("start_size", min)):
+        if name in replayed:
+            changes[f"replay.{name}"] = fitting(replayed[name], manifest.steps)
+    if not _has_end(config):
+        changes["learner.max_updates"] = _usual_updates(config)
+    if config.learner.args.get("use_linear_schedule"):
+        changes["learner.args.use_linear_schedule"] = "false"  # it follows env steps, and there are none
+    return [f"{key}={value}" for key, value in changes.items()]
+
+
+def fill_replay(process: RoleProcess, path: Path) -> None:
+    """Bring an archive into the run's stream: all of it, or what an earlier attempt left out.
+
+    Raises:
+        CodecError, ContractError: the archive is not whole, or not of the run's environment.
+        ReplayFullError: it does not fit.
+    """
+    archive = ReplayArchive(path)
+    _check_spaces(process.config, archive)
+    result = import_replay(process.replay, path, stop=process.stop)
+    logger.info(
+        "the replay has %d steps of %s, exported from run %s (%d of %d chunks were there already)",
+        archive.manifest.steps, path, archive.manifest.run, result.known_chunks, archive.manifest.chunks,
+    )  # fmt: skip
+
+
+def run_offline_learner(arguments: RoleArguments, argv: Sequence[str], run: Callable[[list[str]], int]) -> int:
+    """Run a learner that no launcher started: with the settings of offline training, and a Redis if none is named.
+
+    Args:
+        arguments: parsed from argv; `offline` is set.
+        argv: of the learner.
+        run: runs the learner with an argv; returns its exit code.
+    """
+    extra: list[str] = []
+    try:
+        if arguments.offline is None or arguments.config is None:
+            raise ConfigError("offline training needs a configuration: name a preset or a file", key="--offline")
+        config = load_config(arguments.config, arguments.overrides)
+        for override in offline_settings(config, arguments.offline):
+            extra += ["--set", override]
+        config = load_config(arguments.config, [*arguments.overrides, *extra[1::2]])
+        with ExitStack() as stack:
+            if arguments.redis is None and config.redis.address is None:
+                server = EmbeddedRedis(maxmemory_bytes=config.own_redis_bytes)
+                stack.callback(server.stop)
+                extra += ["--redis", server.start().address]
+            return run([*argv, *extra])
+    except SurrealError as error:
+        if arguments.debug:
+            raise
+        print_error(error)
+        return exit_code_of(error)
+
+
+def _refuse_asked_for(config: Config) -> None:
+    """Refuse what was asked for on the command line and would do nothing."""
+    for key, value in _WITHOUT_AGENTS.items():
+        given = value_of(config, key)[0]
+        is_counted_with = key in _OF_THE_END and not _has_end(config)
+        if given != value and config.source_of(key) == SOURCE and not is_counted_with:
+            raise refused(config, key, f"is {given}, but --offline has no agents; leave one of them out")
+
+
+def _has_end(config: Config) -> bool:
+    return config.learner.max_updates is not None or config.run.max_time_s is not None
+
+
+def _usual_updates(config: Config) -> int:
+    steps, per_step = config.run.max_env_steps, config.replay.samples_per_insert
+    if steps is None or per_step is None:
+        raise ConfigError(
+            "offline training has no end: --set learner.max_updates=N, or run.max_time_s", key="learner.max_updates"
+        )
+    return max(1, int(steps * per_step / config.learner.batch_size))
+
+
+def _check_spaces(config: Config, archive: ReplayArchive) -> None:
+    """Compare the archive with the environment the model is made for."""
+    spaces = build_spaces(config)
+    contract = archive.contract
+    theirs, ours = {"action": contract.action.to_json()}, {"action": action_spec(spaces.action_space).to_json()}
+    if spaces.obs_spec is not None:
+        theirs["obs"], ours["obs"] = contract.stacked_obs.to_json(), spaces.obs_spec.to_json()
+    diff = describe_difference(theirs, ours)
+    if diff:
+        raise ContractError(
+            f"{archive.path} holds experience of another environment than {config.env.id} ({'; '.join(diff[:3])})",
+            diff=diff,
+        )

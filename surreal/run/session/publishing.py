@@ -1,0 +1,186 @@
+"""Publishing: when a learner's parameters go out, and what follows from it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from surreal.base.errors import CodecError, ContractError, SurrealError
+from surreal.base.pytorch import Module
+from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.parameters.broadcaster import TorchBroadcaster
+from surreal.distributed.telemetry.heartbeats import Heartbeat, newest_version
+from surreal.learner import Learner
+from surreal.run.process.registry import read_progress, read_table, write_progress
+
+logger = logging.getLogger(__name__)
+
+
+class Intake(Protocol):
+    """Where a learner's updates come from: a replay, or the gradients that a parameter server is sent.
+
+    Attributes:
+        rng: that it draws by.
+        learned: of each sender, the number of its last chunk of which all complete trajectories were handed out.
+    """
+
+    rng: np.random.Generator
+    learned: Mapping[str, int]
+
+    @property
+    def stream_mode(self) -> str:
+        """`consume` where nothing leaves before it is committed, else `window`."""
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run."""
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether what it lacks to hand out more has to come from the agents."""
+
+    def commit(self, version: int | None = None) -> None:
+        """Take note that parameters of this version were broadcast, which came of all that was handed out."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters for a checkpoint."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from a checkpoint."""
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the run's telemetry."""
+
+
+class Publishing:
+    """Broadcasts a learner's parameters every `broadcast.interval_updates`, but not within `broadcast.interval_s`.
+
+    What a consuming stream handed out is committed after the broadcast that came of it, so a learner that dies takes
+    nothing along.
+
+    Args:
+        config: the whole configuration.
+        client: of the run, at the parameter server.
+        model: what is published.
+        learner: improves it.
+        replay: where the batches come from.
+        broadcaster: of the model.
+        clock: seconds, monotonic.
+
+    Attributes:
+        applied: gives what `write_progress` tells of gradients.
+        on_publish: called with version and updates when parameters have gone out.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        client: RedisClient,
+        model: Module,
+        learner: Learner,
+        replay: Intake,
+        broadcaster: TorchBroadcaster,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._model = model
+        self._learner = learner
+        self._replay = replay
+        self._broadcaster = broadcaster
+        self._clock = clock
+        self.applied: Callable[[], Mapping[str, int] | None] = lambda: None
+        self.on_publish: Callable[[int, int], object] = lambda _, __: None
+        self._last_s = -float("inf")
+        self._last_updates = 0
+
+    def has_parameters(self) -> bool:
+        """Whether somebody has published parameters of this policy in this run."""
+        keys = self._client.policy_keys(self._config.published_policy)
+        return bool(self._client.redis.hexists(keys.params, "version"))
+
+    def take_over(self, *, has_checkpoint: bool = False) -> bool:
+        """Continue from what was broadcast last, where that is better than what the learner has; returns whether.
+
+        Without a checkpoint, it is better than nothing. With one, it is newer, and holds what was learned since from
+        experience that a consuming stream has let go; so the checkpoint gives the optimizer's state alone.
+        """
+        message = self._broadcaster.read_message()
+        self._replay.learned = read_table(message, "learned")  # agents wait for what has been learned from
+        updates = read_progress(message).get("updates", 0)
+        if has_checkpoint and (self._replay.stream_mode != "consume" or updates <= self._learner.updates):
+            return False
+        if not self._load_last():
+            return False
+        # Schedules and limits depend on it. Of several servers, all take that of the first.
+        self._learner.updates = read_progress(self._broadcaster.message).get("updates", 0)
+        return True
+
+    def go_back(self) -> str:
+        """Take over the parameters that were broadcast last, with optimizers as new; returns which, "" if none were."""
+        if not self._load_last():
+            return ""
+        self._learner.rebuild()
+        return f"the parameters of version {self._model.version}"
+
+    def begin(self, beats: Iterable[Heartbeat]) -> None:
+        """Let everyone have the parameters, under a version newer than any that is in use."""
+        self._broadcaster.propose(newest_version(beats, self._broadcaster.newest_version()))
+        if self._model.is_materialized:
+            self.publish()
+
+    def publish(self) -> None:
+        """Broadcast the parameters with how far the run is."""
+        learner, replay = self._learner, self._replay
+        counts = (learner.updates, replay.global_step, self.applied(), replay.learned)
+        progress = write_progress(*counts, skipped=learner.skipped_updates)
+        self._broadcaster.broadcast(self._model, progress)
+        self._last_s = self._clock()
+        self._last_updates = self._learner.updates
+        self._replay.commit(self._broadcaster.version)
+        self.on_publish(self._broadcaster.version, self._learner.updates)
+
+    def after_update(self) -> None:
+        """Publish if it is time."""
+        self._publish_if_due(self._config.broadcast.interval_updates)
+
+    def while_waiting(self) -> None:
+        """No batch came: agents may wait for room, which there is after the commit that follows a broadcast."""
+        if self._replay.stream_mode == "consume":
+            self._publish_if_due(1)
+
+    def finish(self, *, is_connected: bool) -> None:
+        """Hand out what was learned last.
+
+        Args:
+            is_connected: False where Redis is known to be away: the parameters are in the checkpoint.
+        """
+        if self._learner.updates > self._last_updates and is_connected:
+            try:
+                self.publish()
+            except (SurrealError, OSError) as error:
+                logger.warning("the last parameters were not broadcast: %s", error)
+
+    def metrics(self) -> dict[str, float]:
+        """By how many versions the newest experience is behind."""
+        newest = self._replay.metrics().get("replay/newest_version", -1.0)
+        return {"learner/policy_lag_versions": self._broadcaster.version - newest} if newest >= 0 else {}
+
+    def _load_last(self) -> bool:
+        """Load what was broadcast last; returns whether there was anything of use."""
+        try:
+            return self._broadcaster.restore()
+        except (CodecError, ContractError) as error:
+            logger.warning("the last broadcast is of no use: %s", error)
+            return False
+
+    def _publish_if_due(self, interval_updates: int) -> None:
+        has_learned = self._learner.updates - self._last_updates >= interval_updates
+        if has_learned and self._clock() - self._last_s >= self._config.broadcast.interval_s:
+            self.publish()

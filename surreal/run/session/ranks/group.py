@@ -1,0 +1,159 @@
+"""`RankGroup`: how the ranks of a learner meet, and what becomes of them when one is gone."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+
+import torch
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+
+from surreal.base.errors import ConfigError, RankError, StoppedError
+from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.config import Config
+from surreal.learner.stepping.ranks import Ranks
+from surreal.run.build.learning import check_ranks
+from surreal.run.process.places import LOOPBACK
+from surreal.run.process.reports import error_line
+from surreal.run.process.role import RoleProcess
+from surreal.run.session.ranks.processes import RankProcesses
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 0.05
+#: How long a rank that is gone may take to become an exit code, s.
+_EXIT_CODE_S = 5.0
+#: How long the other ranks may take to end after the last update, s.
+_END_S = 20.0
+_MEET = timedelta(seconds=60)
+
+
+def join_ranks(process: RoleProcess, stack: ExitStack) -> RankGroup | None:
+    """Become one of a learner's ranks, after rank 0 has started those that nobody else started.
+
+    Returns:
+        The group, which `stack` leaves; None if the learner is one process.
+
+    Raises:
+        ConfigError: this learner cannot be several ranks.
+        RankError: a rank ended before all had met.
+        StoppedError: this process is to stop.
+    """
+    check_ranks(process.config)
+    if process.config.learner.ranks == 1:
+        return None
+    if process.arguments.offline is not None:
+        raise ConfigError("--offline fills the shards of one learner; set learner.ranks to 1", key="--offline")
+    _choose_gpu(process)
+    group = RankGroup(process)
+    stack.callback(group.leave)
+    group.meet()
+    return group
+
+
+class RankGroup:
+    """The ranks, seen from one of them.
+
+    Args:
+        process: of this rank.
+
+    Attributes:
+        ranks: of `meet`.
+    """
+
+    def __init__(self, process: RoleProcess) -> None:
+        self._process = process
+        self._count = process.config.learner.ranks
+        self._children: RankProcesses | None = None
+        self._is_broken = False
+        self.ranks: Ranks
+
+    def meet(self) -> None:
+        """Wait until all ranks are there; see `join_ranks`."""
+        process, place = self._process, self._process.arguments.place
+        # Ranks that torchrun has started again find its store as those before them left it.
+        prefix = f"surreal-learner-{0 if place is None else place.restarts}"
+        store = PrefixStore(prefix, self._make_store())
+        store.set(f"here-{process.rank}", "")
+        notice = WaitNotice(logger, level=logging.INFO)
+        while missing := [rank for rank in range(self._count) if not store.check([f"here-{rank}"])]:
+            notice.tell("waiting for rank %s of the learner", ", ".join(map(str, missing)))
+            process.turn()
+            if self._children is not None and (ended := self._children.first_ended()):
+                self._is_broken = True
+                raise _ended_error(*ended)
+            if process.stop.wait(_POLL_INTERVAL_S):
+                self._is_broken = True
+                raise StoppedError("stopped while waiting for the learner's ranks")
+        notice.end()
+        self.ranks = Ranks(store, process.rank, self._count)
+        logger.info("rank %d of %d", process.rank, self._count)
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Tell the others why this rank fails, and have it fail for the reason of the one that failed first.
+
+        Raises:
+            RankError: in place of one that knows no more than that a rank is gone.
+        """
+        try:
+            yield
+        except RankError as error:
+            self._is_broken = True
+            if trouble := self.ranks.heard_trouble():
+                raise RankError(trouble) from error
+            if self._children is not None and (ended := self._children.first_ended(_EXIT_CODE_S)):
+                raise _ended_error(*ended) from error
+            raise
+        except StoppedError:
+            raise
+        except Exception as error:
+            self._is_broken = True
+            self.ranks.tell_trouble(f"rank {self._process.rank} of the learner failed: {error_line(error)}")
+            raise
+
+    def leave(self) -> None:
+        """End with the others, or have them end."""
+        if hasattr(self, "ranks"):
+            self.ranks.close()
+        if self._children is not None:
+            self._children.stop(0.0 if self._is_broken else _END_S)
+
+    def _make_store(self) -> Store:
+        if self._process.arguments.place is not None:
+            found: Store = next(rendezvous("env://", timeout=_MEET))[0]
+            return found
+        server = TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False, timeout=_MEET)
+        self._children = RankProcesses(self._process.role.module, self._process.arguments.argv, self._count)
+        self._children.start(server.port)
+        return server
+
+
+def _ended_error(rank: int, code: int) -> RankError:
+    if code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        return RankError(f"rank {rank} of the learner was killed by {name}", is_killed=True)
+    return RankError(f"rank {rank} of the learner ended with exit code {code}")
+
+
+def _choose_gpu(process: RoleProcess) -> None:
+    """Give each rank of a machine a GPU of its own."""
+    if not _uses_gpu(process.config):
+        return
+    local_rank = 0 if process.arguments.place is None else process.arguments.place.local_rank
+    count = torch.cuda.device_count()
+    if local_rank >= count:
+        raise ConfigError(
+            f"rank {process.rank} of the learner needs a GPU of its own, and there are {count} here; lower"
+            " learner.ranks, or set device to cpu",
+            key="learner.ranks",
+        )
+    torch.cuda.set_device(local_rank)
+
+
+def _uses_gpu(config: Config) -> bool:
+    return config.device != "cpu" and torch.cuda.is_available()

@@ -1,0 +1,182 @@
+"""`RankReplay`: a rank's replay, which hands out a batch when all ranks have one.
+
+Before each update the ranks tell each other in one short exchange what they must agree on: whether all have a batch,
+and, by the word of rank 0, the env steps of the run, the newest version, whether its state is to be taken over, and
+whether that was all. So nobody waits in an update for a rank that has nothing to learn from, or has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+
+from surreal.base.errors import DivergedError, RankError, StoppedError
+from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
+from surreal.learner import GradientLearner, Learner
+from surreal.learner.stepping.ranks import Ranks
+from surreal.replay import Replay
+
+logger = logging.getLogger(__name__)
+
+#: A rank without a batch lets the others go on after this, s.
+_WAIT_S = 0.05
+
+
+class _Word(NamedTuple):
+    """What ranks tell each other, summed up over them; rank 0 alone says what comes last."""
+
+    ready: float  #: ranks that have a batch
+    ending: float  #: ranks that are to end
+    anew: float  #: 1 where all take over rank 0's state
+    global_step: float
+    version: float
+
+
+class RankReplay:
+    """A replay as its rank's learner and session see it.
+
+    Args:
+        ranks: which learn together.
+        replay: of this rank.
+        stop: asked on other ranks than rank 0, whether this process was told to end.
+        version: asked on rank 0, for the version of the parameters that were published last.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        replay: Replay[Any],
+        *,
+        stop: Callable[[], bool] = lambda: False,
+        version: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._ranks = ranks
+        self._replay = replay
+        self._stop = stop
+        self._version = version
+        self._committed = -1
+        self._global_step = 0
+        self._is_current = False
+        self._is_over = False
+        self._learner: Learner | None = None
+        self._failure: DivergedError | None = None
+
+    # -- what the learner needs --------------------------------------------------------------------------------------
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the run, the same on all ranks."""
+        return self._global_step
+
+    @property
+    def wants_priorities(self) -> bool:
+        """Whether `update_priorities` does something."""
+        return self._replay.wants_priorities
+
+    def update_priorities(self, sample_info: SampleInfo, priorities: NDArray[Any]) -> None:
+        """Take new priorities [B] for a batch of this rank."""
+        self._replay.update_priorities(sample_info, priorities)
+
+    # -- what the session calls --------------------------------------------------------------------------------------
+
+    def attach(self, learner: Learner) -> None:
+        """Make a learner, whose replay this is, one of the ranks.
+
+        Raises:
+            ValueError: it has no gradients that ranks could share.
+        """
+        if not isinstance(learner, GradientLearner):
+            raise ValueError(f"the learner is a {type(learner).__name__}; it must be a GradientLearner")
+        learner.learn_with(self._ranks)
+        self._learner = learner
+
+    def dequeue(self, timeout_s: float) -> Batch | TrajectoryBatch | None:
+        """The next batch, when all ranks have one; None if one of them had none in time. All ranks call it in turn.
+
+        Raises:
+            StoppedError: the ranks are to end.
+            DivergedError: this rank's learner diverged, and that of rank 0 did not.
+            RankError: a rank is gone.
+            ThreadFailedError: a thread of the replay died.
+        """
+        is_ready = self._replay.has_batch(min(timeout_s, _WAIT_S))
+        word = self._exchange(is_ready=is_ready, is_ending=self._stop())
+        if word.ending:
+            self._is_over = True
+            raise StoppedError("the learner's ranks are to end")
+        if self._failure is not None and not word.anew:
+            raise self._failure
+        self._failure = None
+        if word.ready < self._ranks.count:
+            return None
+        batch: Batch | TrajectoryBatch | None = self._replay.dequeue(timeout_s)
+        if batch is not None and word.anew:
+            self._take_over(batch)
+        return batch
+
+    def take_over_anew(self) -> None:
+        """Have all ranks take over the state of rank 0, whose learner has another one by now; for rank 0."""
+        self._is_current = False
+
+    def after(self, error: DivergedError) -> None:
+        """Take note that the learner diverged; for ranks other than rank 0, which says what becomes of it."""
+        self._failure = error
+
+    def end(self) -> None:
+        """Tell the other ranks, which are between two updates as this one is, that they are to end; for rank 0."""
+        if self._is_over or self._ranks.is_broken:
+            return
+        self._is_over = True
+        try:
+            self._exchange(is_ready=False, is_ending=True)
+        except RankError as error:
+            logger.warning("the end of the learner's ranks: %s", error)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _exchange(self, *, is_ready: bool, is_ending: bool) -> _Word:
+        mine = _Word(float(is_ready), float(is_ending), 0.0, 0.0, 0.0)
+        if self._ranks.is_first:
+            self._global_step = max(self._global_step, self._replay.global_step)
+            mine = mine._replace(
+                anew=float(not self._is_current), global_step=float(self._global_step), version=float(self._version())
+            )
+        word = _Word(*self._ranks.sum(mine))
+        self._global_step = int(word.global_step)
+        if not self._ranks.is_first and word.version > self._committed:
+            # What this rank has handed out was learned from before that version was published.
+            self._committed = int(word.version)
+            self._replay.commit(self._committed)
+            if self._learner is not None:
+                self._learner.model.version = self._committed
+        return word
+
+    def _take_over(self, batch: Batch | TrajectoryBatch) -> None:
+        """Take over all that a checkpoint of rank 0 would keep; `batch` gives the model its shape, if it has none."""
+        if self._learner is None:
+            raise ValueError("no learner was attached")
+        self._learner.prepare(batch)
+        self._is_current = True
+        if self._ranks.is_first:
+            found = self._learner.state_dict()
+            kinds = {name: [str(each.dtype), list(each.shape)] for name, each in found["tensors"].items()}
+            self._ranks.hand_out(json.dumps({"state": found["state"], "kinds": kinds}).encode())
+            for tensor in found["tensors"].values():
+                self._copy(tensor.detach().cpu().contiguous())
+            return
+        found = json.loads(self._ranks.hand_out(b""))
+        tensors = {
+            name: self._copy(torch.zeros(shape, dtype=getattr(torch, kind.removeprefix("torch."))))
+            for name, (kind, shape) in found["kinds"].items()
+        }
+        self._learner.load_state_dict({"tensors": tensors, "state": found["state"]})
+
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.numel():
+            self._ranks.copy_first(tensor.reshape(-1).view(torch.uint8))
+        return tensor

@@ -1,0 +1,39 @@
+"""What tells an agent that the newest parameters have learned from its round: the listener, and its messages."""
+
+from __future__ import annotations
+
+from surreal.distributed.parameters.listener import TorchListener
+from surreal.run.process.registry import read_learned, read_progress
+
+
+class ListenedParameters:
+    """Parameters as a `TorchListener` brings them; see `surreal.agent.rounds.RoundParameters`.
+
+    A learner of several ranks publishes what rank 0 learned from. Agents that send to other ranks are satisfied with
+    the next update, which all ranks do together.
+    """
+
+    def __init__(self, listener: TorchListener) -> None:
+        self._listener = listener
+        self._updates = 0  # of the learner, when the wait began
+
+    def hold(self) -> None:
+        """Keep the parameters as they are."""
+        self._listener.hold()
+
+    def release(self) -> None:
+        """Let newer parameters come."""
+        self._updates = self._count_updates()
+        self._listener.release()
+
+    def has_learned(self, sender: str, sequence: int) -> bool:
+        """Whether the parameters learned from a sender's chunks up to this one."""
+        learned = read_learned(self._listener.message, sender)
+        return self.has_updated() if learned is None else learned >= sequence
+
+    def has_updated(self) -> bool:
+        """Whether the learner has made an update since the parameters that were held at `release`."""
+        return self._count_updates() > self._updates
+
+    def _count_updates(self) -> int:
+        return read_progress(self._listener.message).get("updates", 0)

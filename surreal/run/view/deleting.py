@@ -1,0 +1,93 @@
+"""`surreal runs delete`: a run's folder, and its keys in Redis."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+
+from surreal.base.errors import BusyError, ConfigError, FolderError, RedisUnavailableError
+from surreal.base.system.files import FileLock
+from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.run.process import registry
+from surreal.run.process.run_folder import RunFolder
+from surreal.run.view.comparing import settings_of
+from surreal.run.view.in_redis import open_client
+from surreal.run.view.listing import ListedRun
+
+logger = logging.getLogger(__name__)
+
+#: Who writes into a run's folder besides its one writer.
+_OTHER_LOCKS = ("eval/eval.lock", "collector.lock")
+_REDIS_SETTINGS = ("address", "replay_address", "parameter_address")
+
+
+def require_dead(runs: Sequence[ListedRun]) -> None:
+    """Refuse to delete anything while one of the runs is alive.
+
+    Raises:
+        BusyError: one is.
+    """
+    if alive := [run.label for run in runs if run.is_alive]:
+        raise BusyError(f"{', '.join(alive)} is alive; `surreal stop` ends a run, then it can be deleted")
+
+
+def delete(run: ListedRun, address: str | None = None) -> None:
+    """Remove all that a run has left here: its keys first, then its folder.
+
+    Its Redis is the one that is named, the one that its folder names, and those of its configuration; one of the latter
+    that does not answer keeps what it has, which is said.
+
+    Args:
+        run: which is over.
+        address: of a Redis.
+
+    Raises:
+        BusyError: a process of it is alive after all; nothing was removed.
+        RedisUnavailableError: the Redis that is named does not answer.
+        FolderError: a file cannot be removed.
+    """
+    with ExitStack() as stack:
+        if run.folder is not None:
+            folder = RunFolder(run.folder)
+            folder.claim()
+            stack.callback(folder.release)
+            for name in _OTHER_LOCKS:
+                if (run.folder / name).exists():
+                    lock = FileLock(run.folder / name)
+                    if not lock.acquire():
+                        raise BusyError(f"{lock.holder()} still writes into {run.folder}; wait for its end")
+                    stack.callback(lock.release)
+        for each in dict.fromkeys([*([address] if address else []), *_addresses(run, address)]):
+            _delete_keys(run.run, each, must_answer=each == address)
+        if run.folder is not None:
+            try:
+                shutil.rmtree(run.folder)
+            except OSError as error:
+                raise FolderError(f"{run.folder} could not be removed: {error}") from error
+
+
+def _addresses(run: ListedRun, given: str | None) -> list[str]:
+    """Where a run may have left keys, as far as its folder says so."""
+    if run.folder is None:
+        return []
+    known = RunFolder(run.folder).read_address()
+    found: list[str] = [] if known is None else [known[0]]
+    with suppress(ConfigError):
+        redis = settings_of(run).get("redis") or {}
+        values = [redis.get(name) for name in _REDIS_SETTINGS]
+        found += [each for value in values for each in (value if isinstance(value, list) else [value]) if each]
+    return [FoundAddress(each, given) for each in found]
+
+
+def _delete_keys(run: str, address: str, *, must_answer: bool) -> None:
+    with open_client(address, run) as client:
+        if not client.ping():
+            if must_answer:
+                raise RedisUnavailableError(f"Redis at {client.address} does not answer", address=client.address)
+            if not address.startswith("unix:"):  # a run's own server, which has ended with it
+                logger.warning("Redis at %s does not answer; what it has of run %s stays there", client.address, run)
+            return
+        with suppress(ConfigError):  # it has nothing of the run
+            registry.delete_run(client)

@@ -1,1 +1,0 @@
-"""Small helpers that several parts need: torch modules, supervised threads, queues, memory, logs."""

@@ -1,0 +1,34 @@
+"""Metrics of a deterministic run: those of a stretch that is over are reported once, whenever telemetry asks."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from surreal.base.metrics import Reading
+from surreal.run.lockstep import session
+
+
+def stretch(*steps: int) -> Any:
+    """Make a stretch that has done an update at each of these env steps."""
+    readings = [Reading(0.0, step, {}) for step in steps]
+
+    def take() -> list[Reading]:
+        taken, readings[:] = list(readings), []
+        return taken
+
+    return SimpleNamespace(learner=SimpleNamespace(readings=SimpleNamespace(take=take)), counts=lambda: None)
+
+
+def test_readings_of_stretches_that_telemetry_missed_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    coming = iter([stretch(1, 2), stretch(3), stretch(4)])
+    monkeypatch.setattr(session, "Stretch", lambda *_, **__: next(coming))
+    lockstep: Any = session.LockstepSession.__new__(session.LockstepSession)
+    vars(lockstep).update(_stretch=None, _counts=None, _readings=[], _stack=ExitStack(), process=None, _store=None)
+    for _ in range(3):
+        lockstep._next(is_resumed=False)
+    assert [reading.step for reading in lockstep._take_readings()] == [1, 2, 3, 4]
+    assert lockstep._take_readings() == []

@@ -1,0 +1,104 @@
+"""Callbacks: found by name, called where they are overridden, and an error of theirs says whose it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from surreal.base.errors import ConfigError, StoppedError, UserCodeError
+from surreal.config import load_config
+from surreal.run.observers import Callback
+from surreal.run.observers.calling import Callbacks
+from surreal.run.observers.making import check_observers, make_callbacks
+
+MODULE = """
+from surreal.run.observers import Callback, MetricSink
+
+class Heard(Callback):
+    def __init__(self, run, process, *, greeting="hello"):
+        self.words = [f"{greeting} {run} {process}"]
+
+    def on_episode(self, episode_return, length):
+        self.words.append(f"{episode_return} in {length}")
+
+class Wrong:
+    pass
+
+class HalfASink(MetricSink):
+    pass
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "heard_classes.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(lines: str) -> Any:
+        path = tmp_path / "app.yaml"
+        path.write_text(f"version: 1\nenv: {{id: CartPole-v1}}\n{lines}\n")
+        return load_config(path)
+
+    return write
+
+
+def test_a_callback_gets_what_it_names_and_hears_what_it_overrides(write: Any) -> None:
+    config = write("callbacks: [{class: heard_classes.Heard, args: {greeting: hi}}]")
+    callbacks = make_callbacks(config, run="r1", process="agent-0", run_dir=Path(), seed=3)
+    callbacks.on_broadcast(1, 2)
+    callbacks.on_episode(7.5, 12)
+    (heard,) = callbacks._callbacks
+    assert heard.words == ["hi r1 agent-0", "7.5 in 12"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("lines", "key"),
+    [
+        ("callbacks: [{class: heard_classes.Herd}]", "callbacks.0.class"),
+        ("callbacks: [{class: heard_classes.Wrong}]", "callbacks.0.class"),
+        (
+            "callbacks: [{class: heard_classes.Heard}, {class: heard_classes.Heard, args: {greting: a}}]",
+            "callbacks.1.args",
+        ),
+        ("callbacks: [{class: heard_classes.Heard, args: {run: mine}}]", None),
+        ("sinks: [{class: heard_classes.HalfASink}]", "sinks.0.class"),
+        ("sinks: [{class: surreal.run.observers.CsvSink, args: {path: 3}}]", "sinks.0.args.path"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_with_its_line(write: Any, lines: str, key: str | None) -> None:
+    config = write(lines)
+    if key is None:  # an argument wins over what the run has
+        check_observers(config)
+        return
+    with pytest.raises(ConfigError, match=r"app\.yaml line 3") as caught:
+        check_observers(config)
+    assert str(caught.value).startswith(key)
+
+
+class Failing(Callback):
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.is_closed = False
+
+    def on_checkpoint(self, path: str, updates: int) -> None:
+        raise self.error
+
+    def close(self) -> None:
+        self.is_closed = True
+        raise self.error
+
+
+def test_an_error_names_the_method_and_its_line() -> None:
+    with pytest.raises(UserCodeError, match=r"Failing\.on_checkpoint \(test_callbacks\.py line \d+\) failed: KeyError"):
+        Callbacks([Failing(KeyError("a"))]).on_checkpoint("x", 1)
+    with pytest.raises(StoppedError):
+        Callbacks([Failing(StoppedError("end"))]).on_checkpoint("x", 1)
+
+
+def test_all_are_closed_although_one_fails(caplog: pytest.LogCaptureFixture) -> None:
+    both = Failing(KeyError("a")), Failing(KeyError("b"))
+    Callbacks(both).close()
+    assert all(each.is_closed for each in both)
+    assert "Failing.close" in caplog.text

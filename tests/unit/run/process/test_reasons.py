@@ -1,0 +1,43 @@
+"""Exit codes and states of a run's ends."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from surreal.base.errors import BusyError, ConfigError, FolderError, LeaseError, RankError
+from surreal.run.process.ending.reasons import Ending, ExitCode, exit_code_of
+
+PAGE = Path(__file__).parents[4] / "docs" / "endings.md"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("a wrong setting"), 2),
+        (BusyError("somebody writes there"), 3),
+        (FolderError("the disk is full"), 1),
+        (LeaseError("another learner took over"), 1),
+        (RankError("rank 1 failed"), 1),
+        (RankError("rank 1 was killed", is_killed=True), 4),
+        (RuntimeError("anything else"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_error_has_an_exit_code(error: BaseException, code: int) -> None:
+    assert exit_code_of(error) == code
+
+
+@pytest.mark.parametrize("code", list(ExitCode))
+def test_every_exit_code_is_documented_with_its_status(code: ExitCode) -> None:
+    rows = [row.split("|") for row in PAGE.read_text().splitlines() if row.startswith("| ") and "`" in row]
+    of_code = [row for row in rows if re.fullmatch(rf" {code} ", row[-2])]
+    if code in (ExitCode.USAGE, ExitCode.BUSY):
+        of_code = [row for row in PAGE.read_text().splitlines() if row.endswith(f"nothing is written | | {code} |")]
+        assert of_code
+    elif code is ExitCode.BROKEN:
+        assert f"its own is {code:d} where an invariant was broken" in PAGE.read_text()
+    else:
+        assert {row[-3].strip(" `") for row in of_code} == {Ending("", code).status}

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal.base.ranges import NonNegative, NonNegativeInt, PositiveInt, PositiveShare, checked
+
 
 class Schedule(ABC):
     """A number for every step >= 0."""
@@ -25,7 +27,7 @@ class Schedule(ABC):
 
 
 class ConstantSchedule(Schedule):
-    """The same value for ever."""
+    """The same value at every step."""
 
     def __init__(self, value: float) -> None:
         self.value = float(value)
@@ -44,15 +46,12 @@ class LinearSchedule(Schedule):
     Args:
         start: value up to the step `begin`.
         end: value from the step `begin + steps` on; it may be above or below `start`.
-        steps: length of the way (>= 1); more is slower.
-        begin: step at which the way begins (>= 0).
+        steps: length of the line; more is slower.
+        begin: step at which the line begins.
     """
 
-    def __init__(self, start: float, end: float, steps: int, begin: int = 0) -> None:
-        if steps < 1:
-            raise ValueError(f"steps is {steps}; it must be >= 1")
-        if begin < 0:
-            raise ValueError(f"begin is {begin}; it must be >= 0")
+    @checked
+    def __init__(self, start: float, end: float, steps: PositiveInt, begin: NonNegativeInt = 0) -> None:
         self.start = float(start)
         self.end = float(end)
         self.steps = steps
@@ -121,7 +120,8 @@ class PerEnvSchedule:
         return f"PerEnvSchedule({self.values.tolist()})"
 
 
-def ape_x_epsilon(index: int, count: int, base: float = 0.4, alpha: float = 7.0) -> float:
+@checked
+def ape_x_epsilon(index: int, count: int, base: PositiveShare = 0.4, alpha: NonNegative = 7.0) -> float:
     """Give the exploration rate of actor `index` of `count`: base^(1 + alpha * index / (count - 1)).
 
     Horgan et al. 2018, section 4, arXiv:1803.00933. One actor alone explores at `base`.
@@ -129,15 +129,11 @@ def ape_x_epsilon(index: int, count: int, base: float = 0.4, alpha: float = 7.0)
     Args:
         index: which actor, 0 <= index < count.
         count: how many there are.
-        base: rate of the first, in (0, 1].
-        alpha: how fast the rate falls from one actor to the next (>= 0).
+        base: rate of the first actor.
+        alpha: how fast the rate falls from one actor to the next.
     """
     if not 0 <= index < count:
         raise ValueError(f"actor {index} of {count} does not exist; the index must be >= 0 and < {count}")
-    if not 0.0 < base <= 1.0:
-        raise ValueError(f"base is {base}; it must be > 0 and <= 1")
-    if alpha < 0.0:
-        raise ValueError(f"alpha is {alpha}; it must be >= 0")
     place = index / (count - 1) if count > 1 else 0.0
     return float(base ** (1.0 + alpha * place))
 

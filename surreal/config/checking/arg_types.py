@@ -7,14 +7,15 @@ file. One that names a class says nothing here: the constructor itself has to ju
 from __future__ import annotations
 
 import collections.abc
-import inspect
 import json
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
+
+from surreal.base.ranges import describe_range, is_in_range
 
 _NAMES: Mapping[Any, str] = {
     int: "a whole number",
@@ -28,32 +29,16 @@ _LISTS = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc
 _MAPPINGS = (dict, collections.abc.Mapping)
 
 
-class Unreadable(NamedTuple):
-    """Stands for an annotation that cannot be read."""
-
-    reason: str
-
-
-def constructor_types(cls: type[object]) -> dict[str, Any]:
-    """Give the annotations of a constructor by parameter, `Unreadable` for one that cannot be read.
-
-    Names that only a type checker sees are such, or anything else that a user's annotation may be; each annotation is
-    read by itself, so that one that cannot be read takes no other along.
-    """
-    constructor: Any = cls.__init__
-    return {
-        name: _read(annotation, getattr(constructor, "__globals__", {}))
-        for name, annotation in inspect.get_annotations(constructor).items()
-    }
-
-
 def wrong_type(value: object, annotation: Any) -> str | None:
-    """Say what a value must be, "a whole number or null", if it is of another type; None if it fits or nobody can say.
+    """Say what a value must be, "a whole number or null" or "it must be > 0"; None if it fits or cannot be judged.
 
     Args:
         value: from a YAML file.
         annotation: what the parameter is annotated with.
     """
+    if not is_in_range(value, annotation):
+        return f"it must be {describe_range(annotation)}"
+    annotation = _without_ranges(annotation)
     must = _describe(annotation)
     if must is None:
         return None
@@ -67,11 +52,12 @@ def wrong_type(value: object, annotation: Any) -> str | None:
     return None
 
 
-def _read(annotation: Any, names: dict[str, Any]) -> Any:
-    try:
-        return typing.get_type_hints(types.SimpleNamespace(__annotations__={"it": annotation}), names)["it"]
-    except Exception as error:
-        return Unreadable(f"{type(error).__name__}: {error}")
+def _without_ranges(annotation: Any) -> Any:
+    if typing.get_origin(annotation) is typing.Annotated:
+        return annotation.__origin__
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return typing.Union[tuple(map(_without_ranges, typing.get_args(annotation)))]  # noqa: UP007 - not known here
+    return annotation
 
 
 def _describe(annotation: Any) -> str | None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from surreal.base.errors import ConfigError
-from surreal.config.checking.arg_types import Unreadable, constructor_types, wrong_type
+from surreal.base.ranges import Unreadable, annotations_of
+from surreal.config.checking.arg_types import wrong_type
 from surreal.config.checking.problems import nearest, show
 
 logger = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ def check_args(
     annotations: dict[str, Any] = {}
     for owner, parameters, _ in reversed(constructors):
         named |= parameters
-        annotations |= constructor_types(owner)
+        annotations |= annotations_of(owner.__init__)
     applicable = {alias: name for alias, name in renamed.items() if name in named or takes_any}
     result: dict[str, Any] = {}
 
@@ -142,7 +143,8 @@ def check_args(
             what = "%s.%s is not checked: its type in %s cannot be read (%s)"
             logger.warning(what, path, name, cls.__qualname__, annotation.reason)
         elif (must := wrong_type(value, annotation)) is not None:
-            raise wrong(name, f"is {show(value)}; {cls.__qualname__} needs {must}")
+            needs = must if must.startswith("it must") else f"{cls.__qualname__} needs {must}"
+            raise wrong(name, f"is {show(value)}; {needs}")
         result[target] = value
     own = constructors[0][1] if constructors else {}
     for name, parameter in own.items():

@@ -20,6 +20,7 @@ import surreal.agent
 import surreal.learner
 import surreal.model
 import surreal.replay
+from surreal.base import ranges
 from surreal.config import accepted_names
 from surreal.config.reference import cell, default_cell, table
 from surreal.envs.ids import find_env
@@ -166,9 +167,18 @@ def _environments() -> Iterator[str]:
 
 
 def _cells(option: Option) -> tuple[str, str, str]:
-    kind = f"`{cell(option.annotation)}`" if option.annotation else ""
+    kind = f"`{cell(_RANGED.sub(_with_range, option.annotation))}`" if option.annotation else ""
     default = "required" if option.default is inspect.Parameter.empty else default_cell(option.default)
     return kind, default, cell(_plain(option.meaning))
+
+
+#: Annotations with a range, by name.
+_RANGED = re.compile(r"\b(Positive|NonNegative|Share|PositiveShare|PositiveInt|NonNegativeInt)\b")
+
+
+def _with_range(name: re.Match[str]) -> str:
+    annotation = getattr(ranges, name[0])
+    return f"{annotation.__origin__.__name__} {ranges.describe_range(annotation)}"
 
 
 def _parameters(owner: type[object]) -> Mapping[str, inspect.Parameter]:

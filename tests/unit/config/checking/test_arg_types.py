@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 
 from surreal.base.errors import ConfigError
-from surreal.config.checking.arg_types import Unreadable, constructor_types, wrong_type
+from surreal.base.ranges import Unreadable, annotations_of
+from surreal.config.checking.arg_types import wrong_type
 from surreal.config.checking.classes import check_args
 
 
@@ -66,7 +67,7 @@ class Odd:
 
 
 def test_an_annotation_that_cannot_be_read_says_why_and_takes_no_other_along() -> None:
-    found = constructor_types(Odd)
+    found = annotations_of(Odd.__init__)
     assert found["width"] is int
     assert found["size"] == Unreadable("NameError: name 'Missing' is not defined")
     assert found["ratio"] == Unreadable("ZeroDivisionError: division by zero")

@@ -28,7 +28,7 @@ from surreal.base import tree
 from surreal.base.pytorch import Module
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs, StepBatch
-from surreal.config.checking.classes import import_class
+from surreal.config.classes import import_class
 
 
 class AgentSession(ABC):

@@ -40,7 +40,7 @@ def completion(
 
 def preset_names(incomplete: str) -> list[tuple[str, str]]:
     """The presets, with their titles."""
-    from surreal.config.loading import preset_files
+    from surreal.config import preset_files
 
     names = [name for name in preset_files.preset_names() if name.startswith(incomplete)]
     return [(name, preset_files.preset_title(name)) for name in names]

@@ -120,7 +120,7 @@ def presets(
     ] = None,
 ) -> None:
     """List the presets by task, with the extra that each needs, or print one."""
-    from surreal.config.loading.preset_files import preset_path, preset_table
+    from surreal.config.preset_files import preset_path, preset_table
 
     if preset is not None:
         typer.echo(preset_path(preset).read_text(encoding="utf-8"), nl=False)

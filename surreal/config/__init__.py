@@ -7,10 +7,10 @@ checking/    checks beyond the schema, on top of it
 loading/     files, presets and overrides, on top of both
 """
 
-from surreal.config.checking.classes import accepted_names, add_python_path, check_args, default_values, import_class
-from surreal.config.checking.fingerprint import diff_shared, fingerprint
-from surreal.config.loading.loader import load_config, to_yaml
-from surreal.config.loading.preset_files import preset_names, preset_path
+from surreal.config.classes import accepted_names, add_python_path, check_args, default_values, import_class
+from surreal.config.fingerprint import diff_shared, fingerprint
+from surreal.config.loading import load_config, to_yaml
+from surreal.config.preset_files import preset_names, preset_path
 from surreal.config.schema.root import Config
 
 __all__ = [

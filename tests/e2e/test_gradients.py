@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from surreal.config.loading.preset_files import preset_path
+from surreal.config.preset_files import preset_path
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.parameters.published import PublishedReader, part_keys

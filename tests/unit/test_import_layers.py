@@ -30,7 +30,7 @@ LAYERS: list[set[str]] = [
 #: The rooms of a part, from the bottom to the top; "." are the files beside the rooms. A room imports those below it.
 ROOMS: dict[str, list[set[str]]] = {
     "agent": [{"slots"}, {"exploring"}, {"."}, {"exported"}],
-    "config": [{"yaml_tree"}, {"schema"}, {"checking"}, {"loading"}, {"."}],
+    "config": [{"yaml_tree"}, {"schema"}, {"."}],
     "distributed": [{"connection"}, {"calls", "experience", "gradients", "parameters", "telemetry", "server"}],
     "envs": [{"atari", "terminal", "window"}, {"wrappers", "games"}, {"."}, {"players"}, {"plain", "pools"}],
     "learner": [{"stepping"}, {"."}, {"off_policy", "on_policy", "parameter_server"}, {"interpolated"}],
@@ -206,7 +206,7 @@ def test_every_folder_says_what_it_is_for_and_can_be_seen_at_once() -> None:
         ("replay/stream/owner.py", "from surreal.replay.engine.engine import ReplayEngine"),
         ("rlx/client/transport.py", "from surreal.rlx import server"),
         ("run/process/role.py", "def f():\n    from surreal.run.build.acting import build_agent"),
-        ("config/schema/fields.py", "from ..loading import loader"),
+        ("config/schema/fields.py", "from ..loading import load_config"),
     ],
 )
 def test_import_against_the_order_of_rooms_is_found(file: str, source: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.references import REFERENCES
 from benchmarks.results import is_confirmed, page
 from surreal.config import load_config, preset_names
-from surreal.config.checking.classes import import_class
+from surreal.config.classes import import_class
 from surreal.replay import Replay
 
 

@@ -1,25 +1,32 @@
-"""Conflicts between settings that are each right by themselves."""
+"""Settings that contradict each other, or that nothing would act on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from surreal.base.system.memory import largest_replay_bytes
-from surreal.config.schema.checkpoint import RUN_STORE
+from surreal.config.schema.idle import idle_settings
+from surreal.config.schema.learning import RUN_STORE
 from surreal.config.schema.root import Config
 
 
 def conflicts(config: Config) -> Iterator[tuple[str, str]]:
     """Yield the settings that cannot stand together: the key to blame, and a sentence that begins with its value.
 
-    What a replay of some class cannot work with, the class says: `surreal.replay.Replay.conflicts`.
+    Conflicts of one replay class are in `surreal.replay.Replay.conflicts`.
     """
+    yield from idle_settings(config)
     yield from _experience_conflicts(config)
     yield from _memory_conflicts(config)
     yield from _process_conflicts(config)
     yield from _rank_conflicts(config)
     yield from _round_conflicts(config)
-    yield from _game_conflicts(config)
+    if config.env.is_game:
+        yield from _game_conflicts(config)
+    if config.self_play.enabled:
+        yield from _self_play_conflicts(config)
+    if config.has_parameter_servers:
+        yield from _gradient_conflicts(config)
     if config.run.deterministic:
         yield from _order_conflicts(config)
 
@@ -47,7 +54,7 @@ def _memory_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if redis.maxmemory is not None and is_kept_there and replay.max_bytes > bound:
         yield (
             "replay.max_bytes",
-            f"is {replay.max_bytes}; it must be <= {bound}, what redis.maxmemory, {redis.maxmemory}, leaves beside "
+            f"is {replay.max_bytes}; it must be <= {bound}, what redis.maxmemory, {redis.maxmemory}, leaves next to "
             "parameters and room for new experience; lower it or raise redis.maxmemory",
         )
     largest_chunk = replay.max_bytes // config.num_shards // 8
@@ -72,7 +79,7 @@ def _process_conflicts(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _rank_conflicts(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield what would leave a rank of the learner without experience."""
+    """Yield settings that would leave a rank of the learner without experience."""
     ranks = config.learner.ranks
     if ranks == 1:
         return
@@ -93,7 +100,7 @@ def _rank_conflicts(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield what would let agents with `agent.round_steps` wait for parameters that cannot come."""
+    """Yield settings that would make agents with `agent.round_steps` wait for parameters that cannot come."""
     agents = config.agent.count // config.learner.ranks
     if config.has_parameter_servers:  # each agent has its trajectories for itself
         agents = min(1, agents)
@@ -122,22 +129,25 @@ def _round_conflicts(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield what would make a run with `run.deterministic` depend on anything but its counts."""
+    """Yield settings that would make a run with `run.deterministic` depend on anything but its counts."""
     rule = "with run.deterministic one process acts and learns, by counts alone"
     if config.rlx.servers:
         yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, and clients come when they like; set it to 0"
     if config.learner.ranks > 1:
         yield "learner.ranks", f"is {config.learner.ranks}, but {rule}; set it to 1"
     if not config.agent.count:
-        yield "agent.count", f"is 0, but {rule}: nobody else could join; set it to 1 or more"
+        yield "agent.count", f"is 0, but {rule}: no other agent could join; set it to 1 or more"
     if config.num_shards > 1:
         yield "replay.shards", f"is {config.num_shards}, but {rule}, and shards have no common order; set it to 1"
     if config.replay.max_age_s is not None:
         yield "replay.max_age_s", f"is {config.replay.max_age_s:g}, but {rule}, and age is no count; leave it out"
     if config.replay.follow:
-        yield "replay.follow", f"is true, but {rule}: nobody could be followed; leave it out"
+        yield "replay.follow", f"is true, but {rule}: no owner could be followed; leave it out"
     if RUN_STORE not in config.checkpoint.stores:
-        yield "checkpoint.stores", f"has no {RUN_STORE!r}, but {rule}: what it begins anew from must be at hand; add it"
+        yield (
+            "checkpoint.stores",
+            f"has no {RUN_STORE!r}, but {rule}: what it starts again from must be at hand; add it",
+        )
     if config.checkpoint.interval_updates is None and config.run.max_env_steps is None:
         yield (
             "checkpoint.interval_updates",
@@ -146,14 +156,6 @@ def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _game_conflicts(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield what does not go with a game of several players, or with self-play."""
-    if config.env.is_game:
-        yield from _of_games(config)
-    if config.self_play.enabled:
-        yield from _self_play_conflicts(config)
-
-
-def _of_games(config: Config) -> Iterator[tuple[str, str]]:
     env, rule = config.env, f"env.id, {config.env.id}, is a game of several players"
     if env.pool != "local":
         yield "env.pool", f"is {env.pool}, but {rule}, which are played in the agent's process; set it to local"
@@ -170,10 +172,39 @@ def _of_games(config: Config) -> Iterator[tuple[str, str]]:
         yield "rlx.servers", f"is {config.rlx.servers}, but {rule}, and clients bring environments of one; set it to 0"
 
 
+def _gradient_conflicts(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield settings that do not fit agents that keep their experience, to compute gradients from it."""
+    rule = "learner.gradients is agents: each agent keeps its experience, and computes from it"
+    if config.run.deterministic:
+        yield (
+            "learner.gradients",
+            "is agents, but with run.deterministic one process acts and learns; set it to learner",
+        )
+    if config.rlx.servers and config.rlx.on_full == "drop":
+        yield "rlx.on_full", f"is drop, but {rule}, while sessions wait; set it to wait"
+    if config.env.observation_space == "raw":
+        yield "env.observation_space", f"is raw, but {rule}, and raw states are no experience; write the space down"
+    if config.learner.ranks > 1:
+        yield "learner.ranks", f"is {config.learner.ranks}, but {rule}, and no learner has ranks; leave it out"
+    if config.learner.threads is not None:
+        yield "learner.threads", f"is {config.learner.threads}, but {rule}, and no learner has threads; leave it out"
+    if config.num_shards > 1:
+        yield "replay.shards", f"is {config.num_shards}, but {rule}; set it to 1"
+    if config.replay.follow:
+        yield "replay.follow", f"is true, but {rule}: there is no stream to follow; leave it out"
+    if config.replay.observations == "remote":
+        yield "replay.observations", f"is remote, but {rule}, so they are nowhere else; leave it out"
+    if config.sender.on_full == "drop":
+        yield "sender.on_full", f"is drop, but {rule}, and always has room; leave it out"
+
+
 def _self_play_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     learner = config.learner
     if not config.env.is_game:
-        yield "self_play.enabled", f"is true, but env.id, {config.env.id}, is no game; name one, such as game:tictactoe"
+        yield (
+            "self_play.enabled",
+            f"is true, but env.id, {config.env.id}, is not a game; name one, such as game:tictactoe",
+        )
     if config.run.deterministic:
         yield (
             "self_play.enabled",

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from surreal.base.system.memory import least_new_rows, memory_for_replay
-from surreal.config.schema.checkpoint import CheckpointConfig
-from surreal.config.schema.env import EnvConfig
+from surreal.config.schema.environment import EnvConfig, SelfPlayConfig
 from surreal.config.schema.fields import ClassSection, Section, to_lower
-from surreal.config.schema.learning import LearnerConfig, ParameterServerConfig
+from surreal.config.schema.learning import CheckpointConfig, LearnerConfig, ParameterServerConfig
 from surreal.config.schema.rlx import RlxConfig, TrainingConfig, TrainingServerConfig
 from surreal.config.schema.sections import (
     AgentConfig,
@@ -24,7 +23,6 @@ from surreal.config.schema.sections import (
     RunConfig,
     SenderConfig,
 )
-from surreal.config.schema.self_play import SelfPlayConfig
 
 _SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "action_space")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from surreal.base.errors import ConfigError
-from surreal.config.checking.problems import nearest
+from surreal.config.problems import nearest
 
 
 class Algorithm(NamedTuple):

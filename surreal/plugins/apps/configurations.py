@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ruamel.yaml.comments import CommentedMap
 
 from surreal.base.errors import ConfigError, EnvError
-from surreal.config.loading.preset_files import PRESETS
+from surreal.config.preset_files import PRESETS
 from surreal.plugins.apps.algorithms import ALGORITHMS
 from surreal.plugins.apps.document import parse_document
 from surreal.plugins.apps.environments import TEMPLATES, Template

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from ruamel.yaml.comments import CommentedMap
 
 from surreal.base.errors import ConfigError
-from surreal.config.checking.classes import add_python_path
-from surreal.config.loading.overrides import parse_override
+from surreal.config.classes import add_python_path
+from surreal.config.loading import parse_override
 from surreal.plugins.apps.algorithms import algorithm_of, find_algorithm
 from surreal.plugins.apps.composing import compose, with_algorithm, with_environment
 from surreal.plugins.apps.configurations import Configuration, choose, families, find_configuration

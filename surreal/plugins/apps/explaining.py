@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic.fields import FieldInfo
 
 from surreal.base.errors import ConfigError
-from surreal.config.checking.problems import all_keys, nearest
+from surreal.config.problems import all_keys, nearest
 from surreal.config.reference import describe, sections_of
 from surreal.config.schema.fields import Section
 from surreal.config.schema.root import Config

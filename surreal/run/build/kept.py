@@ -14,7 +14,7 @@ from surreal.base.checkpoint.place import Place
 from surreal.base.checkpoint.ranking import Round
 from surreal.base.system.files import parse_json
 from surreal.config import Config
-from surreal.config.schema.checkpoint import RUN_STORE
+from surreal.config.schema.learning import RUN_STORE
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from surreal.agent.exported import FORMATS, ExportedFile
 from surreal.base.checkpoint import Checkpoint, open_checkpoint
 from surreal.base.errors import CheckpointError
 from surreal.config import Config
-from surreal.config.checking.problems import explain
+from surreal.config.problems import explain
 from surreal.run.build.trust import trusted_config
 from surreal.run.process.finding import named_folder, require_folder
 from surreal.run.process.run_folder import newest_checkpoint

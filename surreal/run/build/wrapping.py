@@ -10,8 +10,8 @@ from gymnasium import spaces
 
 from surreal.base.errors import ConfigError, EnvError
 from surreal.config import Config
-from surreal.config.schema.env import EnvConfig
-from surreal.config.schema.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiBinarySpace, MultiDiscreteSpace, Space
+from surreal.config.schema.environment import EnvConfig
+from surreal.config.schema.fields import BoxSpace, DictSpace, DiscreteSpace, MultiBinarySpace, MultiDiscreteSpace, Space
 from surreal.envs import WrapperSpec
 from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.pool.wrapping import RemoteWrappers, check_remote

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config
-from surreal.config.schema.checkpoint import RUN_STORE
+from surreal.config.schema.learning import RUN_STORE
 from surreal.distributed.connection.client import RedisClient
 from surreal.run.process.finding import named_folder, require_folder
 from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder, new_run_id

@@ -11,7 +11,7 @@ import psutil
 
 from surreal.base.errors import ConfigError
 from surreal.base.system.process import is_process_alive
-from surreal.config.checking.problems import nearest
+from surreal.config.problems import nearest
 from surreal.run.process.run_folder import (
     ADDRESS_NAME,
     LOCK_NAME,

@@ -23,8 +23,8 @@ from surreal.base.errors import BusyError, ConfigError, ContractError, StoppedEr
 from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.values import checked_count
 from surreal.config import Config, diff_shared
-from surreal.config.checking.problems import explain
-from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.config.loading import apply_overrides, parse_override
+from surreal.config.problems import explain
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes

@@ -18,8 +18,8 @@ import gymnasium
 import yaml
 
 from surreal.base.system.logs import setup_logging
-from surreal.config.checking.classes import add_python_path
-from surreal.config.schema.env import WrapperConfig
+from surreal.config.classes import add_python_path
+from surreal.config.schema.environment import WrapperConfig
 from surreal.envs.ids import render_modes
 from surreal.envs.make import make_env
 from surreal.envs.window import ShownEnv

@@ -27,8 +27,8 @@ from surreal.base.errors import StoppedError
 from surreal.base.system.allocator import keep_freed_memory
 from surreal.base.system.logs import setup_logging
 from surreal.config import Config, add_python_path
-from surreal.config.checking.problems import explain
-from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.config.loading import apply_overrides, parse_override
+from surreal.config.problems import explain
 from surreal.rlx.client.transport import parse_address
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.rlx.server.server import RlxServer

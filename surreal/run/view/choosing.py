@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from surreal.base.errors import ConfigError
-from surreal.config.checking.problems import nearest
+from surreal.config.problems import nearest
 from surreal.run.view.listing import ListedRun, Status
 
 SortKey = Literal["started", "name", "status", "return", "steps", "time"]

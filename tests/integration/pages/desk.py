@@ -19,7 +19,7 @@ from gymnasium import spaces
 from surreal.base.checkpoint import save_checkpoint
 from surreal.base.system.files import FileLock
 from surreal.config import load_config
-from surreal.config.loading.preset_files import preset_path
+from surreal.config.preset_files import preset_path
 from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster
 from surreal.rlx.pool.pool import RlxEnvPool
 from surreal.run.build.acting import build_model

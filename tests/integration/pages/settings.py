@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from surreal.config import add_python_path, load_config
-from surreal.config.loading.preset_files import preset_path
+from surreal.config.preset_files import preset_path
 from surreal.plugins.sweep.definition.checking import check_settings
 from surreal.plugins.sweep.definition.loading import load_definition
 from surreal.run.lockstep.check import check_run

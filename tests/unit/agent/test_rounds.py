@@ -13,7 +13,7 @@ from surreal.agent import Rounds
 from surreal.base.errors import ContractError
 from surreal.base.pytorch import Module
 from surreal.config import load_config
-from surreal.config.loading.preset_files import preset_path
+from surreal.config.preset_files import preset_path
 from surreal.envs.pools.local_pool import LocalEnvPool
 from surreal.run.build.acting import build_rounds
 from tests.unit.agent.test_loop import EMPTY, FIRST, LAST, MID, make_batch, make_loop

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ruamel.yaml.comments import CommentedMap
 
 from surreal.base.errors import ConfigError
-from surreal.config.checking.problems import nearest
+from surreal.config.problems import nearest
 from surreal.config.yaml_tree import parse
 from surreal.plugins.apps.comments import comment_sections
 from surreal.plugins.apps.composing import spaced

@@ -14,7 +14,7 @@ import psutil
 from surreal.base.system.files import is_disk_full
 from surreal.base.system.process import count_cores
 from surreal.config import Config
-from surreal.config.schema.checkpoint import RUN_STORE
+from surreal.config.schema.learning import RUN_STORE
 from surreal.plugins.doctor.frame.finding import Finding, ok
 from surreal.plugins.doctor.machine.faults import (
     CORES,

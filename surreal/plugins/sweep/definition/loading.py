@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config
-from surreal.config.checking.problems import explain, place_of, show
+from surreal.config.problems import explain, place_of, show
 from surreal.config.schema.fields import Section
 from surreal.config.yaml_tree import parse
 from surreal.plugins.sweep.definition.schema import SweepConfig

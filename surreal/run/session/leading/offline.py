@@ -17,7 +17,7 @@ from surreal.base.errors import ConfigError, ContractError, SurrealError
 from surreal.base.specs import action_spec
 from surreal.base.system.memory import memory_for_replay
 from surreal.config import Config, add_python_path, load_config
-from surreal.config.loading.overrides import SOURCE
+from surreal.config.loading import SOURCE
 from surreal.distributed.connection.contract import describe_difference
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.replay.archive import Manifest, ReplayArchive, import_replay

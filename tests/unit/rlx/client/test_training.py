@@ -13,7 +13,7 @@ import pytest
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
-from surreal.config.loading.loader import to_yaml
+from surreal.config.loading import to_yaml
 from surreal.rlx import AgentProxyConnectionError, AgentProxyException, AgentProxyReplyError, TrainingBase
 from surreal.rlx.client.transport import parse_address
 

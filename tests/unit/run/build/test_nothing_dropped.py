@@ -25,7 +25,7 @@ from surreal.agent import SessionAgent
 from surreal.base.errors import ConfigError, EnvError
 from surreal.base.schedules import schedule_from_config
 from surreal.config import Config, accepted_names, load_config
-from surreal.config.schema.env import WrapperConfig
+from surreal.config.schema.environment import WrapperConfig
 from surreal.config.schema.rlx import TrainingConfig, TrainingServerConfig
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards

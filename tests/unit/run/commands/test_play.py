@@ -15,7 +15,7 @@ from surreal.base.checkpoint import save_checkpoint
 from surreal.base.errors import ConfigError
 from surreal.cli.program import main
 from surreal.config import Config, load_config
-from surreal.config.loading.overrides import apply_overrides, parse_override
+from surreal.config.loading import apply_overrides, parse_override
 from surreal.envs.terminal import Colors, Screen
 from surreal.run.build.acting import build_model, restore_model
 from surreal.run.build.environments import build_spaces

@@ -8,11 +8,11 @@ from itertools import takewhile
 from pathlib import Path
 
 from surreal.base.errors import ConfigError
-from surreal.config.checking.problems import nearest
+from surreal.config.problems import nearest
 from surreal.config.yaml_tree import parse
 
 #: Folder of the presets.
-PRESETS = Path(__file__).resolve().parents[1] / "presets"
+PRESETS = Path(__file__).resolve().parent / "presets"
 
 
 def preset_names() -> list[str]:

@@ -11,8 +11,7 @@ import pytest
 
 from surreal.base.errors import ConfigError
 from surreal.base.ranges import Unreadable, annotations_of
-from surreal.config.checking.arg_types import wrong_type
-from surreal.config.checking.classes import check_args
+from surreal.config.classes import check_args, wrong_type
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config
-from surreal.config.checking.problems import all_keys
-from surreal.config.loading.preset_files import preset_names
+from surreal.config.preset_files import preset_names
+from surreal.config.problems import all_keys
 from surreal.config.schema.fields import Section, parse_size
 
 SECTIONS = {
@@ -62,8 +62,8 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
         ([*GAME, "env.wrappers=[{name: reward_clip}]"], "env.wrappers", "wrap the game in a module of your own"),
         ([*GAME, "env.frame_stack=4"], "env.frame_stack", "whose frames are not stacked"),
         ([*GAME, "rlx.servers=1"], "rlx.servers", "clients bring environments of one"),
-        (["env.player_id=true"], "env.player_id", "is no game of several players; leave it out"),
-        (["self_play.enabled=true"], "self_play.enabled", "is no game; name one, such as game:tictactoe"),
+        (["env.player_id=true"], "env.player_id", "is not a game of several players; leave it out"),
+        (["self_play.enabled=true"], "self_play.enabled", "is not a game; name one, such as game:tictactoe"),
         (["self_play.versions=5"], "self_play.versions", "self_play.enabled is false; set it to true"),
         (
             [*GAME, "self_play.enabled=true", "self_play.sampling=uniform", "self_play.pfsp_exponent=1.0"],
@@ -122,7 +122,7 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
         (["learner.ranks=2", "replay.shards=2", "replay.args={shards: [0]}"], "replay.args", "leave one of them out"),
         (["agent.round_timeout_s=9"], "agent.round_timeout_s", "agent.round_steps is not set"),
         (["agent.round_steps=5", "agent.count=0", "rlx.servers=1"], "agent.round_steps", "set on_full to wait"),
-        (["environment.run=make play"], "environment.run", "nobody would answer it"),
+        (["environment.run=make play"], "environment.run", "no server would answer it"),
         (["sender.on_full=drop", "sender.wait_timeout_s=9"], "sender.wait_timeout_s", "sender.on_full and rlx.on_full"),
         ([*RAW, "rlx.largest_state=10"], "rlx.largest_state", "env.observation_space is raw"),
         ([*RAW, "rlx.outside_bounds=refuse"], "rlx.outside_bounds", "env.observation_space is raw"),

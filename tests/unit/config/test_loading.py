@@ -8,7 +8,7 @@ import pytest
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config, preset_names, preset_path, to_yaml
-from surreal.config.loading.preset_files import preset_extra, preset_title
+from surreal.config.preset_files import preset_extra, preset_title
 from surreal.config.schema.sections import ReplayConfig
 from surreal.envs.ids import missing_package
 

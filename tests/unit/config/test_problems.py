@@ -8,7 +8,7 @@ import pytest
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config
-from surreal.config.checking.problems import OTHER_WORDS, all_keys
+from surreal.config.problems import OTHER_WORDS, all_keys
 
 
 @pytest.mark.parametrize(

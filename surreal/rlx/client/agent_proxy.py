@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from surreal.rlx.client.tokens import ClientTls
+from surreal.rlx.client.options import ClientTls
 from surreal.rlx.client.transport import Transport, open_transport, parse_address
 from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.errors import RlxEncodeError, RlxError

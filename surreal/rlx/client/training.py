@@ -40,8 +40,7 @@ from types import FrameType
 from typing import Any
 
 from surreal.rlx.client.agent_proxy import AgentProxy, AgentProxyConnectionError, AgentProxyException, retrying
-from surreal.rlx.client.options import Options
-from surreal.rlx.client.tokens import TOKEN_VARIABLE, find_token
+from surreal.rlx.client.options import TOKEN_VARIABLE, Options, find_token
 from surreal.rlx.client.transport import DEFAULT_PORT
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from surreal.rlx.protocol.errors import RlxError
+from surreal.rlx.protocol.errors import DEFAULT_LIMITS, RlxError
 from surreal.rlx.protocol.framing import FrameReader, frame
-from surreal.rlx.protocol.limits import DEFAULT_LIMITS
 
 #: Port of a server that was given none, RELAAX's.
 DEFAULT_PORT = 7001

@@ -1,17 +1,80 @@
-"""Puts the states of many sessions together into the `StepBatch` that the agent loop takes."""
+"""Rows of sessions as one batch: events of sessions, stacked frames, and their order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.base.specs import ObsSpec
+from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import Obs, StepBatch, StepKind
 from surreal.envs.pools.base import empty_batch
-from surreal.rlx.pool.events import LastEvent, LiveEvent
+from surreal.rlx.pool.states import Leaves
+
+
+@dataclass(slots=True)
+class LiveEvent:
+    """A session waits for an action. It has one of these for all its steps: nobody keeps it beyond the answer."""
+
+    env_slot: int
+    session: Any  #: handed back with the action
+    #: `Leaves`, each of them an array or its bytes; without an observation space, the state as it came
+    state: Any
+    reward: float  #: of the action before; 0 at the beginning of an episode
+    is_first: bool
+    is_exploiting: bool
+
+
+@dataclass(slots=True)
+class LastEvent:
+    """An episode ended in a final state."""
+
+    env_slot: int
+    state: Any
+    reward: float
+    is_terminated: bool  #: else truncated
+    is_exploiting: bool
+    episode_return: float  #: nan if it is not to be counted
+    episode_length: int
+
+
+@dataclass(slots=True)
+class CutEvent:
+    """An episode was given up, or a session is gone."""
+
+    env_slot: int
+    has_episode: bool  #: whether there is an episode to be cut
+    is_gone: bool  #: whether the env slot is to be released
+
+
+Event = LiveEvent | LastEvent | CutEvent
+
+
+class FrameStacker:
+    """Frames of one session; the first of an episode fills the stack.
+
+    Args:
+        frame: of one frame.
+        depth: frames of a stack, >= 1.
+    """
+
+    def __init__(self, frame: ArraySpec, depth: int) -> None:
+        self._shape = frame.shape
+        self._stack: NDArray[np.generic] = np.zeros((depth, *frame.shape), frame.dtype)
+
+    def push(self, leaves: Leaves, *, is_first: bool) -> Leaves:
+        """Add a frame, and give the stack [depth, *shape], oldest first, in memory of its own."""
+        frame = leaves[0].reshape(self._shape)
+        if is_first:
+            stack = np.repeat(frame[None], len(self._stack), axis=0)
+        else:
+            stack = np.concatenate((self._stack[1:], frame[None]))
+        self._stack = stack
+        return [stack]
+
 
 _FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)
 _NO_IDS: NDArray[np.int64] = np.zeros(0, np.int64)

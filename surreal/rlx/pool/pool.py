@@ -22,8 +22,7 @@ from surreal.base.system.handover import HandoverQueue
 from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EnvPool, EpisodeCounter
-from surreal.rlx.pool.batches import BatchBuilder
-from surreal.rlx.pool.events import CutEvent, Event, LastEvent, LiveEvent
+from surreal.rlx.pool.batches import BatchBuilder, CutEvent, Event, LastEvent, LiveEvent
 from surreal.rlx.pool.ranges import DEFAULT_LIMITS, ValueLimits
 from surreal.rlx.pool.states import StateReader
 from surreal.rlx.pool.wrapping import RemoteWrappers

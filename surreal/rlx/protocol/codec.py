@@ -11,8 +11,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from surreal.rlx.protocol.errors import RlxDecodeError, RlxLimitError
-from surreal.rlx.protocol.limits import DEFAULT_LIMITS, Limits
+from surreal.rlx.protocol.errors import DEFAULT_LIMITS, Limits, RlxDecodeError, RlxLimitError
 from surreal.rlx.protocol.reader import Reader
 from surreal.rlx.protocol.writer import Writer
 

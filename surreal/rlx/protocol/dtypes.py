@@ -1,4 +1,4 @@
-"""Arrays in a message: which dtypes may travel, and how bytes become an array."""
+"""Type ids of values, and the dtypes of arrays."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.rlx.protocol.errors import RlxDecodeError, RlxEncodeError
+
+VERSION = 1
+
+#: NONE and UINT4 are read, but never written.
+NONE, NULL, INT4, STRING, DOUBLE, BOOLEAN, IMAGE, NDARRAY, LIST, UINT4, INT64, DICT = range(12)
+
 
 #: As many as every NumPy in use can have.
 MAX_NDIM = 32

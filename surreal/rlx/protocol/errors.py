@@ -1,21 +1,42 @@
-"""What RLX raises, a branch of the tree in `surreal.base.errors`.
-
-RlxError
-|-- RlxDecodeError       bytes or text from a peer that are not what they claim to be
-|   |-- RlxFrameError    the framing is broken: nothing after it can be read
-|   `-- RlxLimitError    larger, deeper or longer than the limits allow
-|-- RlxEncodeError       a value that the protocol has no form for
-|-- RlxRequestError      a request that cannot be answered; the connection stays open
-|   `-- RlxValueError    a number in it that nobody could learn from: not finite, or out of its range
-`-- RlxServerError       the server cannot start or go on
-"""
+"""Errors of the protocol, and the limits that some of them report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from surreal.base.errors import SurrealError
+
+#: A length has at most nine decimal digits.
+MAX_FRAME_BYTES = 999_999_999
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one message; raising one lets a single peer take that much more memory and time.
+
+    Attributes:
+        max_bytes: length of a payload, 1 to 999,999,999; images and arrays of any one message fit into it, images of
+            mode 1 as a byte for each pixel. Images become 4 times their bytes where they are read as float32.
+        max_items: entries of all lists and dictionaries of a message together, >= 1.
+        max_depth: how deep lists and dictionaries may nest, 1 to 200.
+    """
+
+    max_bytes: int = 16 << 20
+    max_items: int = 1_000_000
+    max_depth: int = 32
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_bytes <= MAX_FRAME_BYTES:
+            raise ValueError(f"max_bytes is {self.max_bytes}; it must be 1 to {MAX_FRAME_BYTES}")
+        if self.max_items < 1:
+            raise ValueError(f"max_items is {self.max_items}; it must be >= 1")
+        if not 1 <= self.max_depth <= 200:
+            raise ValueError(f"max_depth is {self.max_depth}; it must be 1 to 200")
+
+
+DEFAULT_LIMITS = Limits()
 
 
 class RlxError(SurrealError):

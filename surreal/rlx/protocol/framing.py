@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from surreal.rlx.protocol.errors import RlxEncodeError, RlxFrameError
-from surreal.rlx.protocol.limits import DEFAULT_LIMITS, MAX_FRAME_BYTES, Limits
+from surreal.rlx.protocol.errors import DEFAULT_LIMITS, MAX_FRAME_BYTES, Limits, RlxEncodeError, RlxFrameError
 
 _MAX_DIGITS = 9
 _COLON, _COMMA = ord(":"), ord(",")

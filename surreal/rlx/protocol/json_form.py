@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from surreal.rlx.protocol.errors import RlxDecodeError, RlxEncodeError, RlxLimitError
-from surreal.rlx.protocol.limits import DEFAULT_LIMITS, Limits
+from surreal.rlx.protocol.errors import DEFAULT_LIMITS, Limits, RlxDecodeError, RlxEncodeError, RlxLimitError
 
 #: A string, or the beginning of one that does not end.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.specs import ArraySpec
-from surreal.rlx.protocol import type_ids
+from surreal.rlx.protocol import dtypes as type_ids
 from surreal.rlx.protocol.framing import frame
 
 _U32 = struct.Struct("<I")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.rlx.protocol import dtypes, images, type_ids
-from surreal.rlx.protocol.errors import RlxDecodeError, RlxLimitError
-from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.protocol import dtypes, images
+from surreal.rlx.protocol import dtypes as type_ids
+from surreal.rlx.protocol.errors import Limits, RlxDecodeError, RlxLimitError
 
 _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")

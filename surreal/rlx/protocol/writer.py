@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.rlx.protocol import dtypes, images, type_ids
+from surreal.rlx.protocol import dtypes, images
+from surreal.rlx.protocol import dtypes as type_ids
 from surreal.rlx.protocol.errors import RlxEncodeError
 
 _U32, _INT4 = struct.Struct("<I"), struct.Struct("<Bi")

@@ -17,12 +17,11 @@ from typing import Any, Protocol
 import psutil
 
 from surreal.base.metrics import RateMeter
-from surreal.rlx.pool.events import Event
+from surreal.rlx.pool.batches import Event
 from surreal.rlx.pool.pool import RlxEnvPool
-from surreal.rlx.server.metric_budget import MetricBudget
-from surreal.rlx.server.poller import Poller
+from surreal.rlx.server.metrics import MetricBudget
+from surreal.rlx.server.polling import Account, Poller, Turns
 from surreal.rlx.server.settings import ServerSettings, message_limits
-from surreal.rlx.server.turns import Account, Turns
 
 #: Turns of the event loop that events may wait for others: each comes with what arrived during the one before.
 _MAX_TURNS = 32

@@ -12,13 +12,11 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from surreal.rlx.pool.events import CutEvent, LastEvent, LiveEvent
-from surreal.rlx.pool.stacking import FrameStacker
+from surreal.rlx.pool.batches import CutEvent, FrameStacker, LastEvent, LiveEvent
 from surreal.rlx.pool.wrapping import SessionWrappers
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError, brief
 from surreal.rlx.server.hub import Hub
-from surreal.rlx.server.metric_budget import SESSION_BURST, SESSION_RATE, Budget
-from surreal.rlx.server.metric_records import read_metric
+from surreal.rlx.server.metrics import SESSION_BURST, SESSION_RATE, Budget, read_metric
 from surreal.rlx.server.replies import DONE, NO_ACTION, READY, Reply, error_reply
 
 

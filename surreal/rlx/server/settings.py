@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from surreal.rlx.pool.rewards import RewardReader
-from surreal.rlx.pool.states import StateReader
-from surreal.rlx.protocol.errors import RlxServerError
-from surreal.rlx.protocol.limits import DEFAULT_LIMITS, MAX_FRAME_BYTES, Limits
+from surreal.rlx.pool.states import RewardReader, StateReader
+from surreal.rlx.protocol.errors import DEFAULT_LIMITS, MAX_FRAME_BYTES, Limits, RlxServerError
 from surreal.rlx.server.admission import Admission
 
 #: Takes a metric of a client: "scalar" or "histogram", name, value, and the step or None.

@@ -11,10 +11,9 @@ from surreal.base.errors import ConfigError
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
 from surreal.envs import make_env
-from surreal.rlx.client.tokens import find_token
+from surreal.rlx.client.options import find_token
 from surreal.rlx.pool.pool import RlxEnvPool
-from surreal.rlx.pool.rewards import RewardReader
-from surreal.rlx.pool.states import StateReader
+from surreal.rlx.pool.states import RewardReader, StateReader
 from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.settings import MetricSink, ServerSettings, load_tls, message_limits
 from surreal.run.build.wrapping import EnvSpaces, client_specs, explicit_spaces, remote_wrappers, value_limits

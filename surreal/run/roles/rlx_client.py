@@ -25,7 +25,7 @@ from surreal.envs.make import make_env
 from surreal.envs.window import ShownEnv
 from surreal.envs.wrappers.named import WrapperSpec
 from surreal.rlx.client.gym_driver import Counts, DriverOptions, EpisodeEnd, run_envs
-from surreal.rlx.client.tokens import TOKEN_VARIABLE, find_token
+from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.rlx.client.training import at_show_signal
 from surreal.rlx.client.transport import parse_address
 from surreal.run.process.ending.interrupts import set_at_signals

@@ -15,8 +15,8 @@ import pytest
 from websockets.protocol import Protocol
 
 from surreal.rlx.protocol.codec import encode
+from surreal.rlx.protocol.errors import Limits
 from surreal.rlx.protocol.framing import frame
-from surreal.rlx.protocol.limits import Limits
 from surreal.rlx.server.accepting import Newcomer
 from surreal.rlx.server.connections.connection import BaseConnection
 

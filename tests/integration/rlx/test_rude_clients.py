@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from surreal.rlx.protocol.codec import encode
+from surreal.rlx.protocol.errors import Limits
 from surreal.rlx.protocol.framing import frame
-from surreal.rlx.protocol.limits import Limits
 from surreal.rlx.server.admission import Admission
 from surreal.rlx.server.settings import load_tls
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from surreal.base.types import StepKind
 from surreal.rlx.pool.pool import RlxEnvPool
-from surreal.rlx.pool.rewards import RewardReader
+from surreal.rlx.pool.states import RewardReader
 from surreal.rlx.protocol.codec import encode
 from surreal.rlx.protocol.errors import RlxServerError
 from surreal.rlx.protocol.framing import FrameReader, frame

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 from surreal.base.types import StepKind
 from surreal.envs.wrappers.named import WrapperSpec
 from surreal.rlx.pool.ranges import ValueLimits
-from surreal.rlx.pool.rewards import RewardReader
+from surreal.rlx.pool.states import RewardReader
 from surreal.rlx.pool.wrapping import RemoteWrappers
 
 UNBOUNDED = spaces.Box(-np.inf, np.inf, (2,), np.float32)

@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from surreal.base.types import StepKind
 from surreal.rlx.protocol.codec import decode, encode
-from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.protocol.errors import Limits
 from surreal.rlx.server.admission import Admission
 
 

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 
 from surreal.rlx.server.hub import Hub
-from surreal.rlx.server.turns import TURN_REQUESTS, TURN_S, Account
+from surreal.rlx.server.polling import TURN_REQUESTS, TURN_S, Account
 
 #: Requests that may wait behind one that waits for an action; beyond it, nothing more is read.
 MAX_BACKLOG = 64
@@ -92,7 +92,7 @@ class BaseConnection(asyncio.BufferedProtocol, ABC):
             self.take_turn()
 
     def take_turn(self) -> None:
-        """See `surreal.rlx.server.turns.Queued`."""
+        """See `surreal.rlx.server.polling.Queued`."""
         self._is_queued = False
         if not self._is_closing:
             self._work_off(self.hub.turns.clock(), is_charged=False)

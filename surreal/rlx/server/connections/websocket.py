@@ -20,8 +20,7 @@ from surreal.rlx.protocol.codec import decode, encode
 from surreal.rlx.protocol.errors import RlxDecodeError, RlxError, RlxRequestError, brief
 from surreal.rlx.protocol.json_form import dump_json, parse_json
 from surreal.rlx.server.connections.connection import MAX_BACKLOG, BaseConnection
-from surreal.rlx.server.connections.frames import FrameCutter
-from surreal.rlx.server.connections.handshake import answer_request
+from surreal.rlx.server.connections.framing import FrameCutter, answer_request
 from surreal.rlx.server.hub import FIRST_MESSAGE_BYTES, Hub
 from surreal.rlx.server.replies import Reply, action_reply, error_reply
 from surreal.rlx.server.session import Session

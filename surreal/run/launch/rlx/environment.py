@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from surreal.rlx.client.tokens import TOKEN_VARIABLE, find_token
+from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.run.process.ending.interrupts import release_checkpoint_signal, set_at_signals
 from surreal.run.process.ending.lifeline import follow_parent
 from surreal.run.process.reports import print_error

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from surreal.rlx.protocol.limits import Limits
+from surreal.rlx.protocol.errors import Limits
 from surreal.rlx.server.settings import load_tls
 
 ROOT = Path(__file__).parents[4]

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from surreal.base.types import StepKind
-from surreal.rlx.pool.events import CutEvent, LastEvent, LiveEvent
+from surreal.rlx.pool.batches import CutEvent, LastEvent, LiveEvent
 from surreal.rlx.pool.pool import RlxEnvPool
 
 SPACE = spaces.Box(-9, 9, (2,), np.float32)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surreal.rlx.pool.rewards import RewardReader
+from surreal.rlx.pool.states import RewardReader
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from surreal.rlx.pool.batches import FrameStacker
 from surreal.rlx.pool.ranges import ValueLimits
-from surreal.rlx.pool.stacking import FrameStacker
 from surreal.rlx.pool.states import StateReader
 from surreal.rlx.protocol.errors import RlxRequestError, RlxValueError
 from surreal.rlx.protocol.images import Image

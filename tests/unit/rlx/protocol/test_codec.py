@@ -19,9 +19,8 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from surreal.rlx.protocol.codec import decode, encode
-from surreal.rlx.protocol.errors import RlxDecodeError, RlxEncodeError, RlxLimitError
+from surreal.rlx.protocol.errors import Limits, RlxDecodeError, RlxEncodeError, RlxLimitError
 from surreal.rlx.protocol.framing import FrameReader, frame
-from surreal.rlx.protocol.limits import Limits
 from tests.examples import examples
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "rlx_vectors.json").read_text())

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.rlx.protocol.errors import RlxEncodeError, RlxFrameError
+from surreal.rlx.protocol.errors import Limits, RlxEncodeError, RlxFrameError
 from surreal.rlx.protocol.framing import FrameReader, frame
-from surreal.rlx.protocol.limits import Limits
 
 
 def test_frame_is_a_netstring() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surreal.rlx.server.metric_budget import (
+from surreal.rlx.server.metrics import (
     MAX_NAMES,
     SERVER_BURST,
     SERVER_RATE,
@@ -10,8 +10,8 @@ from surreal.rlx.server.metric_budget import (
     SESSION_RATE,
     Budget,
     MetricBudget,
+    MetricRecord,
 )
-from surreal.rlx.server.metric_records import MetricRecord
 
 
 def record(name: str = "client/n", method: str = "scalar") -> MetricRecord:

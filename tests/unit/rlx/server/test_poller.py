@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from surreal.rlx.server.poller import Poller
+from surreal.rlx.server.polling import Poller
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere asyncio reads")
 

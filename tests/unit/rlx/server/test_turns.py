@@ -20,8 +20,8 @@ from surreal.rlx.server.connections.connection import BaseConnection
 from surreal.rlx.server.connections.tcp import TcpConnection
 from surreal.rlx.server.connections.websocket import WebSocketConnection
 from surreal.rlx.server.hub import Hub
+from surreal.rlx.server.polling import TURN_REQUESTS, TURN_S, Account, Turns
 from surreal.rlx.server.settings import ServerSettings
-from surreal.rlx.server.turns import TURN_REQUESTS, TURN_S, Account, Turns
 
 INIT = {"command": "init"}
 STEP = {"command": "update", "reward": 1.0, "state": np.zeros(2, np.float32), "terminal": False}

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config
 from surreal.config.schema.fields import Space
-from surreal.rlx.client.tokens import TOKEN_VARIABLE
+from surreal.rlx.client.options import TOKEN_VARIABLE
 from surreal.rlx.pool.ranges import ValueLimits
 from surreal.rlx.protocol.errors import RlxValueError
 from surreal.run.build.check import check_names

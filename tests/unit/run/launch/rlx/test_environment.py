@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from surreal.rlx.client.tokens import TOKEN_VARIABLE
+from surreal.rlx.client.options import TOKEN_VARIABLE
 from surreal.run.launch.rlx.environment import main
 from surreal.run.launch.starting.starter import Process, Spawner
 

@@ -31,8 +31,11 @@ All settings are in docs/configuration.md, the options of all classes and wrappe
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from surreal.base.moved import MovedFinder
 
 if TYPE_CHECKING:
     from surreal.agent import Agent, AgentLoop, PolicyAgent, QAgent
@@ -118,6 +121,9 @@ _MODULES = {
     "base.schedules": ("LinearSchedule",),
     "base.system.program": ("run_program",),
 }
+
+# Files of users that name modules by the paths of earlier versions continue to load.
+sys.meta_path.insert(0, MovedFinder())
 
 
 def __getattr__(name: str) -> object:

@@ -51,6 +51,9 @@ hypothesis.settings.load_profile("surreal")
 seed_spaces()
 seed_draws("before all tests")
 
+#: Files of earlier versions, among them the tests of apps.
+collect_ignore = ["golden"]
+
 #: Each worker may have a whole run with a browser or a cluster beside it; more of them need more memory than is usual.
 _MAX_WORKERS = 8
 #: Up to where in the order the tests of a folder are spread: the longest ones must not come last.

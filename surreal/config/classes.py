@@ -38,15 +38,6 @@ def add_python_path(folders: Iterable[str]) -> None:
             sys.path.append(folder)
 
 
-#: Modules whose classes configurations name by an earlier path, in run folders, apps and users' files.
-_MOVED = {
-    "surreal.evaluation": "surreal.run.evaluation",
-    "surreal.observers": "surreal.run.observers",
-    "surreal.schedules": "surreal.base.schedules",
-    "surreal.utils.pytorch": "surreal.base.pytorch",
-}
-
-
 def import_class(path: str, base: type[T], *, key: str = "class", source: str = "") -> type[T]:
     """Find a class by its import path.
 
@@ -61,7 +52,6 @@ def import_class(path: str, base: type[T], *, key: str = "class", source: str = 
     """
     where = f" ({source})" if source else ""
     module_name, _, class_name = path.rpartition(".")
-    module_name = _MOVED.get(module_name, module_name)
     if not module_name:
         raise ConfigError(
             f"{key} is {path!r}; it must be the import path of a class, package.module.Class{where}",

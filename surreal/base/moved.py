@@ -1,0 +1,84 @@
+"""Earlier import paths: files that users wrote for an earlier version continue to load.
+
+`surreal/__init__.py` installs the finder. Apps with a copy of an algorithm, callbacks and configurations name modules
+that have moved since; tests/integration/test_written_before.py lists what they name. A name that is renamed within a
+module that stays where it is keeps an alias there.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import InspectLoader
+
+#: Modules by their earlier path -> where they are now.
+MODULES = {
+    "surreal.errors": "surreal.base.errors",
+    "surreal.evaluation": "surreal.run.evaluation",
+    "surreal.main.agent": "surreal.run.roles.agent",
+    "surreal.main.eval": "surreal.run.roles.eval",
+    "surreal.main.learner": "surreal.run.roles.learner",
+    "surreal.main.parameter_server": "surreal.run.roles.parameter_server",
+    "surreal.main.rlx_client": "surreal.run.roles.rlx_client",
+    "surreal.main.rlx_server": "surreal.run.roles.rlx_server",
+    "surreal.observers": "surreal.run.observers",
+    "surreal.schedules": "surreal.base.schedules",
+    "surreal.specs": "surreal.base.specs",
+    "surreal.tree": "surreal.base.tree",
+    "surreal.types": "surreal.base.types",
+    "surreal.utils.program": "surreal.base.system.program",
+    "surreal.utils.pytorch": "surreal.base.pytorch",
+}
+#: Single names by their earlier path, where a module was split or a name changed as well -> where they are now.
+NAMES: dict[str, str] = {}
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_MODULES = {*MODULES, *(path.rpartition(".")[0] for path in NAMES)}
+_PARENTS = {".".join(parts[:end]) for parts in (path.split(".") for path in _MODULES) for end in range(2, len(parts))}
+
+
+class MovedFinder:
+    """A finder for `sys.meta_path`, and the loader of what it finds.
+
+    It comes first: an upgrade may leave a folder with only `__pycache__` behind, which would count as a package.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        if name.startswith("surreal.") and (name in _MODULES or name in _PARENTS) and not _exists(name):
+            return ModuleSpec(name, self, is_package=name in _PARENTS)  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _MovedModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: names are looked up when they are used."""
+
+    def get_code(self, name: str) -> CodeType | None:
+        """Get what `python -m NAME` runs."""
+        from importlib.util import find_spec
+
+        spec = find_spec(MODULES[name]) if name in MODULES else None
+        return None if spec is None else cast("InspectLoader", spec.loader).get_code(spec.name)
+
+
+class _MovedModule(ModuleType):
+    """An earlier path, whose names are looked up where they are now."""
+
+    def __getattr__(self, name: str) -> Any:
+        module, _, now = NAMES.get(f"{self.__name__}.{name}", "").rpartition(".")
+        module = module or MODULES.get(self.__name__, "")
+        if not module or name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(import_module(module), now or name)
+
+
+def _exists(name: str) -> bool:
+    path = os.path.join(_PACKAGE, *name.split(".")[1:])
+    return os.path.isfile(f"{path}.py") or os.path.isfile(os.path.join(path, "__init__.py"))

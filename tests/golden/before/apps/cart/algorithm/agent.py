@@ -1,0 +1,52 @@
+# Copied from surreal.agent.policy_agent of Surreal 0.1.0; yours to edit.
+"""`PolicyAgent`: samples from the model's own distribution over actions, and records what learners need of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from surreal.agent.base import ActContext, Acted, Agent
+from surreal.agent.exploring.sampler import Sampler
+from surreal.agent.fitting import check_policy
+from algorithm.model import PolicyValue
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+from surreal.utils.pytorch import Module
+
+
+class PolicyAgent(Agent):
+    """An agent over a model that gives a `PolicyValue`, such as `surreal.model.ActorCritic`.
+
+    Rows that explore take a sample, all others the most probable action. Recorded with the action: `log_probability`
+    [N] float32 of the action under the policy that acted, and `value` [N] float32 of the state.
+
+    Args:
+        model: gives the policy and the value.
+        noise_correlation: see `Sampler`; raising it explores what takes several steps in one direction.
+        rng: seeds the samples; None seeds them from the operating system.
+        obs_spec: see `Agent`.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        *,
+        noise_correlation: float = 0.0,
+        rng: np.random.Generator | None = None,
+        obs_spec: ObsSpec | None = None,
+    ) -> None:
+        super().__init__(model, obs_spec=obs_spec)
+        rng = np.random.default_rng() if rng is None else rng
+        self.sampler: Sampler = Sampler(rng, noise_correlation=noise_correlation)
+
+    def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
+        output, extras = self.compute(obs, context)
+        policy, value = PolicyValue(*output)
+        if self._turns_to_check and self._expected is not None:
+            check_policy(self.model.forward, self._expected, policy)
+        if context.action_mask is not None:
+            policy = policy.masked(torch.from_numpy(context.action_mask).to(value.device))
+        action = self.sampler.choose(policy, explore, value.device, context.slots, context.is_first)
+        return Acted(action, {**extras, "log_probability": policy.log_probability(action), "value": value})

@@ -1,0 +1,219 @@
+# Copied from surreal.learner.on_policy.ppo of Surreal 0.1.0; yours to edit.
+"""Proximal policy optimisation: Schulman et al. 2017, arXiv:1707.06347, by clipping or by an adaptive KL penalty.
+
+The whole algorithm is `PPOLearner.improve`, and what one minibatch does is `PPOLearner.losses`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surreal.learner.base import ReplayView
+from surreal.learner.on_policy.base import ActorCriticLearner
+from surreal.learner.on_policy.evaluating import Targets, make_targets
+from surreal.learner.on_policy.kl_penalty import AdaptiveKL
+from surreal.learner.on_policy.minibatches import Minibatch, epochs
+from algorithm.policy_losses import clip_fraction, clipped_policy_loss, clipped_value_loss, explained_variance, importance_policy_loss, mean_of_steps, value_loss
+from surreal.learner.option_checks import check_not_negative, check_positive, check_schedule, check_shares
+from surreal.schedules import LinearSchedule
+from surreal.types import TrajectoryBatch
+from surreal.utils.pytorch import Module
+
+
+class Losses(NamedTuple):
+    """Of one minibatch, scalars. What neither the loss nor anybody else asks for is 0."""
+
+    policy: Tensor
+    value: Tensor
+    entropy: Tensor
+    kl: Tensor  #: from the policy before the update
+    clip_fraction: Tensor  #: of the steps, those whose ratio left the clip range
+
+
+class PPOLearner(ActorCriticLearner):
+    """Learns a policy and its value by several epochs over each batch, and keeps the policy near the one that acted.
+
+    Args:
+        model: see `ActorCriticLearner`.
+        replay: see `ActorCriticLearner`.
+        policy_iterations: epochs over a batch, >= 1; raising it learns more from each env step, and goes further.
+        value_func_iterations: epochs of the value, >= 1, if the model has a network of its own for it
+            (`value_hidden_sizes`). None: as many as of the policy.
+        mini_batch: steps of a minibatch, >= 1. Raising it gives fewer and less noisy steps. A recurrent model gets as
+            many whole trajectories as come nearest. None: the whole batch at once.
+        clip_range: ratios further than this from 1 stop moving, > 0; raising it allows larger steps. None: only the
+            penalty of `kl_target` holds the policy.
+        clip_range_end: where the clip range ends, along the same schedule as the learning rate (`max_global_step`,
+            `schedule_step`), >= 0; None: it stays.
+        kl_target: add a penalty on the divergence from the policy before the update, whose weight is adapted so that
+            updates come to this divergence, in nats, > 0. None: none.
+        max_kl: end an update's epochs of the policy when the divergence of a minibatch is above this, in nats, > 0.
+            None: never.
+        vf_clipped_loss: clip the value's loss too, by the same range.
+        gae_lambda: of generalised advantages, in [0, 1]; raising it has more variance and less bias.
+        l2_coeff: weight of the squares of the value's own parameters, >= 0; raising it keeps values smoother.
+        initial_learning_rate: see `GradientLearner`.
+        seed: of the order of minibatches.
+        options: see `ActorCriticLearner`.
+    """
+
+    takes_several_steps = True
+
+    def __init__(
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        policy_iterations: int = 10,
+        value_func_iterations: int | None = None,
+        mini_batch: int | None = 64,
+        clip_range: float | None = 0.2,
+        clip_range_end: float | None = None,
+        kl_target: float | None = None,
+        max_kl: float | None = None,
+        vf_clipped_loss: bool = False,
+        gae_lambda: float = 0.95,
+        l2_coeff: float = 0.0,
+        initial_learning_rate: float = 3e-4,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
+        check_positive(
+            policy_iterations=policy_iterations,
+            value_func_iterations=value_func_iterations,
+            mini_batch=mini_batch,
+            clip_range=clip_range,
+            kl_target=kl_target,
+            max_kl=max_kl,
+        )
+        check_shares(gae_lambda=gae_lambda)
+        check_not_negative(l2_coeff=l2_coeff)
+        if clip_range is None and kl_target is None:
+            raise ValueError("clip_range and kl_target are both null; one of them must hold the policy")
+        if clip_range is None and (clip_range_end is not None or vf_clipped_loss):
+            raise ValueError("clip_range is null; clip_range_end and vf_clipped_loss need it")
+        if clip_range_end is not None:
+            check_schedule("clip_range_end", self.max_global_step, options.get("schedule_step", "environment"))
+        self._has_own_value = getattr(model, "value_hiddens", None) is not None
+        if value_func_iterations not in (None, policy_iterations) and not self._has_own_value:
+            raise ValueError(
+                f"value_func_iterations is {value_func_iterations} and policy_iterations {policy_iterations}, but the"
+                " model has no network of its own for the value (value_hidden_sizes)"
+            )
+        self.policy_iterations = policy_iterations
+        self.value_iterations = policy_iterations if value_func_iterations is None else value_func_iterations
+        self.mini_batch = mini_batch
+        self.clip_range = clip_range
+        self._clip_schedule = None
+        if clip_range is not None and clip_range_end is not None and self.max_global_step is not None:
+            self._clip_schedule = LinearSchedule(clip_range, clip_range_end, self.max_global_step)
+        self._kl_target = kl_target
+        self.max_kl = max_kl
+        self.vf_clipped_loss = vf_clipped_loss
+        self.gae_lambda = gae_lambda
+        self.l2_coeff = l2_coeff
+        self._seed = seed
+
+    def build(self) -> None:
+        super().build()
+        self.kl_penalty = None if self._kl_target is None else AdaptiveKL(self._kl_target)
+        if self.kl_penalty is not None:
+            self.keep("kl_penalty", self.kl_penalty)
+        self._value_parameters = [
+            parameter for name, parameter in self.model.named_parameters() if name.startswith("value")
+        ]
+
+    def improve(self, batch: TrajectoryBatch) -> Mapping[str, Tensor | float]:
+        targets = make_targets(
+            self.model, batch, gae_lambda=self.gae_lambda, normalize_advantage=self.normalize_advantage
+        )
+        if self._clip_schedule is not None:
+            self.clip_range = self._clip_schedule(self.schedule_position)
+        rng = np.random.default_rng((self._seed, self.updates))
+        parts = epochs(batch, self.mini_batch, whole=self.model.state_shape is not None, rng=rng)
+        last: list[Losses] = []
+        moves_policy, policy_epochs = True, 0
+        for epoch in range(max(self.policy_iterations, self.value_iterations)):
+            moves_policy = moves_policy and epoch < self.policy_iterations
+            if moves_policy:
+                last, policy_epochs = [], epoch + 1
+            # Metrics are those of the last epoch; with max_kl, any may be it.
+            is_shown = self.is_metrics_due and (self.max_kl is not None or epoch == self.policy_iterations - 1)
+            for part in parts():
+                losses = self.losses(part, targets, is_shown=is_shown)
+                if moves_policy:
+                    if is_shown or self.kl_penalty is not None:
+                        last.append(Losses(*(loss.detach() for loss in losses)))
+                    moves_policy = self.max_kl is None or float(losses.kl.detach()) <= self.max_kl
+                moves_value = epoch < self.value_iterations and (moves_policy or self._has_own_value)
+                if not (moves_policy or moves_value):
+                    break
+                self.step(self._total(losses, moves_policy=moves_policy, moves_value=moves_value), *self.groups)
+        if not last:
+            return {}
+        means = Losses(*(torch.stack(column).mean() for column in zip(*last, strict=True)))
+        if self.kl_penalty is not None:
+            self.kl_penalty.after_update(float(means.kl))
+        return self._metrics(means, targets, batch, policy_epochs) if self.is_metrics_due else {}
+
+    def losses(self, part: Minibatch, targets: Targets, *, is_shown: bool = False) -> Losses:
+        """Compute the losses of one minibatch, and if they are shown, what is a metric only."""
+        policy, value = part.compute(self.model)
+        log_ratio = policy.log_probability(part.action) - targets.log_probability[part.index]
+        advantage, returns = targets.advantage[part.index], targets.returns[part.index]
+        clipped = entropy = divergence = log_ratio.new_zeros(())
+        if self.clip_range is None:
+            policy_loss = importance_policy_loss(log_ratio, advantage, part.mask)
+        else:
+            policy_loss = clipped_policy_loss(log_ratio, advantage, part.mask, self.clip_range)
+            if is_shown:
+                clipped = clip_fraction(log_ratio.detach(), part.mask, self.clip_range)
+        if self.vf_clipped_loss and self.clip_range is not None:
+            old_value = targets.value[part.index]
+            critic_loss = clipped_value_loss(value, old_value, returns, part.mask, self.clip_range)
+        else:
+            critic_loss = value_loss(value, returns, part.mask)
+        if self.entropy_beta > 0.0 or is_shown:
+            entropy = self.entropy(policy, part.action, part.mask)
+        if self._kl_target is not None or self.max_kl is not None or is_shown:
+            divergence = mean_of_steps(targets.policy[part.index].kl(policy), part.mask)
+        return Losses(policy_loss, critic_loss, entropy, divergence, clipped)
+
+    def _total(self, losses: Losses, *, moves_policy: bool, moves_value: bool) -> Tensor:
+        terms = []
+        if moves_policy:
+            terms.append(losses.policy)
+            if self.entropy_beta > 0.0:
+                terms.append(-self.entropy_beta * losses.entropy)
+            if self.kl_penalty is not None:
+                terms.append(self.kl_penalty.coefficient * losses.kl)
+        if moves_value:
+            terms.append(self.critic_scale * losses.value)
+            if self.l2_coeff > 0.0:
+                terms += [self.l2_coeff * parameter.square().sum() for parameter in self._value_parameters]
+        return functools.reduce(torch.add, terms)
+
+    def _metrics(
+        self, means: Losses, targets: Targets, batch: TrajectoryBatch, epochs: int
+    ) -> Mapping[str, Tensor | float]:
+        found: dict[str, Tensor | float] = {
+            "policy_loss": means.policy,
+            "value_loss": means.value,
+            "entropy": means.entropy,
+            "kl": means.kl,
+            "clip_fraction": means.clip_fraction,
+            "explained_variance": explained_variance(targets.value, targets.returns, batch.mask),
+            "policy_epochs": float(epochs),
+        }
+        if self.clip_range is not None:
+            found["clip_range"] = self.clip_range
+        if self.kl_penalty is not None:
+            found["kl_coefficient"] = self.kl_penalty.coefficient
+        return found

@@ -1,0 +1,126 @@
+# Copied from surreal.model.policy.actor_critic of Surreal 0.1.0; yours to edit.
+"""`ActorCritic`: a policy and the value of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from surreal.model.base import make_generator
+from surreal.model.composed import ComposedModel
+from surreal.model.distributions import Distribution
+from surreal.model.heads import ValueHead
+from surreal.model.layers.activations import ActivationName
+from surreal.model.policy.filters import ObsFilter, ReturnFilter
+from surreal.model.policy.orthogonal import HIDDEN_GAIN, POLICY_GAIN, VALUE_GAIN, initialise_orthogonally
+from surreal.model.policy.policy_head import SigmaSettings, make_policy_head
+from surreal.model.policy.value_function import ValueFunction
+from surreal.model.torso import check_hiddens
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+
+
+class PolicyValue(NamedTuple):
+    """What an actor-critic gives for a batch of any leading axes."""
+
+    policy: Distribution
+    value: Tensor  #: [...] float32
+
+
+class ActorCritic(ComposedModel):
+    """A policy and a value that share torso and core (Mnih et al. 2016, arXiv:1602.01783), or have one each.
+
+    Args:
+        hiddens: units of the dense layers (each >= 1); more units fit more and compute longer.
+        action_space: Discrete, MultiDiscrete or MultiBinary, from 0; or Box of one axis, float32: a normal
+            distribution, which knows no bounds, while environments get its samples cut to theirs.
+        activation: after each dense layer; see `surreal.model.layers.activations`.
+        value_hiddens: units of the dense layers of a network of its own for the value, which has convolutions and LSTM
+            as the policy's; the two losses do not disturb each other then. None: the value shares the policy's network.
+        orthogonal: draw orthogonal initial values, small ones for the policy's output, in place of torch's usual ones.
+        sigma: the standard deviation of continuous actions is "free" (parameters, the same in all states), or depends
+            on the "state".
+        log_sigma: its logarithm at first, -20..2; raising it explores more.
+        normalize_obs: shift and scale real observations to mean 0 and deviation 1, by running statistics over all steps
+            that were learned from.
+        normalize_rewards: scale rewards by the running deviation of discounted returns, in the learner.
+        options: see `ComposedModel`.
+    """
+
+    def __init__(
+        self,
+        hiddens: Sequence[int] = (64, 64),
+        *,
+        action_space: gymnasium.Space[Any],
+        activation: ActivationName = "tanh",
+        value_hiddens: Sequence[int] | None = None,
+        orthogonal: bool = False,
+        sigma: str = "free",
+        log_sigma: float = 0.0,
+        normalize_obs: bool = False,
+        normalize_rewards: bool = False,
+        obs_spec: ObsSpec | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(hiddens, activation=activation, **options)
+        self.action_space = action_space
+        self._sigma = SigmaSettings(sigma, log_sigma)
+        make_policy_head(1, action_space)  # a space without a policy is refused now, not at the first batch
+        self.value_hiddens = None if value_hiddens is None else check_hiddens(value_hiddens)
+        self._value_options = {"activation": activation, **options}
+        self._is_orthogonal = orthogonal
+        self._normalizes_obs = normalize_obs
+        self.value_network: ValueFunction | None = None
+        self.obs_filter: ObsFilter | None = None
+        self.return_filter = ReturnFilter() if normalize_rewards else None
+        if self.state_shape is not None and self.value_hiddens is not None:
+            *outer, size = self.state_shape
+            self.state_shape = (*outer, 2 * size)  # the policy's state, then the value's
+        if obs_spec is not None:
+            self.materialize(obs_spec)
+
+    def forward(self, obs: Obs, state: Tensor | None = None, is_first: Tensor | None = None) -> Any:
+        """Compute a `PolicyValue`; with `use_lstm`, this and the state afterwards."""
+        if self.obs_spec is None:
+            self._ensure_built(obs)
+        if self.obs_filter is not None:
+            obs = self.obs_filter.forward(obs)
+        if self.value_network is not None:
+            return self._forward_apart(self.value_network, obs, state, is_first)
+        features, state = self.features(obs, state, is_first)
+        output = PolicyValue(self.policy.forward(features), self.value.forward(features))
+        return output if state is None else (output, state)
+
+    def _forward_apart(
+        self, value_network: ValueFunction, obs: Obs, state: Tensor | None, is_first: Tensor | None
+    ) -> Any:
+        if self.state_shape is None:
+            features, _ = self.features(obs)
+            return PolicyValue(self.policy.forward(features), value_network.forward(obs))
+        states = (None, None) if state is None else state.chunk(2, dim=-1)
+        features, ours = self.features(obs, states[0], is_first)
+        value, theirs = value_network.forward(obs, states[1], is_first)
+        after = [part for part in (ours, theirs) if part is not None]
+        return PolicyValue(self.policy.forward(features), value), torch.cat(after, dim=-1)
+
+    def _build(self, obs_spec: ObsSpec) -> None:
+        super()._build(obs_spec)
+        if self._normalizes_obs:
+            self.obs_filter = ObsFilter(obs_spec)
+        if self.value_hiddens is not None:
+            self.value_network = ValueFunction(self.value_hiddens, obs_spec=obs_spec, **self._value_options)
+        if self._is_orthogonal:
+            generator = make_generator(self._seed)
+            initialise_orthogonally(self, HIDDEN_GAIN, generator)
+            initialise_orthogonally(self.policy, POLICY_GAIN, generator)
+            value = self.value if self.value_network is None else self.value_network.value
+            initialise_orthogonally(value, VALUE_GAIN, generator)
+
+    def _build_heads(self, num_features: int, generator: torch.Generator | None) -> None:
+        self.policy = make_policy_head(num_features, self.action_space, generator, self._sigma)
+        if self.value_hiddens is None:
+            self.value = ValueHead(num_features, generator)

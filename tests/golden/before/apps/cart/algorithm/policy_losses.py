@@ -1,0 +1,144 @@
+# Copied from surreal.learner.on_policy.policy_losses of Surreal 0.1.0; yours to edit.
+"""Losses of policies and their values: pure, over steps of any leading axes, tested against naive loops.
+
+All tensors of one loss have one shape, [N] or [T, B], which is checked: (N,) against (N, 1) would silently give (N, N).
+Means are over the steps, where `mask` is 1; without a mask, all are.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_same_shape(**tensors: Tensor | None) -> None:
+    """Refuse tensors of different shapes, which would broadcast into a wrong loss without any error; None has any.
+
+    Raises:
+        ValueError: names the shapes.
+    """
+    if len({tensor.shape for tensor in tensors.values() if tensor is not None}) > 1:
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items() if tensor is not None)
+        raise ValueError(f"these must have one shape: {shapes}")
+
+
+def mean_of_steps(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean over the steps: sum(mask * values) / sum(mask), a scalar; 0 if there is no step. None: all are steps."""
+    if mask is None:
+        return values.mean()
+    check_same_shape(values=values, mask=mask)
+    return (mask * values).sum() / mask.sum().clamp(min=1.0)
+
+
+def normalise(values: Tensor, mask: Tensor) -> Tensor:
+    """Shift and scale to mean 0 and deviation 1 over the steps; rows without a step get 0. One step alone stays 0."""
+    centred = mask * (values - mean_of_steps(values, mask))
+    return centred / (mean_of_steps(centred.square(), mask).sqrt() + 1e-8)
+
+
+def policy_gradient_loss(log_probability: Tensor, advantage: Tensor, mask: Tensor | None) -> Tensor:
+    """Minus the mean of log p(action) * advantage (Williams 1992), whose gradient is the policy gradient.
+
+    Args:
+        log_probability: [...] float32; the gradient flows through it.
+        advantage: [...] float32, without gradient.
+        mask: [...] float32, 1 for a step.
+
+    Returns:
+        Scalar float32.
+    """
+    check_same_shape(log_probability=log_probability, advantage=advantage, mask=mask)
+    return -mean_of_steps(log_probability * advantage, mask)
+
+
+def clipped_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor | None, clip_range: float) -> Tensor:
+    """PPO's clipped objective, negative: Schulman et al. 2017 eq. 7, arXiv:1707.06347.
+
+    Args:
+        log_ratio: [...] float32, log of the action's probability less its log under the policy that acted; the
+            gradient flows through it.
+        advantage: [...] float32, without gradient.
+        mask: [...] float32, 1 for a step.
+        clip_range: ratios further than this from 1, on the side that the advantage pushes to, have no gradient, > 0;
+            raising it allows larger steps.
+
+    Returns:
+        Scalar float32.
+    """
+    check_same_shape(log_ratio=log_ratio, advantage=advantage, mask=mask)
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range)
+    return -mean_of_steps(torch.minimum(ratio * advantage, clipped * advantage), mask)
+
+
+def importance_policy_loss(log_ratio: Tensor, advantage: Tensor, mask: Tensor | None) -> Tensor:
+    """Minus the mean of ratio * advantage: the surrogate of TRPO (Schulman et al. 2015 eq. 14) and of PPO with KL.
+
+    Arguments as in `clipped_policy_loss`.
+    """
+    check_same_shape(log_ratio=log_ratio, advantage=advantage, mask=mask)
+    return -mean_of_steps(log_ratio.exp() * advantage, mask)
+
+
+def value_loss(value: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean squared error of the values.
+
+    Args:
+        value: [...] float32; the gradient flows through it.
+        target: [...] float32, without gradient.
+        mask: [...] float32, 1 for a step.
+
+    Returns:
+        Scalar float32.
+    """
+    check_same_shape(value=value, target=target, mask=mask)
+    return mean_of_steps((target - value).square(), mask)
+
+
+def clipped_value_loss(
+    value: Tensor, old_value: Tensor, target: Tensor, mask: Tensor | None, clip_range: float
+) -> Tensor:
+    """The larger of the squared errors of the value and of one that is kept near what it was before the update.
+
+    As in the code of Schulman et al. 2017; it stops a value that went further than `clip_range` towards its target.
+
+    Args:
+        value: [...] float32; the gradient flows through it.
+        old_value: [...] float32, before the update.
+        target: [...] float32, without gradient.
+        mask: [...] float32, 1 for a step.
+        clip_range: in units of the return, > 0.
+
+    Returns:
+        Scalar float32.
+    """
+    check_same_shape(value=value, old_value=old_value, target=target, mask=mask)
+    near = old_value + (value - old_value).clamp(-clip_range, clip_range)
+    return mean_of_steps(torch.maximum((target - value).square(), (target - near).square()), mask)
+
+
+def clip_fraction(log_ratio: Tensor, mask: Tensor | None, clip_range: float) -> Tensor:
+    """Share of the steps whose ratio is further than `clip_range` from 1, a scalar."""
+    return mean_of_steps(((log_ratio.exp() - 1.0).abs() > clip_range).to(log_ratio.dtype), mask)
+
+
+def policy_drift(log_ratio: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Estimate how far a policy is from the one that acted, by the actions taken alone, as metrics.
+
+    The divergence is the mean of ratio - 1 - log ratio, whose expectation it is, and which is never negative (Schulman
+    2020, joschu.net/blog/kl-approx.html).
+
+    Args:
+        log_ratio: [...] float32, as in `clipped_policy_loss`.
+        mask: [...] float32, 1 for a step.
+    """
+    ratio = log_ratio.exp()
+    return {"kl": mean_of_steps(ratio - 1.0 - log_ratio, mask), "importance_ratio_mean": mean_of_steps(ratio, mask)}
+
+
+def explained_variance(value: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """Share of the targets' variance that the values explain: 1 is perfect, 0 as good as a constant; a scalar."""
+    error = target - value
+    error = error - mean_of_steps(error, mask)
+    spread = target - mean_of_steps(target, mask)
+    return 1.0 - mean_of_steps(error.square(), mask) / mean_of_steps(spread.square(), mask).clamp(min=1e-8)

@@ -1,0 +1,70 @@
+# Copied from surreal.agent.q_agent of Surreal 0.1.0; yours to edit.
+"""`QAgent`: takes the action with the largest Q value, and explores epsilon-greedily."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.agent.base import ActContext, Acted, Agent
+from surreal.agent.exploring.epsilon_greedy import EpsilonGreedy, Exploration
+from surreal.agent.fitting import check_values
+from surreal.schedules import ConstantSchedule, LinearSchedule
+from surreal.specs import ObsSpec
+from surreal.types import Obs
+from surreal.utils.pytorch import Module
+
+#: Without any exploration, an untrained network takes the same action again and again, and learns nothing.
+DEFAULT_EXPLORATION = LinearSchedule(1.0, 0.05, 10_000)
+
+
+class QAgent(Agent):
+    """An epsilon-greedy agent over a model that gives [N, num_actions] Q values.
+
+    Args:
+        q_model: gives the Q values, see `surreal.model.QFunction`.
+        exploration: probability of a random action: a number, a schedule, or any function of the step that gives a
+            number or one for each environment. The step is the run's global env step if it is known, else the
+            agent's own. None never explores. Default: linear, from 1 to 0.05 over 10,000 steps.
+        rng: draws the exploration; None seeds one from the operating system.
+        obs_spec: see `Agent`.
+    """
+
+    def __init__(
+        self,
+        q_model: Module,
+        exploration: float | Exploration | None = DEFAULT_EXPLORATION,
+        *,
+        rng: np.random.Generator | None = None,
+        obs_spec: ObsSpec | None = None,
+    ) -> None:
+        super().__init__(q_model, obs_spec=obs_spec)
+        if exploration is not None and not callable(exploration):
+            exploration = ConstantSchedule(exploration)
+        self.exploration: Exploration | None = exploration
+        self.rng = np.random.default_rng() if rng is None else rng
+        self._chooser: EpsilonGreedy | None = None
+
+    def _act(self, obs: Obs, explore: NDArray[np.bool_], context: ActContext) -> Acted:
+        q, extras = self.compute(obs, context)
+        values: NDArray[np.float32] = q.numpy() if self.model.is_on_cpu else q.cpu().numpy()
+        if self._turns_to_check and self._expected is not None:
+            check_values(self.model.forward, self._expected, values.shape)
+        if context.action_mask is not None:
+            values = np.where(context.action_mask, values, -np.inf)
+        greedy: NDArray[np.int64] = values.argmax(1)
+        if self.exploration is None or self.mode == "eval":
+            return Acted(greedy, extras)
+        if self._chooser is None:
+            self._chooser = EpsilonGreedy(values.shape[1], self.rng)
+        epsilon = self.exploration(self.env_step)
+        if isinstance(epsilon, np.ndarray):
+            # Slots beyond the last rate (a pool that grows) share the rates of the first.
+            epsilon = epsilon.take(context.slots, mode="wrap")
+        return Acted(self._chooser.choose(greedy, epsilon, explore, context.action_mask), extras)
+
+    def metrics(self) -> dict[str, float]:
+        """Give the exploration rate, the mean over the environments."""
+        if self.exploration is None or self.mode == "eval":
+            return {"agent/epsilon": 0.0}
+        return {"agent/epsilon": float(np.mean(self.exploration(self.env_step)))}

@@ -1,0 +1,101 @@
+# Copied from surreal.learner.off_policy.dqn of Surreal 0.1.0; yours to edit.
+"""Deep Q-learning: Mnih et al. 2015 (arXiv:1312.5602) with double Q-learning, n-step targets and importance weights.
+
+The whole algorithm is `DQNLearner.learn`; n and gamma are the replay's, which hands over summed rewards and discounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from surreal.learner.base import ReplayView
+from surreal.learner.gradients import GradientLearner
+from algorithm.losses import chosen_q, huber_loss
+from surreal.learner.off_policy.noise import UpdateNoise
+from surreal.learner.option_checks import check_positive
+from surreal.learner.returns import q_target
+from surreal.learner.target import TargetNetwork
+from surreal.model import NoisyQFunction
+from surreal.types import Batch
+from surreal.utils.pytorch import Module
+
+
+class DQNLearner(GradientLearner):
+    """Learns a Q-function from transitions.
+
+    Args:
+        model: maps observations to `[B, n_actions]` values.
+        replay: gives the batches; gets |TD error| as priorities if it wants them.
+        double: choose the bootstrap action by the online network (less overestimation), not by the target network.
+        huber_delta: error from which on the loss grows linearly, > 0; raising it lets large errors weigh more.
+        target_update_period: updates between two copies to the target network, >= 1.
+        target_update_tau: follow softly instead, at every update, in (0, 1]; None copies by period.
+        initial_learning_rate: see `GradientLearner`.
+        seed: of the noise of a `NoisyQFunction`, >= 0.
+        options: see `GradientLearner`.
+    """
+
+    takes = frozenset({"transitions"})
+
+    def __init__(
+        self,
+        model: Module,
+        replay: ReplayView | None = None,
+        *,
+        double: bool = True,
+        huber_delta: float = 1.0,
+        target_update_period: int = 100,
+        target_update_tau: float | None = None,
+        initial_learning_rate: float = 1e-4,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, replay, initial_learning_rate=initial_learning_rate, **options)
+        check_positive(huber_delta=huber_delta)
+        TargetNetwork.check(target_update_period, target_update_tau)
+        self.double = double
+        self.huber_delta = huber_delta
+        self._noise = UpdateNoise(seed, self.device)
+        self._target_rule = (target_update_period, target_update_tau)
+
+    def build(self) -> None:
+        super().build()
+        period, tau = self._target_rule
+        self.target = TargetNetwork(self.model, period=period, tau=tau)
+        self.keep("target", self.target.network)
+
+    def renew_noise(self) -> None:
+        """Give each noisy network noise of its own; for the beginning of `learn`."""
+        generator = None
+        for network in (self.model, self.target.network):
+            if isinstance(network, NoisyQFunction):
+                generator = generator or self._noise.of(self.updates)
+                network.draw_noise(generator)
+
+    def learn(self, i: int, batch: Batch) -> Mapping[str, Tensor | float]:
+        self.renew_noise()
+        q, target = self.estimate(batch)
+        loss = huber_loss(q, target, self.huber_delta, batch.extras.get("weight"))
+        self.step(loss)
+        self.target.after_update(self.updates + 1)
+        self.send_priorities(batch, target - q)
+        if not self.is_metrics_due:
+            return {}
+        return {"loss": loss, "q_mean": q.mean(), "q_max": q.max(), "td_error_abs_mean": (target - q).abs().mean()}
+
+    def estimate(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Estimate the value of the actions taken, and what it should be.
+
+        Returns:
+            `(q, target)`, [B] float32 each; the gradient flows through `q` only, and `target - q` is the TD error.
+        """
+        q = chosen_q(self.model(batch.obs), batch.action)
+        with torch.no_grad():
+            select_q = self.model(batch.next_obs) if self.double else None
+            legal = batch.extras.get("next_action_mask")
+            target = q_target(batch.reward, batch.discount, self.target(batch.next_obs), select_q, legal)
+        return q, target

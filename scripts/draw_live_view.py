@@ -12,9 +12,9 @@ import numpy as np
 from rich.console import Console
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.run.view.drawing.frame import Frame, View
-from surreal.run.view.live.estimate import Bound
-from surreal.run.view.live.snapshot import summarize_processes
+from surreal.run.view.live.frame import Frame, Picture
+from surreal.run.view.live.trend import Bound
+from surreal.run.view.reader import summarize_processes
 
 RUN = "cartpole-dqn-20260131-123456-ab12"
 
@@ -73,7 +73,7 @@ def view_of(beats, footer):
     steps = np.linspace(0.0, 1.0, 300)
     returns = 20 + 262 / (1 + np.exp(-9 * (steps - 0.55))) + rng.normal(0, 6, steps.size)
     rounds = 9 + 390 / (1 + np.exp(-9 * (steps[::5] - 0.45))) + rng.normal(0, 14, steps[::5].size)
-    return View(
+    return Picture(
         RUN,
         elapsed_s=754.0,
         snapshot=summarize_processes(beats),

@@ -39,9 +39,9 @@ from surreal.run.commands.play import fresh_rng, play_policy
 from surreal.run.evaluation import EvaluationRound
 from surreal.run.launch.launcher import Launcher
 from surreal.run.launch.prepare import RunOptions
-from surreal.run.launch.starting.forking import ForkServer
-from surreal.run.process.ending.interrupts import Interrupts
-from surreal.run.process.ending.reasons import ExitCode
+from surreal.run.launch.starting import ForkServer
+from surreal.run.process.ending import ExitCode
+from surreal.run.process.interrupts import Interrupts
 from surreal.run.process.roles import AGENT, EVAL, LEARNER
 from surreal.run.session.acting import saved_agent
 from surreal.run.view.outcome import RunOutcome

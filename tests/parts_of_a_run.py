@@ -38,12 +38,12 @@ from surreal.replay.stream.info import replay_info
 from surreal.run.commands.status import run_status
 from surreal.run.evaluation import EpisodeScore, EvaluationRound
 from surreal.run.process import registry
-from surreal.run.process.claims import Claim
+from surreal.run.process.liveness.claims import Claim
 from surreal.run.self_play.exchange import Games, LeagueExchange
 from surreal.run.session.scoring.book import ScoreBook
 from surreal.run.session.scoring.sharing import ScoreCollector, ScoreSender
-from surreal.run.view.in_redis import _from_redis
-from surreal.run.view.top.following import Follower
+from surreal.run.view.listing import _from_redis
+from surreal.run.view.live.top import Follower
 
 
 class Act(NamedTuple):

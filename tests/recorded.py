@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal.config import load_config
-from surreal.run.process.ending.reasons import Counts, Ending, result_of
+from surreal.run.process.ending import Counts, Ending, result_of
 from surreal.run.process.run_folder import RunFolder
 
 STARTED = 1_790_000_000.0

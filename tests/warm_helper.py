@@ -10,7 +10,7 @@ the answer.
 A launcher starts a fork server, which would import everything again. So a launcher gets a template: a second process,
 forked before it does anything, which becomes its fork server when it asks for one.
 
-As in `surreal.run.launch.starting.fork_server`, nothing but imports happens here before a fork: no thread, no
+As in `surreal.run.launch.fork_server`, nothing but imports happens here before a fork: no thread, no
 connection, no computation. Linux only.
 """
 
@@ -33,10 +33,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from surreal.base.system.process import die_with_parent
-from surreal.run.launch.starting import forking
-from surreal.run.launch.starting.forking import ForkedProcess
+from surreal.run.launch import starting as forking
+from surreal.run.launch.starting import ForkedProcess
 
-_FORK_SERVER = "surreal.run.launch.starting.fork_server"
+_FORK_SERVER = "surreal.run.launch.fork_server"
 #: Most bytes of a message: an environment, or a program in an argument.
 _MOST_BYTES = 1 << 20
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from surreal.run.launch.starting.forking import NO_THREADS
+from surreal.run.launch.starting import NO_THREADS
 from tests.servers import die_with_parent
 from tests.warm_helper import receive
 

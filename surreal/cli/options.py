@@ -13,7 +13,7 @@ from rich.console import Console
 
 from surreal.cli.completion import run_names, settings
 from surreal.run.process.arguments import SHOWN_BY_PS, local_folder, shows_password
-from surreal.run.process.ending.output import Output
+from surreal.run.process.output import Output
 
 
 def _local_folder(text: str) -> Path:

@@ -18,7 +18,7 @@ from surreal.cli.completion import policies, preset_names
 from surreal.cli.options import POLICY, Overrides, RedisOption, RunDir, RunName, Trust
 
 if TYPE_CHECKING:
-    from surreal.run.commands.viewing import View
+    from surreal.run.commands.play import EpisodeDisplay
 
 Record = Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")]
 Show = Annotated[bool, typer.Option("--show", help="Open a window.")]
@@ -145,21 +145,21 @@ def _require_one(record: Path | None, show: bool, terminal: bool) -> None:
 
 def _open_view(
     stack: ExitStack, record: Path | None, show: bool, terminal: bool
-) -> tuple[View, Callable[[str], object]]:
+) -> tuple[EpisodeDisplay, Callable[[str], object]]:
     """Open what was asked for; returns it, and what says a line beside it."""
     from surreal.envs.terminal import open_screen
     from surreal.run.build.check import require_display
-    from surreal.run.commands.viewing import View
+    from surreal.run.commands.play import EpisodeDisplay
 
     if show:
         require_display("--show")
     if not terminal:
-        return View(record=record, show=show), typer.echo
+        return EpisodeDisplay(record=record, show=show), typer.echo
     screen = stack.enter_context(open_screen())
     handler = _Saying(screen.say)  # else warnings would be written into the picture
     logging.getLogger().addHandler(handler)
     stack.callback(logging.getLogger().removeHandler, handler)
-    return View(screen=screen), screen.say
+    return EpisodeDisplay(screen=screen), screen.say
 
 
 class _Saying(logging.Handler):

@@ -1,7 +1,7 @@
 """The `surreal` command, put together from its groups.
 
 What a person asked for goes to stdout, an error to stderr as one line `error: ...`. The exit codes are those of
-`surreal.run.process.ending.reasons`. `--debug`, anywhere, shows tracebacks.
+`surreal.run.process.ending`. `--debug`, anywhere, shows tracebacks.
 
 Heavy imports (torch) happen inside the commands that need them.
 """
@@ -22,10 +22,9 @@ from surreal import __version__
 from surreal.base.errors import ConfigError
 from surreal.base.system.secrets import take_user
 from surreal.cli import completion, policies, replay, running, runs, training
-from surreal.run.process.ending.interrupts import hold_checkpoint_signal
-from surreal.run.process.ending.output import flush_output
-from surreal.run.process.ending.reasons import ExitCode, exit_code_of
-from surreal.run.process.reports import print_error
+from surreal.run.process.ending import ExitCode, exit_code_of, print_error
+from surreal.run.process.interrupts import hold_checkpoint_signal
+from surreal.run.process.output import flush_output
 from surreal.run.process.roles import ROLES
 
 #: As whom commands come to a Redis that has users. Others only look; the processes of a run know it themselves.

@@ -111,7 +111,7 @@ def status(
     """Show a run: in progress, from anywhere that reaches its Redis, or over, from its folder."""
     from surreal.run.commands.status import find_run, print_status, run_status
     from surreal.run.process.finding import RunOverError
-    from surreal.run.view.ended import ended_to_json
+    from surreal.run.view.outcome import ended_to_json
 
     try:
         with find_run(run_name, address=redis, run_dir=run_dir) as client:
@@ -166,10 +166,10 @@ def top(
 ) -> None:
     """Watch a run, from anywhere that reaches its Redis; q leaves, s asks the run to stop."""
     from surreal.run.commands.status import find_run
-    from surreal.run.process.ending.interrupts import set_at_signals
-    from surreal.run.process.ending.reasons import ExitCode
+    from surreal.run.process.ending import ExitCode
     from surreal.run.process.finding import RunOverError
-    from surreal.run.view.top.top import Top
+    from surreal.run.process.interrupts import set_at_signals
+    from surreal.run.view.live.top import Top
 
     stop = threading.Event()
     closed: list[str] = []
@@ -200,7 +200,7 @@ def top(
 def _print_ended(over: RunOverError, console: Console) -> None:
     from rich.table import Table
 
-    from surreal.run.view.ended import describe_ended
+    from surreal.run.view.outcome import describe_ended
 
     say(console, f"{over.folder.read_run() or over.folder.path.name}: over")
     table = Table(show_header=False, box=None)

@@ -14,15 +14,13 @@ from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.cli.completion import presets_and_files
 from surreal.cli.options import NoColor, Overrides, RunDir, flag, say, stdout_console, warn_of_password
-from surreal.run.launch.rlx.components import COMPONENTS, RLX_SERVERS, has_launcher, launcher_overrides, parts_of
-from surreal.run.process.ending.reasons import Ending, ExitCode
-from surreal.run.process.reports import print_error
-from surreal.run.process.roles import AGENT, EVAL, LEARNER, ROLES, Role
+from surreal.run.process.ending import Ending, ExitCode, print_error
+from surreal.run.process.roles import AGENT, COMPONENTS, EVAL, LEARNER, ROLES, Part, Role, launcher_overrides, parts_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from surreal.run.process.ending.interrupts import Interrupts
+    from surreal.run.process.interrupts import Interrupts
 
 _APP = Path("app.yaml")
 #: Role commands hand all their arguments to the role's own parser, which `python -m surreal.run.ROLE` uses too.
@@ -91,8 +89,8 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
     """Train on this machine: Redis, learner, agents and evaluation, until a limit or Ctrl-C."""
-    from surreal.run.launch.starting.forking import ForkServer
-    from surreal.run.process.ending.interrupts import Interrupts
+    from surreal.run.launch.starting import ForkServer
+    from surreal.run.process.interrupts import Interrupts
 
     if check and verify:
         raise ConfigError("--check starts nothing that --verify could play; leave one of them out", key="--verify")
@@ -112,20 +110,20 @@ def run(
     settings = (*(overrides or ()), *extra)
     interrupts = Interrupts()
     console = stdout_console(interrupts.end, no_color=no_color)
-    is_run = has_launcher(parts)
+    is_run = Part.PARAMETER_SERVER in parts
     if not (is_run or check):
         ending = _run_beside(parts, source or str(_APP), settings, (run_name, redis, run_dir), interrupts, console)
         say(console, f"ended: {ending.reason}")
         raise typer.Exit(ending.exit_code)
     settings = (*settings, *(launcher_overrides(parts) if is_run else ()))
-    has_companions = RLX_SERVERS not in parts
+    has_companions = Part.RLX_SERVERS not in parts
     asked = (source, settings, run_name, run_dir, redis, resume, offline)
     if check:
-        from surreal.run.commands.check import check as find_problems
+        from surreal.run.launch.check import check_only
         from surreal.run.launch.prepare import RunOptions
 
         try:
-            say(console, find_problems(RunOptions(*asked, has_companions=has_companions)))
+            say(console, check_only(RunOptions(*asked, has_companions=has_companions)))
         except SurrealError as error:  # as wrong arguments end it
             print_error(error)
             raise typer.Exit(2) from error
@@ -148,7 +146,7 @@ def run(
     if exit_code is ExitCode.FAILED:
         print_error(SurrealError(outcome.ending.reason))
     if verify:
-        from surreal.run.commands.verify import verify as play_again
+        from surreal.run.commands.play import verify as play_again
 
         is_solved, sentence = play_again(outcome, verify_episodes)
         say(console, sentence)
@@ -157,7 +155,7 @@ def run(
     raise typer.Exit(exit_code)
 
 
-def _read_words(words: Sequence[str], config: Path | None, *, resume: bool) -> tuple[str | None, frozenset[str]]:
+def _read_words(words: Sequence[str], config: Path | None, *, resume: bool) -> tuple[str | None, frozenset[Part]]:
     """Tell components from a preset or file; returns that, None if there is none, and the parts to run."""
     components = [word for word in words if word in COMPONENTS or word == "wsproxy"]
     sources = [word for word in words if word not in components] + ([] if config is None else [str(config)])
@@ -177,7 +175,7 @@ def _read_words(words: Sequence[str], config: Path | None, *, resume: bool) -> t
 
 
 def _run_beside(
-    parts: frozenset[str],
+    parts: frozenset[Part],
     source: str,
     overrides: Sequence[str],
     where: tuple[str | None, str | None, Path | None],
@@ -186,8 +184,8 @@ def _run_beside(
 ) -> Ending:
     """Run parts of an app beside a run that goes on."""
     from surreal.run.commands.status import find_address, find_run
-    from surreal.run.launch.rlx.companions import Companions, Place
-    from surreal.run.launch.starting.starter import Spawner
+    from surreal.run.launch.companions import Companions, Place
+    from surreal.run.launch.starting import Spawner
     from surreal.run.process.run_folder import RUNS_FOLDER
 
     place = None

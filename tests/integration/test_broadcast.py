@@ -28,7 +28,7 @@ from surreal.distributed.connection.access.holders import make_token
 from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.parameters.encoding import encode_parameters
-from surreal.run.process.registry import write_progress
+from surreal.run.process.progress import write_progress
 from surreal.run.session.publishing import Publishing
 
 PARTS = [64 << 20, 100]  # bytes of a part: all in one value, and many parts

@@ -19,7 +19,7 @@ from surreal.base.errors import SurrealError
 from surreal.distributed import RedisClient
 from surreal.distributed.connection.access.rights import CHANNELS
 from surreal.distributed.connection.keys import RUN_KINDS, SHARD_KINDS, kind_pattern
-from surreal.run.process.reports import is_expected
+from surreal.run.process.ending import is_expected
 from tests.parts_of_a_run import Act, PartsOfARun
 from tests.recorder import Recorder
 

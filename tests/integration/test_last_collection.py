@@ -12,7 +12,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.run.launch.collecting import LastCollection
-from surreal.run.launch.starting.starter import Spawner
+from surreal.run.launch.starting import Spawner
 from surreal.run.process.arguments import REDIS_VARIABLE
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import safetensors.torch
 import torch
 
-from surreal.run.process.places import RankPlace
+from surreal.run.process.arguments import RankPlace
 from tests.ranked import learned_alone
 from tests.warm_python import WarmPython, environment_of_a_user
 

@@ -14,7 +14,8 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import FORMAT
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.process import registry
-from surreal.run.process.claims import Claim
+from surreal.run.process.liveness.claims import Claim
+from surreal.run.process.progress import has_learned, read_applied, read_progress, write_progress
 from surreal.run.process.registry import Registrant
 
 AGENT, LEARNER = Registrant("agent-0", leads=False), Registrant("learner", leads=True)
@@ -170,17 +171,17 @@ def test_bytes_that_are_no_registration_count_as_none(client: RedisClient, value
 
 
 def test_progress_survives_the_way_and_other_texts_do_not_hurt() -> None:
-    assert registry.read_progress(registry.write_progress(3, 700)) == {"updates": 3, "global_step": 700}
-    assert registry.read_progress("update 3") == {}
-    assert registry.has_learned(registry.write_progress(3, 700, skipped=2))
-    assert not registry.has_learned(registry.write_progress(3, 700, skipped=3))
-    assert not registry.has_learned(registry.write_progress(0, 700))
-    assert registry.has_learned("update 3"), "who writes another text knows better"
-    told = registry.write_progress(3, 700, {"a": 5})
-    assert registry.read_progress(told) == {"updates": 3, "global_step": 700}
-    assert [registry.read_applied(told, sender) for sender in ("a", "b")] == [5, None]
-    assert registry.read_applied("update 3", "a") is None
-    assert registry.read_progress('{"updates": "x"}') == {}
+    assert read_progress(write_progress(3, 700)) == {"updates": 3, "global_step": 700}
+    assert read_progress("update 3") == {}
+    assert has_learned(write_progress(3, 700, skipped=2))
+    assert not has_learned(write_progress(3, 700, skipped=3))
+    assert not has_learned(write_progress(0, 700))
+    assert has_learned("update 3"), "who writes another text knows better"
+    told = write_progress(3, 700, {"a": 5})
+    assert read_progress(told) == {"updates": 3, "global_step": 700}
+    assert [read_applied(told, sender) for sender in ("a", "b")] == [5, None]
+    assert read_applied("update 3", "a") is None
+    assert read_progress('{"updates": "x"}') == {}
 
 
 def test_of_two_that_come_at_once_one_wins(client: RedisClient) -> None:

@@ -13,12 +13,11 @@ from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.process import registry
-from surreal.run.process.ending.reasons import Ending, ExitCode, result_of
+from surreal.run.process.ending import Ending, ExitCode, result_of
 from surreal.run.process.registry import Registrant
 from surreal.run.process.run_folder import RunFolder
 from surreal.run.view.deleting import delete
-from surreal.run.view.in_redis import runs_in_redis
-from surreal.run.view.listing import list_runs
+from surreal.run.view.listing import list_runs, runs_in_redis
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.process import registry
 from surreal.run.process.registry import Registrant
-from surreal.run.view.top.following import Follower
+from surreal.run.view.live.top import Follower
 
 CONFIG = load_config("cartpole-dqn", ["run.max_time_s=36000"])
 

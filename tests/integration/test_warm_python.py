@@ -33,7 +33,7 @@ print(json.dumps({
 LAUNCH = """
 import json, sys
 from pathlib import Path
-from surreal.run.launch.starting.forking import ForkedProcess, ForkServer
+from surreal.run.launch.starting import ForkedProcess, ForkServer
 with ForkServer(["told"]) as starter:
     started = starter.start("told", ["a"], console=Path("console"), environment={"OF_THE_RUN": "yes"})
     print(json.dumps([isinstance(started, ForkedProcess), started.wait(), starter.pid]))

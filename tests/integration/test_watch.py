@@ -17,11 +17,11 @@ from surreal.distributed import RedisClient, TorchBroadcaster
 from surreal.envs.terminal import Colors, Screen
 from surreal.run.build.acting import build_model
 from surreal.run.build.environments import build_spaces
-from surreal.run.commands.play import fresh_rng
-from surreal.run.commands.viewing import View
+from surreal.run.commands.play import EpisodeDisplay, fresh_rng
 from surreal.run.commands.watch import Watcher
 from surreal.run.process import registry
-from surreal.run.process.registry import Registrant, write_progress
+from surreal.run.process.progress import write_progress
+from surreal.run.process.registry import Registrant
 from tests.integration.test_broadcast import keys_of
 
 
@@ -60,7 +60,7 @@ def no_wait(_: float) -> None:
     raise AssertionError("there was something to wait for")
 
 
-def watcher_of(learner: Learner, view: View = View(), config: Config | None = None) -> Watcher:  # noqa: B008
+def watcher_of(learner: Learner, view: EpisodeDisplay = EpisodeDisplay(), config: Config | None = None) -> Watcher:  # noqa: B008
     return Watcher(learner.client, config or learner.config, view, rng=fresh_rng(1))
 
 
@@ -161,5 +161,5 @@ def test_the_terminal_shows_the_version(learner: Learner) -> None:
     learner.publish(5)
     stream = io.StringIO()
     with Screen(stream, Colors.TRUE) as screen:
-        list(watcher_of(learner, View(screen=screen)).episodes(1, wait=no_wait))
+        list(watcher_of(learner, EpisodeDisplay(screen=screen)).episodes(1, wait=no_wait))
     assert f"{learner.client.run}  version 1  episode 0  step 7  return 7" in stream.getvalue()

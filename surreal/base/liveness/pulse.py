@@ -1,7 +1,7 @@
 """`Pulse`: a loop's sign of life, and where a loop hangs that gives none.
 
-A loop owns a pulse, and stores to one attribute in each turn; a watchdog (`surreal.run.process.watchdog`) looks at the
-pulses of its process. `Supervisor` gives each of its threads one.
+A loop owns a pulse, and stores to one attribute in each turn. The watchdog (`surreal.run.process.liveness.watchdog`)
+looks at the pulses of its process. `Supervisor` gives each of its threads one.
 """
 
 from __future__ import annotations

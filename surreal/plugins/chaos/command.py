@@ -28,7 +28,7 @@ from surreal.plugins.chaos.subjects.starting import StartedRun
 from surreal.plugins.chaos.subjects.subject import Keeps, Subject
 from surreal.run.build.kept import round_lines
 from surreal.run.process import registry
-from surreal.run.process.ending.reasons import ExitCode
+from surreal.run.process.ending import ExitCode
 
 _TURN_S = 0.1
 #: How long a run may take to drain, s: as long as its roles may.

@@ -63,7 +63,7 @@ def chaos(
     from surreal.plugins.chaos.command import Call, Setting, disturb
     from surreal.plugins.chaos.options import ChaosOptions, read_kinds
     from surreal.plugins.chaos.report import check_path
-    from surreal.run.process.ending.interrupts import set_at_signals
+    from surreal.run.process.interrupts import set_at_signals
 
     if report is not None:
         check_path(report)

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from surreal.base.errors import ConfigError, FolderError, describe_os_error
 from surreal.base.system.installing import install_command
-from surreal.run.view.curves.bands import Band
-from surreal.run.view.curves.line import Axis, Line
-from surreal.run.view.curves.palette import COLOURS, colour
+from surreal.run.view.curves import COLOURS, Axis, Band, Line, colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

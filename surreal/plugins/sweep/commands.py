@@ -12,9 +12,8 @@ from rich.console import Console
 from surreal.base.errors import StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.cli.options import RedisOption, say
-from surreal.run.process.ending.output import Output
-from surreal.run.process.ending.reasons import Ending, ExitCode
-from surreal.run.process.reports import print_error
+from surreal.run.process.ending import Ending, ExitCode, print_error
+from surreal.run.process.output import Output
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,7 +34,7 @@ def sweep(
     """Train many runs, over settings and seeds, as many at once as fit."""
     from surreal.plugins.sweep.command import SweepOptions, check_sweep, run_sweep
     from surreal.plugins.sweep.view import result_table
-    from surreal.run.process.ending.interrupts import Interrupts
+    from surreal.run.process.interrupts import Interrupts
 
     if check:
         if file is None:

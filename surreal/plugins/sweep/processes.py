@@ -18,7 +18,7 @@ from surreal.base.errors import SurrealError
 from surreal.distributed.server import owned_exec
 from surreal.run.launch.supervise import last_error_line
 from surreal.run.process import registry
-from surreal.run.view.in_redis import open_client
+from surreal.run.view.listing import open_client
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from surreal.plugins.sweep.search.judging import Judge, Seat
 from surreal.plugins.sweep.search.proposing import Proposer
 from surreal.plugins.sweep.trials import End, Trial, TrialFile
 from surreal.plugins.sweep.view import SweepView
-from surreal.run.process.ending.interrupts import Interrupts
-from surreal.run.process.ending.reasons import Ending, ExitCode
+from surreal.run.process.ending import Ending, ExitCode
+from surreal.run.process.interrupts import Interrupts
 from surreal.run.process.run_folder import RunFolder
 from surreal.run.view.listing import read_run
 

@@ -1,21 +1,91 @@
-"""Plays a saved policy, without a run and without Redis: `surreal play CHECKPOINT`, and the check after a run."""
+"""Play."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 
-from surreal.config import add_python_path
+from surreal.base.errors import BusyError, SurrealError
+from surreal.base.system.files import FileLock
+from surreal.config import Config, add_python_path
+from surreal.envs import record_video
+from surreal.envs.terminal import Screen, TerminalView
+from surreal.envs.terminal.view import choose_mode
 from surreal.run.build.acting import build_evaluator
-from surreal.run.build.environments import env_spaces
-from surreal.run.build.saved_policy import Policy
-from surreal.run.commands.viewing import View
-from surreal.run.evaluation import EpisodeScore
+from surreal.run.build.environments import build_env, env_spaces
+from surreal.run.build.saved_policy import Policy, load_policy
+from surreal.run.evaluation import EpisodeScore, EvaluationRound
+from surreal.run.process.ending import ExitCode
 from surreal.run.process.role import role_rng
 from surreal.run.process.roles import RandomStream
 from surreal.run.session.acting import saved_agent
+from surreal.run.view.outcome import RunOutcome
+
+
+@dataclass(frozen=True)
+class EpisodeDisplay:
+    """One of them, or none: an environment draws in one way at a time."""
+
+    record: Path | None = None  #: folder of videos, one an episode
+    show: bool = False  #: a window
+    screen: Screen | None = None  #: the terminal
+
+    def __post_init__(self) -> None:
+        if sum((self.record is not None, self.show, self.screen is not None)) > 1:
+            raise ValueError("window, terminal and videos exclude each other")
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything is to be seen."""
+        return self.show or self.record is not None or self.screen is not None
+
+    def make_env(self, config: Config, stack: ExitStack, *, name: str) -> gymnasium.Env[Any, Any]:
+        """Make an environment of the evaluation that is seen so.
+
+        Args:
+            config: of the run.
+            stack: closes it.
+            name: begins the names of videos.
+
+        Raises:
+            BusyError: another process records into the folder.
+            EnvError: the environment cannot be made, or not be seen so.
+        """
+        mode = None
+        if self.record is not None:
+            stack.callback(_claim_videos(self.record).release, is_removed=True)
+            mode = "rgb_array"
+        elif self.show:
+            mode = "human"
+        elif self.screen is not None:
+            mode = _terminal_mode(config)
+        env = build_env(config, training=False, render_mode=mode)
+        stack.callback(env.close)
+        if self.record is not None:
+            env = record_video(env, str(self.record), name=name)
+            stack.callback(env.close)
+        return env if self.screen is None else TerminalView(env, self.screen)
+
+
+def _terminal_mode(config: Config) -> str:
+    plain = build_env(config, training=False)
+    modes = plain.metadata.get("render_modes", ())
+    plain.close()
+    return choose_mode(lambda mode: build_env(config, training=False, render_mode=mode), modes)
+
+
+def _claim_videos(folder: Path) -> FileLock:
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / "play.lock")
+    if not lock.acquire():
+        raise BusyError(f"{folder} gets the videos of {lock.holder()}; name another folder")
+    return lock
 
 
 def play_policy(
@@ -24,7 +94,7 @@ def play_policy(
     *,
     rng: np.random.Generator,
     num_envs: int | None = None,
-    view: View = View(),  # noqa: B008 - it is immutable
+    view: EpisodeDisplay = EpisodeDisplay(),
     on_episode: Callable[[int, EpisodeScore], None] | None = None,
 ) -> list[EpisodeScore]:
     """Play whole episodes as the evaluation does, each with a fresh seed.
@@ -63,3 +133,36 @@ def play_policy(
 def fresh_rng(seed: int | None) -> np.random.Generator:
     """Seeds for `surreal play`: drawn anew, or repeatable with `--seed`."""
     return np.random.default_rng() if seed is None else role_rng(seed, RandomStream.PLAY)
+
+
+_NUM_ENVS = 20
+
+
+def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
+    """Load the best policy from its file and play it on fresh seeds.
+
+    Args:
+        outcome: of the run.
+        episodes: to play, >= 1.
+
+    Returns:
+        Whether its mean return reaches `run.stop_at_return`, if that is set; and the sentence that says so.
+    """
+    config, goal = outcome.config, outcome.config.run.stop_at_return
+    env_id = config.eval.env_id or config.env.id
+    if outcome.ending.exit_code is not ExitCode.OK:
+        return False, f"not solved {env_id}: {outcome.ending.reason}"
+    try:
+        policy = load_policy(outcome.folder / "eval" / "best.safetensors", trust=True)
+        scores = play_policy(policy, episodes, rng=role_rng(config.seed, RandomStream.VERIFY), num_envs=_NUM_ENVS)
+    except SurrealError as error:
+        return False, f"not solved {env_id}: {error}"
+    played = EvaluationRound(0, policy.version, tuple(scores))
+    mean = played.mean_return
+    is_missed = goal is not None and mean < goal
+    verdict = "not solved" if is_missed else "played" if goal is None else "solved"
+    return not is_missed, (
+        f"{verdict} {env_id}: mean return {mean:.4g} (standard error {played.standard_error:.2g}) over "
+        f"{len(scores)} episodes, "
+        f"{outcome.counts.env_steps} env steps, {outcome.time_s:.0f} s"
+    )

@@ -1,7 +1,8 @@
-"""`surreal redis`: a Redis server for runs of several machines, in the foreground, until Ctrl-C or SIGTERM."""
+"""Redis server."""
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
@@ -9,19 +10,65 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
+
 from surreal.base.errors import ConfigError
+from surreal.base.liveness.health import HealthFile, Vitals, health_path
+from surreal.base.liveness.probe import ENDING, STARTING, WORKING
 from surreal.base.system.secrets import read_secret
 from surreal.config.schema.fields import parse_size
 from surreal.distributed.connection.access.rights import ADMINISTRATOR
 from surreal.distributed.connection.address import parse_address
-from surreal.distributed.connection.client import check_name
+from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.server.access import ServerAccess, ServerTls
 from surreal.distributed.server.acl import SELECTORS_VERSION, write_users
 from surreal.distributed.server.certificates import make_certificates
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import server_version
-from surreal.run.commands.redis_health import serve_and_tell
-from surreal.run.process.ending.interrupts import set_at_signals
+from surreal.run.process.interrupts import set_at_signals
+
+
+def serve_and_tell(
+    server: EmbeddedRedis,
+    stop: threading.Event,
+    on_ready: Callable[[EmbeddedRedis], None],
+    *,
+    drain_s: float = 0.0,
+) -> None:
+    """Serve until `stop` is set, and say how the server is where `$SURREAL_HEALTH` names a file.
+
+    Args:
+        server: not started yet.
+        stop: ends it.
+        on_ready: called when it answers, after it has loaded what it kept.
+        drain_s: how long to keep serving after `stop` while clients are connected.
+    """
+    is_ready = threading.Event()
+
+    def begin(server: EmbeddedRedis) -> None:
+        is_ready.set()
+        on_ready(server)
+
+    def look() -> Vitals:
+        if stop.is_set() or not is_ready.is_set():
+            return Vitals(ENDING if stop.is_set() else STARTING)
+        return Vitals(WORKING, hangs_in="" if answers(server.address) else "redis-server does not answer")
+
+    with HealthFile("redis", look, health_path(os.environ)):
+        server.serve(stop, begin, drain_s=drain_s)
+
+
+def answers(address: str) -> bool:
+    """Whether a server answers; an error counts, such as a missing password or a full disk (MISCONF)."""
+    with RedisClient(address) as client:
+        try:
+            client.redis.ping()
+        except (AuthenticationError, BusyLoadingError, ResponseError):
+            return True
+        except RedisError:
+            return False
+        return True
+
 
 _EVERYWHERE = ("0.0.0.0", "::", "*")  # noqa: S104
 

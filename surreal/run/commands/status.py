@@ -17,7 +17,7 @@ from surreal.run.process import registry
 from surreal.run.process.arguments import REDIS_VARIABLE
 from surreal.run.process.finding import RunOverError, is_written_to, named_folder, require_folder
 from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
-from surreal.run.view.live.snapshot import Snapshot, take_snapshot
+from surreal.run.view.reader import Snapshot, take_snapshot
 
 _TIMEOUT_S = 5.0
 

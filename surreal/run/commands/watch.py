@@ -17,9 +17,10 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.run.build.acting import build_evaluator, build_greedy_agent, build_listener, build_model
 from surreal.run.build.environments import env_spaces
-from surreal.run.commands.viewing import View
+from surreal.run.commands.play import EpisodeDisplay
 from surreal.run.evaluation import EpisodeScore
 from surreal.run.process import registry
+from surreal.run.process.progress import read_progress
 from surreal.run.process.role import make_client
 
 #: How often to look for the first parameters, s, and how long to wait for Redis between two episodes.
@@ -38,7 +39,7 @@ class Watched(NamedTuple):
 class Watcher:
     """Plays episodes of a run's newest parameters.
 
-        watcher = Watcher(client, config, View(show=True), rng=rng)
+        watcher = Watcher(client, config, EpisodeDisplay(show=True), rng=rng)
         for watched in watcher.episodes(10):
             print(watched.version, watched.score.episode_return)
         print(watcher.ending)
@@ -53,7 +54,7 @@ class Watcher:
         ending: why there are no more episodes; "" while the run goes on.
     """
 
-    def __init__(self, client: RedisClient, config: Config, view: View, *, rng: np.random.Generator) -> None:
+    def __init__(self, client: RedisClient, config: Config, view: EpisodeDisplay, *, rng: np.random.Generator) -> None:
         self.ending = ""
         self._client = client
         self._config = config
@@ -90,7 +91,7 @@ class Watcher:
             while (count is None or number < count) and self._update(listener, on_wait, wait):
                 if self._view.screen is not None:
                     self._view.screen.title = f"{self._client.run}  version {model.version}"
-                version, progress = model.version, registry.read_progress(listener.message)
+                version, progress = model.version, read_progress(listener.message)
                 (score,) = evaluator.play(1)
                 yield Watched(number, version, progress.get("global_step", 0), score)
                 number += 1

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from surreal.base.errors import ConfigError, StoppedError
 from surreal.config import add_python_path, load_config
-from surreal.run.launch.starting.starter import Starter
+from surreal.run.launch.prepare import RunOptions, prepare
+from surreal.run.launch.starting import Starter
 from surreal.run.launch.supervise import last_error_line
-from surreal.run.process.reports import print_error
+from surreal.run.process.ending import print_error
 
 _POLL_INTERVAL_S = 0.02
 
@@ -60,6 +61,21 @@ def check_apart(
             process.wait()
         if process.returncode != 0:
             raise ConfigError(last_error_line(console))
+
+
+def check_only(options: RunOptions) -> str:
+    """Check in this process, for `surreal run --check`; returns a sentence that says so.
+
+    Raises:
+        SurrealError: the run is not possible.
+    """
+    from surreal.run.lockstep.check import check_run
+
+    prepared = prepare(options)
+    add_python_path(prepared.config.python_path)
+    check_run(prepared.config, resumed=prepared.folder.path if options.resume else None)
+    where = f"{prepared.run} in {prepared.folder.path}"
+    return f"{prepared.config.name} can run, as {where}; nothing was started or written"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

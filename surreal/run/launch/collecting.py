@@ -26,12 +26,12 @@ import yaml
 from surreal.base.errors import SurrealError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.collector import Collector
-from surreal.run.launch.starting.starter import Process, Starter
+from surreal.run.launch.starting import Process, Starter
 from surreal.run.observers.sinks.feeding import STATE_NAME
 from surreal.run.process import registry
 from surreal.run.process.arguments import DEFAULT_REDIS, REDIS_VARIABLE
-from surreal.run.process.ending.interrupts import set_at_signals
-from surreal.run.process.ending.lifeline import follow_parent
+from surreal.run.process.interrupts import set_at_signals
+from surreal.run.process.liveness.lifeline import follow_parent
 
 logger = logging.getLogger(__name__)
 

@@ -28,24 +28,22 @@ from surreal.run.launch.children import make_children
 from surreal.run.launch.collecting import LastCollection
 from surreal.run.launch.prepare import RunOptions, prepare
 from surreal.run.launch.servers import RunServers
-from surreal.run.launch.starting.starter import Starter
+from surreal.run.launch.starting import Starter
 from surreal.run.launch.supervise import Child, Supervision
 from surreal.run.process import registry
 from surreal.run.process.arguments import REDIS_VARIABLE
-from surreal.run.process.claims import Claim
-from surreal.run.process.ending.interrupts import Interrupts
-from surreal.run.process.ending.reasons import Counts, Ending, ExitCode, result_of
+from surreal.run.process.ending import Counts, Ending, ExitCode, result_of
+from surreal.run.process.interrupts import Interrupts
+from surreal.run.process.liveness.claims import Claim, take_over
 from surreal.run.process.roles import NormalEnd
 from surreal.run.process.run_folder import last_metric
-from surreal.run.process.takeover import take_over
 from surreal.run.session.scoring.best import read_best
 from surreal.run.view.live.child_warnings import ChildWarnings
 from surreal.run.view.live.describe import describe_drain
-from surreal.run.view.live.estimate import RunLimits
-from surreal.run.view.live.onlooker import Onlooker
 from surreal.run.view.live.progress import Progress
-from surreal.run.view.live.snapshot import take_snapshot
+from surreal.run.view.live.trend import RunLimits
 from surreal.run.view.outcome import RunOutcome
+from surreal.run.view.reader import Onlooker, take_snapshot
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,4 @@
-"""The launcher's children: started, watched, restarted when a signal killed them, and stopped in order.
-
-A `Starter` makes the processes, each in a session of its own, so that the drain has an order. What a child writes to
-its console lands in `logs/NAME.out` of the run's folder. Called from the main thread only, see `starting`.
-"""
+"""Supervise."""
 
 from __future__ import annotations
 
@@ -13,19 +9,36 @@ import random
 import signal
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from surreal.base.errors import OS_REMEDIES
 from surreal.base.liveness.deaths import RecentDeaths
 from surreal.base.system.files import is_full
-from surreal.run.launch.starting.orphans import OrphanReaper
-from surreal.run.launch.starting.starter import Process, Starter
-from surreal.run.process.ending.interrupts import CHECKPOINT_SIGNAL
-from surreal.run.process.ending.reasons import ExitCode
+from surreal.run.launch.starting import Process, Starter
+from surreal.run.process.ending import ExitCode
+from surreal.run.process.interrupts import CHECKPOINT_SIGNAL
 from surreal.run.process.roles import NormalEnd, Role
 
 logger = logging.getLogger(__name__)
+
+
+class OrphanReaper:
+    """Reaps adopted children. Its owner polls all children that it started between two calls."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def reap(self) -> None:
+        """Reap a child that had ended at the last call already, and was not polled since."""
+        with suppress(ChildProcessError):  # there are no children
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            pid = 0 if found is None else found.si_pid
+            if pid and pid == self._seen:
+                os.waitpid(pid, os.WNOHANG)
+            self._seen = pid
+
 
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.25, 10.0
 _TAIL_BYTES = 16_384

@@ -33,7 +33,7 @@ from surreal.run.build.saved_policy import policy_file, policy_header, policy_te
 from surreal.run.build.wrapping import EnvSpaces
 from surreal.run.lockstep.random_env import RandomEnv
 from surreal.run.lockstep.rehearsal import Rehearsal, smallest_config
-from surreal.run.process.reports import error_line
+from surreal.run.process.ending import error_line
 from surreal.run.process.run_folder import CONFIG_NAME
 
 #: Turns of acting before a batch is no longer expected: a user's replay may want more than a check waits for.

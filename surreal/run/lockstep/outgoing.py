@@ -14,7 +14,7 @@ from torch import Tensor
 
 from surreal.learner.gradients import GradientLearner, Gradients
 from surreal.learner.parameter_server.counting import FilterCounts
-from surreal.run.process.registry import read_applied
+from surreal.run.process.progress import read_applied
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from surreal.base.errors import SurrealError
 from surreal.base.metrics import EpisodeStatistics, Histogram, RateMeter, Reading
 from surreal.run.build.learning import build_checkpoints
 from surreal.run.lockstep.stretch import Stretch
-from surreal.run.process.ending.reasons import Counts
+from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
 from surreal.run.session.limits import Limits
 

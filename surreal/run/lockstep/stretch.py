@@ -25,7 +25,7 @@ from surreal.run.build.learning import build_broadcaster, build_learner, build_r
 from surreal.run.build.lockstep import lockstep_config, stretch_progress
 from surreal.run.lockstep.actor import Actor
 from surreal.run.lockstep.turn import next_batch, take_in
-from surreal.run.process.ending.reasons import Counts
+from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
 from surreal.run.session.checkpointing import Checkpointing
 from surreal.run.session.publishing import Publishing

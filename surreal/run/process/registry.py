@@ -1,8 +1,4 @@
-"""What a run says about itself in Redis: its configuration, that it exists, and why it ends.
-
-The configuration is that of the launcher, or of the learner that owns the replay; what comes before them registers its
-own until then. Every process compares, when it joins and while it takes part.
-"""
+"""Registry."""
 
 from __future__ import annotations
 
@@ -21,16 +17,54 @@ from redis.exceptions import NoPermissionError
 from surreal import __version__
 from surreal.base.errors import BusyError, ConfigError, ContractError, StoppedError
 from surreal.base.liveness.wait_notice import WaitNotice
-from surreal.base.values import checked_count
 from surreal.config import Config, diff_shared
 from surreal.config.loading import apply_overrides, parse_override
 from surreal.config.problems import explain
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.keys import RUNS, run_pattern
+from surreal.distributed.connection.keys import FORMAT, RUNS, run_pattern
 from surreal.distributed.telemetry.heartbeats import live_processes
-from surreal.run.process.versions import require_same_format, stamp, tell_other_version, version_of
+from surreal.run.process.progress import json_object
 
 logger = logging.getLogger(__name__)
+
+
+_MAX_CHARACTERS = 40
+
+
+def stamp() -> dict[str, Any]:
+    """What this version writes into a run's configuration."""
+    return {"surreal": __version__, "format": FORMAT}
+
+
+def require_same_format(client: RedisClient, stored: Mapping[str, Any]) -> None:
+    """Refuse a run whose keys this version would misread.
+
+    Raises:
+        ContractError: its format is another one.
+    """
+    if (theirs := stored.get("format", 0)) == FORMAT:
+        return
+    raise ContractError(
+        f"run {client.run!r} in Redis at {client.address} has format {str(theirs)[:_MAX_CHARACTERS]}, of Surreal "
+        f"{version_of(stored)}, but this process has format {FORMAT}, of Surreal {__version__}; use one version for "
+        f"the whole run, or delete its keys (surreal stop {client.run} --delete) and resume from its checkpoints",
+        diff=("format",),
+    )
+
+
+def tell_other_version(client: RedisClient, stored: Mapping[str, Any]) -> None:
+    """Warn if another version wrote the run's configuration, although its format is the same."""
+    if (theirs := version_of(stored)) != __version__:
+        logger.warning(
+            "run %s is of Surreal %s, and this process is of Surreal %s; both have format %d, so they fit",
+            client.run, theirs, __version__, FORMAT,
+        )  # fmt: skip
+
+
+def version_of(stored: Mapping[str, Any]) -> str:
+    """The version that wrote a run's configuration."""
+    return str(stored.get("surreal", "before 0.1.0"))[:_MAX_CHARACTERS]
+
 
 _POLL_INTERVAL_S = 0.5
 
@@ -258,69 +292,9 @@ def list_runs(client: RedisClient) -> list[RunEntry]:
         entries: Any = directory.hgetall(RUNS)
     runs = []
     for run, value in entries.items():
-        data = _json(value)
+        data = json_object(value)
         runs.append(RunEntry(run.decode(errors="replace"), str(data.get("title", "")), _seconds(data.get("created"))))
     return sorted(runs, key=lambda entry: entry.created)
-
-
-def write_progress(
-    updates: int,
-    global_step: int,
-    applied: Mapping[str, int] | None = None,
-    learned: Mapping[str, int] | None = None,
-    *,
-    skipped: int = 0,
-) -> str:
-    """What a learner sends along with its parameters: how far it is.
-
-    Args:
-        updates: of the learner: batches (of agents in rounds: rounds) that it has learned from. Publishing the same
-            parameters again does not change it.
-        global_step: env steps of the run.
-        applied: of a parameter server, the number of the last gradient of each sender that is in the parameters.
-        learned: of an on-policy learner, the number of the last chunk of each sender that it has learned from.
-        skipped: updates that changed nothing.
-    """
-    further = {"applied": applied, "learned": learned, "skipped": skipped}
-    given = {name: value for name, value in further.items() if value}
-    return json.dumps({"updates": updates, "global_step": global_step, **given})
-
-
-def read_applied(message: str, sender: str) -> int | None:
-    """Number of a sender's last gradient that is in the parameters; None if none is known to be."""
-    return read_table(message, "applied").get(sender)
-
-
-def read_learned(message: str, sender: str) -> int | None:
-    """Number of a sender's last chunk that the parameters learned from; None if the learner has seen none."""
-    return read_table(message, "learned").get(sender)
-
-
-def read_table(message: str, name: str) -> dict[str, int]:
-    """A number for each sender, `applied` or `learned`; empty if there is no such table."""
-    table = _json(message.encode()).get(name)
-    try:
-        return {sender: checked_count(number) for sender, number in table.items()} if isinstance(table, dict) else {}
-    except ValueError:
-        return {}
-
-
-def read_progress(message: str) -> dict[str, int]:
-    """How far a learner was when it sent its parameters; empty if the text is another (a user's own broadcaster's)."""
-    data = _json(message.encode())
-    try:
-        return {key: checked_count(data[key]) for key in ("updates", "global_step")}
-    except (KeyError, ValueError):
-        return {}
-
-
-def has_learned(message: str) -> bool:
-    """Whether any update has changed the parameters that were sent along with this; true if the text is another."""
-    data = _json(message.encode())
-    try:
-        return checked_count(data["updates"]) > checked_count(data.get("skipped", 0))
-    except (KeyError, ValueError):
-        return True
 
 
 def _stored(client: RedisClient) -> bytes:
@@ -329,7 +303,7 @@ def _stored(client: RedisClient) -> bytes:
 
 
 def _parse(value: bytes) -> Mapping[str, Any] | None:
-    data = _json(value) if value else {}
+    data = json_object(value) if value else {}
     return data if isinstance(data.get("shared"), dict) and isinstance(data.get("config"), dict) else None
 
 
@@ -369,12 +343,3 @@ def _list_run(client: RedisClient, config: Config) -> None:
 
 def _seconds(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
-
-
-def _json(value: bytes) -> dict[str, Any]:
-    """Decode a JSON object; anything else (bytes from a network are hostile) counts as empty."""
-    try:
-        data = json.loads(value)
-    except (ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}

@@ -8,8 +8,7 @@
     def main(argv=None) -> int:
         return run_role(AGENT, body, argv, __doc__)
 
-Exit codes: 0 the work was done or a stop was asked for, else those of `ending.reasons.ExitCode` (an error is one line
-on stderr).
+Exit codes: 0 the work was done or a stop was asked for, else see `ending.ExitCode`. An error is one line on stderr.
 """
 
 from __future__ import annotations
@@ -49,16 +48,13 @@ from surreal.distributed.telemetry.telemetry import Telemetry
 from surreal.run.observers.making import make_callbacks
 from surreal.run.process import registry
 from surreal.run.process.arguments import DEFAULT_REDIS, RoleArguments, parse
-from surreal.run.process.claims import Claim, take_first_free
-from surreal.run.process.ending.interrupts import CheckpointRequest, set_at_signals
-from surreal.run.process.ending.lifeline import follow_parent
-from surreal.run.process.ending.reasons import Ending, ExitCode, exit_code_of
-from surreal.run.process.ending.staying import stay
-from surreal.run.process.hanging import make_watchdog
-from surreal.run.process.reports import error_line, is_expected, print_error
+from surreal.run.process.ending import Ending, ExitCode, error_line, exit_code_of, is_expected, print_error
+from surreal.run.process.interrupts import CheckpointRequest, set_at_signals
+from surreal.run.process.liveness.claims import Claim, stay, take_first_free, take_over
+from surreal.run.process.liveness.lifeline import follow_parent
+from surreal.run.process.liveness.watchdog import make_watchdog
 from surreal.run.process.roles import AGENT, LEARNER, RLX_SERVER, RandomStream, Role, refusal_of
 from surreal.run.process.run_folder import RunFolder
-from surreal.run.process.takeover import take_over
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,12 @@ A further role is one more entry here, and a module of its name with `main(argv)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum, IntEnum, StrEnum
 from typing import TYPE_CHECKING
+
+from surreal.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from surreal.config import Config
@@ -161,7 +163,7 @@ RLX_CLIENT = Role(
 #: A program of a user's own that plays over RLX: `environment.run`.
 ENVIRONMENT = Role(
     "environment",
-    "surreal.run.launch.rlx.environment",
+    "surreal.run.launch.environment",
     "One environment program of an app.",
     count=lambda config: config.environment.count,
     drain_order=0,
@@ -200,3 +202,37 @@ def refusal_of(role: Role, config: Config) -> tuple[str, str] | None:
         rule = "the learner's process does all by itself"
         return "run.deterministic", f"run.deterministic is true: {rule}, and no {role.name} can join it"
     return None
+
+
+class Part(StrEnum):
+    """A part of an app that `surreal run` can start alone; RELAAX's words."""
+
+    ENVIRONMENTS = "environment"
+    RLX_SERVERS = "rlx-server"
+    PARAMETER_SERVER = "parameter-server"
+    METRICS_SERVER = "metrics-server"
+
+
+#: Words that `surreal run` does not take for presets or files, and the parts that each starts.
+COMPONENTS: dict[str, frozenset[Part]] = {
+    "all": frozenset(Part),
+    "servers": frozenset(Part) - {Part.ENVIRONMENTS},
+    **{part.value: frozenset({part}) for part in Part},
+}
+
+
+def parts_of(words: Collection[str]) -> frozenset[Part]:
+    """Give the parts that components ask for; everything if there are none.
+
+    Raises:
+        ConfigError: a word is not a component any more.
+    """
+    if "wsproxy" in words:
+        raise ConfigError("wsproxy is not a component any more: an rlx-server speaks WebSocket itself", key="wsproxy")
+    return frozenset().union(*(COMPONENTS[word] for word in words)) if words else COMPONENTS["all"]
+
+
+def launcher_overrides(parts: Collection[Part]) -> list[str]:
+    """Give the settings that leave the other parts out of a run."""
+    left_out = {Part.ENVIRONMENTS: "environment.n_environments=0", Part.RLX_SERVERS: "rlx.servers=0"}
+    return [setting for part, setting in left_out.items() if part not in parts]

@@ -17,7 +17,7 @@ from surreal.base.errors import BusyError, ConfigError, FolderError
 from surreal.base.system.files import FileLock, is_disk_full, write_in_place, write_whole
 from surreal.config import Config, to_yaml
 from surreal.distributed.connection.access.credentials import FoundAddress
-from surreal.run.process.ending.reasons import result_of
+from surreal.run.process.ending import result_of
 
 RUNS_FOLDER = Path("runs")
 CONFIG_NAME = "app.yaml"

@@ -24,6 +24,7 @@ from surreal.run.build.acting import build_evaluator, build_greedy_agent, build_
 from surreal.run.build.environments import build_env, env_spaces
 from surreal.run.evaluation import EvaluationRound
 from surreal.run.process import registry
+from surreal.run.process.progress import has_learned, read_progress
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import EVAL
 from surreal.run.session.scoring.book import ScoreBook
@@ -151,7 +152,7 @@ class EvaluationSession:
         scores = self.evaluator.play(settings.episodes, stop=stop, on_step=self._on_step)
         result = EvaluationRound(self.book.rounds, version, tuple(scores))
         # A round that says nothing, or is of a policy that has learned nothing, never ends a run.
-        is_candidate = registry.has_learned(self.listener.message) and not result.problem
+        is_candidate = has_learned(self.listener.message) and not result.problem
         reaches = goal is not None and is_candidate and result.mean_return >= goal
         if reaches and goal is not None and settings.confirm_episodes:
             fresh = self._confirm(result, goal, stop)
@@ -178,16 +179,16 @@ class EvaluationSession:
         self.process.startup.mark_first_step()
 
     def _write_down(self, result: EvaluationRound, *, reaches_goal: bool) -> None:
-        progress = registry.read_progress(self.listener.message)
+        progress = read_progress(self.listener.message)
         self.process.telemetry.global_step = progress.get("global_step", 0)
         metadata = {
             "run": self.process.client.run,
             "config": registry.plain_config(self.config),
             "model": self.model.header(),
         }
-        has_learned = registry.has_learned(self.listener.message)
+        is_trained = has_learned(self.listener.message)
         tensors = self.model.tensors()
-        is_best = self.book.add(result, tensors, metadata, progress, has_learned=has_learned, reaches_goal=reaches_goal)
+        is_best = self.book.add(result, tensors, metadata, progress, has_learned=is_trained, reaches_goal=reaches_goal)
         self._sender.send_newest(is_best=is_best)
         self._latest = {
             "eval/episode_return": result.mean_return,

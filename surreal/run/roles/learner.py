@@ -31,7 +31,7 @@ from surreal.run.build.self_play import build_keeper
 from surreal.run.lockstep.check import try_update
 from surreal.run.lockstep.session import LockstepSession
 from surreal.run.process.arguments import parse
-from surreal.run.process.ending.reasons import Counts
+from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess, run_role
 from surreal.run.process.roles import LEARNER
 from surreal.run.process.run_folder import RunFolder

@@ -28,9 +28,9 @@ from surreal.rlx.client.gym_driver import Counts, DriverOptions, EpisodeEnd, run
 from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
 from surreal.rlx.client.training import at_show_signal
 from surreal.rlx.client.transport import parse_address
-from surreal.run.process.ending.interrupts import set_at_signals
-from surreal.run.process.ending.lifeline import follow_parent
-from surreal.run.process.reports import print_error
+from surreal.run.process.ending import print_error
+from surreal.run.process.interrupts import set_at_signals
+from surreal.run.process.liveness.lifeline import follow_parent
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -38,9 +38,9 @@ from surreal.run.build.environments import build_spaces
 from surreal.run.build.rlx_server import ServerOptions, build_rlx_pool, port_owner
 from surreal.run.build.saved_policy import load_policy
 from surreal.run.lockstep.gradient_agent import GradientSession
-from surreal.run.process.ending.interrupts import set_at_signals
-from surreal.run.process.ending.lifeline import follow_parent
-from surreal.run.process.reports import print_error
+from surreal.run.process.ending import print_error
+from surreal.run.process.interrupts import set_at_signals
+from surreal.run.process.liveness.lifeline import follow_parent
 from surreal.run.process.role import RoleProcess, role_rng, run_role
 from surreal.run.process.roles import RLX_SERVER, RandomStream
 from surreal.run.session.acting import ActingSession, saved_agent

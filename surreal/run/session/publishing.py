@@ -16,7 +16,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.parameters.broadcaster import TorchBroadcaster
 from surreal.distributed.telemetry.heartbeats import Heartbeat, newest_version
 from surreal.learner import Learner
-from surreal.run.process.registry import read_progress, read_table, write_progress
+from surreal.run.process.progress import read_progress, read_table, write_progress
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surreal.distributed.parameters.listener import TorchListener
-from surreal.run.process.registry import read_learned, read_progress
+from surreal.run.process.progress import read_learned, read_progress
 
 
 class ListenedParameters:

@@ -26,7 +26,8 @@ from surreal.run.build.acting import build_model
 from surreal.run.build.environments import build_spaces
 from surreal.run.build.learning import build_learner
 from surreal.run.process import registry
-from surreal.run.process.registry import Registrant, plain_config, write_progress
+from surreal.run.process.progress import write_progress
+from surreal.run.process.registry import Registrant, plain_config
 from tests.integration.pages.programs import Around
 from tests.integration.rlx.conftest import Harness
 from tests.pages import ROOT, Block, Kind

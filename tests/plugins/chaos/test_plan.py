@@ -18,7 +18,7 @@ from surreal.plugins.chaos.observing.sights import Standing
 from surreal.plugins.chaos.options import read_kinds, role_of
 from surreal.plugins.chaos.plan import Plan, Planned, pick
 from surreal.plugins.chaos.report import Report, check_path
-from surreal.run.process.ending.reasons import ExitCode
+from surreal.run.process.ending import ExitCode
 
 
 def draw(seed: int, number: int = 200) -> list[Planned]:

@@ -11,7 +11,7 @@ import pytest
 from surreal.config import load_config
 from surreal.plugins.sweep.definition import loading
 from surreal.plugins.sweep.trials import Trial, TrialFile
-from surreal.run.process.ending.interrupts import Interrupts
+from surreal.run.process.interrupts import Interrupts
 from tests.plugins.sweep.simulated import SimulatedRun, SimulatedRunner, SimulatedSweep
 
 GRID = """

@@ -19,7 +19,7 @@ from surreal.config.preset_files import preset_names, preset_path
 from surreal.run.build.check import check_names, require_display
 from surreal.run.commands.redis_server import address_for_others
 from surreal.run.lockstep.check import check_run
-from surreal.run.process.reports import error_line
+from surreal.run.process.ending import error_line
 
 
 @pytest.fixture(autouse=True)

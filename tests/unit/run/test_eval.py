@@ -9,7 +9,7 @@ import pytest
 
 from surreal.config import load_config
 from surreal.run.evaluation import EpisodeScore
-from surreal.run.process.registry import write_progress
+from surreal.run.process.progress import write_progress
 from surreal.run.roles.eval import EvaluationSession
 
 

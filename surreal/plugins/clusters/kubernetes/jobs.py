@@ -7,7 +7,7 @@ from typing import Any
 from surreal.base.errors import ConfigError
 from surreal.plugins.clusters.kubernetes.manifest import containers, pod_name
 from surreal.plugins.clusters.kubernetes.source import Manifest
-from surreal.run.process.ending.reasons import ExitCode
+from surreal.run.process.ending import ExitCode
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, RLX_SERVER
 
 #: Pods that fail are made again so often, after 10, 20, 40, ... 360 s.

@@ -13,7 +13,7 @@ from surreal.base.errors import RedisUnavailableError
 from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.connection.keys import RUNS, RUNS_HASH_SLOT, RunKeys
 from surreal.distributed.telemetry.heartbeats import Heartbeat, parse_heartbeats
-from surreal.run.view.live.snapshot import Snapshot, summarize_processes
+from surreal.run.view.reader import Snapshot, summarize_processes
 
 
 class RunNow(NamedTuple):

@@ -11,7 +11,7 @@ from surreal.base.errors import ConfigError, RedisUnavailableError, SurrealError
 from surreal.base.system.installing import install_command
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.clusters.scaling.reading import RunReader
-from surreal.run.process.ending.interrupts import set_at_signals
+from surreal.run.process.interrupts import set_at_signals
 
 #: Of one answer of Redis, s: a scrape has ten, by default.
 _TIMEOUT_S = 3.0

@@ -22,7 +22,7 @@ from surreal.distributed.server.access import ServerAccess
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.keeping import Keeper
 from surreal.run.commands.redis_server import address_for_others
-from surreal.run.process.ending.interrupts import set_at_signals
+from surreal.run.process.interrupts import set_at_signals
 from surreal.run.process.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)

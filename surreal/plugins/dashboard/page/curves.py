@@ -11,11 +11,9 @@ from dash import dcc, html
 from surreal.plugins.dashboard.page.figures import Drawing, figure
 from surreal.plugins.dashboard.page.parts import Shown, note
 from surreal.plugins.dashboard.sources.watched import Recorded, WatchedRun
-from surreal.run.view.curves.bands import group_band
-from surreal.run.view.curves.groups import Group, group_runs
-from surreal.run.view.curves.line import Axis, Line, run_line
-from surreal.run.view.curves.palette import colour
-from surreal.run.view.reading.history import RETURN
+from surreal.run.view.curves import Axis, Line, colour, group_band, run_line
+from surreal.run.view.history import RETURN
+from surreal.run.view.settings import Group, group_runs
 
 #: What is shown of runs that have it, before anybody has chosen.
 FIRST_METRICS = (

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.run.view.curves.bands import Band
-from surreal.run.view.curves.line import Line
+from surreal.run.view.curves import Band, Line
 
 #: Of the light and the dark page: words, lines behind curves, the little window beside the pointer.
 _THEMES = {

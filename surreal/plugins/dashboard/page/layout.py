@@ -8,9 +8,9 @@ from itertools import islice
 from dash import dcc, html
 
 from surreal.plugins.dashboard.page.parts import Shown, duration, number, short_number
-from surreal.run.view.curves.line import Axis
+from surreal.run.view.curves import Axis
+from surreal.run.view.files import LEVELS
 from surreal.run.view.listing import ListedRun, Status
-from surreal.run.view.reading.logs import LEVELS
 
 #: How often an open page asks, in ms.
 INTERVAL_MS = 3000

@@ -8,7 +8,7 @@ from pathlib import Path
 from dash import html
 
 from surreal.plugins.dashboard.page.parts import Shown, note, size
-from surreal.run.view.reading.logs import LogRecord
+from surreal.run.view.files import LogRecord
 
 MAX_VIDEOS = 24
 

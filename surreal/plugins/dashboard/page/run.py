@@ -14,13 +14,11 @@ from surreal.plugins.dashboard.page.figures import Drawing
 from surreal.plugins.dashboard.page.parts import NOTHING, Shown, badge, bar, duration, note, number, size, table
 from surreal.plugins.dashboard.sources.live import Live
 from surreal.replay.stream.info import ReplayInfo
-from surreal.run.view.curves.bands import Band
-from surreal.run.view.curves.line import Axis, Line, line_of
-from surreal.run.view.curves.palette import colour
+from surreal.run.view.curves import Axis, Band, Line, colour, line_of
+from surreal.run.view.history import History
 from surreal.run.view.listing import ListedRun
 from surreal.run.view.live.describe import describe_troubles
-from surreal.run.view.live.snapshot import Snapshot
-from surreal.run.view.reading.history import History
+from surreal.run.view.reader import Snapshot
 
 #: How a run has been doing: small charts, those that it has.
 HEALTH_METRICS = (

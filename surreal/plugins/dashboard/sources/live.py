@@ -19,7 +19,7 @@ from surreal.replay.stream.info import ReplayInfo, replay_info
 from surreal.run.commands.status import RunStatus
 from surreal.run.process import registry
 from surreal.run.process.run_folder import CONFIG_NAME
-from surreal.run.view.live.snapshot import take_snapshot
+from surreal.run.view.reader import take_snapshot
 
 #: A page does not wait longer than this for a server that does not answer, in s.
 _TIMEOUT_S = 2.0

@@ -13,10 +13,10 @@ from surreal.plugins.dashboard.sources.live import Live, LiveRun, OpenLive
 from surreal.plugins.dashboard.sources.often import Seldom
 from surreal.run.process.registry import plain_config
 from surreal.run.process.run_folder import RunFolder
+from surreal.run.view.files import RunHistory
+from surreal.run.view.history import History
 from surreal.run.view.listing import ListedRun
-from surreal.run.view.reading.history import History
-from surreal.run.view.reading.run_history import RunHistory
-from surreal.run.view.reading.settings import flat_settings, read_settings
+from surreal.run.view.settings import flat_settings, read_settings
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from surreal.plugins.doctor.environment.faults import RAISES
 from surreal.plugins.doctor.frame.finding import Finding
-from surreal.run.process.reports import error_line
+from surreal.run.process.ending import error_line
 
 #: What an environment of one's own may raise, and is to be read as it is.
 Env = gymnasium.Env[Any, Any]

@@ -27,7 +27,7 @@ from surreal.base.liveness.pulse import innermost_call
 from surreal.plugins.doctor.frame.check import Check, ask, hang
 from surreal.plugins.doctor.frame.faults import DIED, NOT_DONE
 from surreal.plugins.doctor.frame.finding import Finding
-from surreal.run.process.ending.lifeline import child_environment
+from surreal.run.process.liveness.lifeline import child_environment
 
 #: What a child may take beyond the time of its check before it is killed, s.
 _GRACE_S = 5.0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from surreal.base.liveness.pulse import innermost_call, stack_of
 from surreal.plugins.doctor.frame.faults import FAILED, HANGS
 from surreal.plugins.doctor.frame.finding import Finding
-from surreal.run.process.reports import error_line
+from surreal.run.process.ending import error_line
 
 
 class Check(NamedTuple):

@@ -29,7 +29,7 @@ from surreal.plugins.doctor.model.faults import (
 from surreal.plugins.doctor.model.probes import FiniteProbe, OutputProbe
 from surreal.run.lockstep.check import check_parts
 from surreal.run.lockstep.rehearsal import Rehearsal, small_config
-from surreal.run.process.reports import error_line
+from surreal.run.process.ending import error_line
 
 #: Updates of the rehearsal: learners that move some parameters only now and then do so within these. Updates that take
 #: long, s, have many steps each, and fewer will do.

@@ -12,7 +12,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat, all_processes
 from surreal.distributed.telemetry.records import decode_entry
 from surreal.run.process.registry import stop_reason
-from surreal.run.view.live.snapshot import Snapshot, take_snapshot
+from surreal.run.view.reader import Snapshot, take_snapshot
 
 #: How far to look back, s; shorter spans say nothing about rates.
 WINDOW_S = 60.0

@@ -14,7 +14,7 @@ from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes
 from surreal.run.observers.making import make_feeder
 from surreal.run.observers.sinks.feeding import SinkFeeder
-from surreal.run.process.ending.reasons import Counts
+from surreal.run.process.ending import Counts
 from surreal.run.process.role import RoleProcess
 from surreal.run.process.roles import EVAL
 from surreal.run.session.leading.describing import describe_run

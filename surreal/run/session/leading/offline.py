@@ -25,8 +25,7 @@ from surreal.run.build.construct import refused, value_of
 from surreal.run.build.environments import build_spaces
 from surreal.run.build.learning import replay_arguments
 from surreal.run.process.arguments import RoleArguments
-from surreal.run.process.ending.reasons import exit_code_of
-from surreal.run.process.reports import print_error
+from surreal.run.process.ending import exit_code_of, print_error
 from surreal.run.process.role import RoleProcess
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import time
 
 from surreal.base.errors import CheckpointError
 from surreal.run.build.earlier import go_back
-from surreal.run.process.ending.reasons import Counts, result_of
+from surreal.run.process.ending import Counts, result_of
 from surreal.run.process.role import RoleProcess
 from surreal.run.process.run_folder import RunFolder
 from surreal.run.session.scoring.best import read_best

@@ -17,8 +17,8 @@ from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.config import Config
 from surreal.learner.stepping.ranks import Ranks
 from surreal.run.build.learning import check_ranks
-from surreal.run.process.places import LOOPBACK
-from surreal.run.process.reports import error_line
+from surreal.run.process.arguments import LOOPBACK
+from surreal.run.process.ending import error_line
 from surreal.run.process.role import RoleProcess
 from surreal.run.session.ranks.processes import RankProcesses
 

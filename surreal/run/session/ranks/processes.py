@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from surreal.run.process.ending.lifeline import child_environment
-from surreal.run.process.places import RankPlace
+from surreal.run.process.arguments import RankPlace
+from surreal.run.process.liveness.lifeline import child_environment
 
 _POLL_INTERVAL_S = 0.02
 _TERMINATE_S = 5.0

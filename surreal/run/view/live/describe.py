@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surreal.run.process.roles import LEARNER
-from surreal.run.view.live.snapshot import Snapshot
+from surreal.run.view.reader import Snapshot
 
 
 def starting_phase(snapshot: Snapshot) -> str:

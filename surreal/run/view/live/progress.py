@@ -1,22 +1,74 @@
-"""What `surreal run` and `surreal top` show while a run goes on: a live picture on a terminal, else lines."""
+"""The live view of a run."""
 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.control import Control
+from rich.live import Live
+from rich.live_render import LiveRender
+from rich.segment import ControlType, Segment
 from rich.table import Table
 
-from surreal.run.view.drawing.frame import Frame, View
 from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
-from surreal.run.view.live.estimate import RunLimits, nearest_bound, seconds_to_goal
-from surreal.run.view.live.history import History
-from surreal.run.view.live.snapshot import Snapshot
-from surreal.run.view.live.steady_live import SteadyLive
+from surreal.run.view.live.frame import Frame, Picture
+from surreal.run.view.live.trend import History, RunLimits, nearest_bound, seconds_to_goal
+from surreal.run.view.reader import Snapshot
+
+#: Redraws a second: as often as the launcher looks at its run.
+_REDRAWS_PER_S = 2
+
+
+class SteadyLive(Live):
+    """Keeps a picture below all that is written to the terminal meanwhile, and removes it at the end.
+
+    Args:
+        console: a terminal.
+        draw: makes the picture; called by a thread of its own.
+    """
+
+    def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
+        super().__init__(
+            console=console,
+            get_renderable=draw,
+            refresh_per_second=_REDRAWS_PER_S,
+            transient=True,
+            # Of a stream that goes elsewhere, nothing can tear the picture.
+            redirect_stdout=sys.stdout.isatty(),
+            redirect_stderr=sys.stderr.isatty(),
+        )
+        self._live_render = _ReflowedRender(console, draw())
+
+
+class _ReflowedRender(LiveRender):
+    """Knows how many lines its picture takes by now."""
+
+    def __init__(self, console: Console, renderable: RenderableType) -> None:
+        super().__init__(renderable)
+        self._console = console
+        self._lengths: list[int] = []
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        drawn = super().__rich_console__(console, options)
+        segments = [segment for segment in drawn if isinstance(segment, Segment)]
+        self._lengths = [Segment.get_line_length(line) for line in Segment.split_lines(segments)]
+        yield from segments
+
+    def position_cursor(self) -> Control:
+        """Move to where the picture begins, and clear it."""
+        if not self._lengths:
+            return Control()
+        width = max(self._console.width, 1)
+        height = sum(max(1, -(-length // width)) for length in self._lengths)
+        erase = (ControlType.ERASE_IN_LINE, 2)
+        return Control(ControlType.CARRIAGE_RETURN, erase, *((ControlType.CURSOR_UP, 1), erase) * (height - 1))
+
 
 _LINE_INTERVAL_S = 5.0
 
@@ -64,7 +116,7 @@ class Progress:
         self._started_s = clock()
         self._line_s = self._started_s
         self._phase, self._phase_s = "", self._started_s
-        self._view = View(title, 0.0, goal=limits.stop_at_return)
+        self._view = Picture(title, 0.0, goal=limits.stop_at_return)
         self._live: SteadyLive | None = None
 
     def __enter__(self) -> Progress:
@@ -151,7 +203,7 @@ class Progress:
         if self._live is None and not self._is_quiet:
             self._console.print(text, soft_wrap=True, highlight=False, markup=False)
 
-    def _view_of(self, snapshot: Snapshot) -> View:
+    def _view_of(self, snapshot: Snapshot) -> Picture:
         history, goal = self._history, self._limits.stop_at_return
         return replace(
             self._view,
@@ -163,7 +215,7 @@ class Progress:
             restarts=history.restarts,
         )
 
-    def _newest_view(self) -> View:
+    def _newest_view(self) -> Picture:
         """What is to be seen now; the thread of the picture calls it, beside everything else here."""
         now = self._clock()
         return replace(

@@ -11,7 +11,7 @@ import pytest
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.plugins.clusters.scaling.figures import FIGURES, processes_by_role
 from surreal.plugins.clusters.scaling.reading import RunNow
-from surreal.run.view.live.snapshot import summarize_processes
+from surreal.run.view.reader import summarize_processes
 
 ROOT = Path(__file__).parents[4]
 

@@ -15,7 +15,7 @@ import pytest
 
 from surreal.plugins.clusters.slurm.options import JobOptions
 from surreal.plugins.clusters.slurm.script import render
-from surreal.run.process.ending.reasons import ExitCode
+from surreal.run.process.ending import ExitCode
 
 #: In the place of `surreal`: notes what it was called with, and then is what the test says of its role.
 SURREAL = r"""#!/bin/bash

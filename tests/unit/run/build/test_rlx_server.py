@@ -30,7 +30,7 @@ from surreal.run.build.rlx_server import (
     demo_folder,
 )
 from surreal.run.build.wrapping import make_space, remote_wrappers, value_limits
-from surreal.run.launch.rlx.arguments import rlx_arguments
+from surreal.run.launch.children import rlx_arguments
 from surreal.run.process.roles import RLX_CLIENT, RLX_SERVER
 
 BOX = "env.observation_space={type: box, shape: [2]}"

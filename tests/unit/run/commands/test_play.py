@@ -20,8 +20,7 @@ from surreal.envs.terminal import Colors, Screen
 from surreal.run.build.acting import build_model, restore_model
 from surreal.run.build.environments import build_spaces
 from surreal.run.build.saved_policy import load_policy
-from surreal.run.commands.play import fresh_rng, play_policy
-from surreal.run.commands.viewing import View
+from surreal.run.commands.play import EpisodeDisplay, fresh_rng, play_policy
 from surreal.run.process.registry import plain_config
 
 
@@ -78,7 +77,7 @@ def test_policy_is_played_twice_at_once_and_a_folder_of_videos_has_one_writer(
         others.append(play_policy(policy, 1, rng=fresh_rng(1)))
         others.append(main(["play", str(policy_file), "--episodes", "1", "--record", str(videos)]))
 
-    scores = play_policy(policy, 1, rng=fresh_rng(1), view=View(record=videos), on_episode=play_beside)
+    scores = play_policy(policy, 1, rng=fresh_rng(1), view=EpisodeDisplay(record=videos), on_episode=play_beside)
     assert others == [scores, 3]
     assert f"error: {videos} gets the videos of process " in capsys.readouterr().err
     (video,) = videos.iterdir()
@@ -99,7 +98,7 @@ def test_window_is_opened(
 
 def test_showing_and_recording_at_once_is_refused(policy_file: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="exclude each other"):
-        View(record=tmp_path / "v", show=True)
+        EpisodeDisplay(record=tmp_path / "v", show=True)
 
 
 class Terminal(io.StringIO):

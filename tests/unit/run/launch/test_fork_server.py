@@ -16,8 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from surreal.run.launch.starting.forking import ForkedProcess, ForkServer
-from surreal.run.launch.starting.starter import Process
+from surreal.run.launch.starting import ForkedProcess, ForkServer, Process
 
 TELL = """
 import json, os, sys, time
@@ -36,7 +35,7 @@ def main(argv):
 WAIT = """
 import sys, time
 def main(argv):
-    from surreal.run.process.ending.lifeline import follow_parent
+    from surreal.run.process.liveness.lifeline import follow_parent
     follow_parent()
     print("ready", flush=True)
     time.sleep(600)
@@ -61,7 +60,7 @@ def main(argv):
 LAUNCHER = """
 import sys, time
 from pathlib import Path
-from surreal.run.launch.starting.forking import ForkServer
+from surreal.run.launch.starting import ForkServer
 with ForkServer(["program_wait"]) as server:
     folder = Path(sys.argv[1])
     started = server.start("program_wait", [], console=folder / "orphan.out", environment={})

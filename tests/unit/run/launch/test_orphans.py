@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from surreal.run.launch.starting.forking import _adopt_orphans
-from surreal.run.launch.starting.orphans import OrphanReaper
+from surreal.run.launch.starting import _adopt_orphans
+from surreal.run.launch.supervise import OrphanReaper
 
 #: Starts a child that ends with its input, says its process id, and waits.
 PARENT = """

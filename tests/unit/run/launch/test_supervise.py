@@ -14,7 +14,7 @@ import pytest
 
 from surreal.base.liveness.deaths import RecentDeaths
 from surreal.run.launch import supervise
-from surreal.run.launch.starting.starter import Spawner
+from surreal.run.launch.starting import Spawner
 from surreal.run.launch.supervise import Child, Supervision, last_error_line
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, RLX_CLIENT, ROLES, NormalEnd, Role
 
@@ -99,7 +99,7 @@ def test_a_child_that_is_starting_survives_the_wish_for_a_checkpoint(
     supervise_all: Starter, child: ChildMaker, tmp_path: Path
 ) -> None:
     listens = """
-from surreal.run.process.ending.interrupts import CheckpointRequest
+from surreal.run.process.interrupts import CheckpointRequest
 request = CheckpointRequest()
 print("starting", flush=True)
 while not os.path.exists("asked"):

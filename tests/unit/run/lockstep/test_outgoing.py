@@ -19,7 +19,7 @@ from surreal.learner import A2CLearner, DDPGLearner, DQNLearner, GradientLearner
 from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
 from surreal.model import ActorCritic, DeterministicActorCritic, QFunction
 from surreal.run.lockstep.outgoing import Outgoing, Waiting
-from surreal.run.process.registry import write_progress
+from surreal.run.process.progress import write_progress
 
 OBS = ObsSpec.from_obs(np.zeros(4, np.float32))
 NEVER = Waiting(100, 100, 5.0)

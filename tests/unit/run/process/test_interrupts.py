@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from surreal.run.launch.starting.forking import ForkedProcess
-from surreal.run.process.ending.interrupts import (
+from surreal.run.launch.starting import ForkedProcess
+from surreal.run.process.interrupts import (
     CHECKPOINT_SIGNAL,
     CheckpointRequest,
     Interrupts,

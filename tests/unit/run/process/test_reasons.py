@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from surreal.base.errors import BusyError, ConfigError, FolderError, LeaseError, RankError
-from surreal.run.process.ending.reasons import Ending, ExitCode, exit_code_of
+from surreal.run.process.ending import Ending, ExitCode, exit_code_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "endings.md"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from surreal.base.errors import ConfigError, ThreadFailedError
-from surreal.run.process.reports import error_line, is_expected, print_error
+from surreal.run.process.ending import error_line, is_expected, print_error
 
 
 def caused(error: Exception, cause: Exception) -> Exception:

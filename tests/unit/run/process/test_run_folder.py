@@ -11,7 +11,7 @@ import pytest
 
 from surreal.base.errors import BusyError, ConfigError, FolderError
 from surreal.config import load_config
-from surreal.run.process.ending.reasons import Ending, result_of
+from surreal.run.process.ending import Ending, result_of
 from surreal.run.process.run_folder import RunFolder, new_run_id, newest_checkpoint, newest_running
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from surreal.base.liveness.pulse import Pulse
 from surreal.base.liveness.wait_notice import Waits
-from surreal.run.process.watchdog import Watchdog
+from surreal.run.process.liveness.watchdog import Watchdog
 
 
 class Watched:

@@ -10,7 +10,7 @@ import pytest
 
 from surreal.base.errors import ContractError, RedisUnavailableError
 from surreal.config import load_config
-from surreal.run.process.registry import read_learned, read_progress, write_progress
+from surreal.run.process.progress import read_learned, read_progress, write_progress
 from surreal.run.session.publishing import Publishing
 from tests.unit.run.session.fakes import Clock, FakeBroadcaster, FakeLearner, FakeReplay
 

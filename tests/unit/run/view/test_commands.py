@@ -10,7 +10,7 @@ import pytest
 
 from surreal.cli.program import main
 from surreal.config import load_config
-from surreal.run.process.ending.reasons import Counts, Ending, ExitCode, result_of
+from surreal.run.process.ending import Counts, Ending, ExitCode, result_of
 from surreal.run.process.run_folder import RunFolder
 
 

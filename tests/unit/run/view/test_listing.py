@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from surreal.config import load_config
-from surreal.run.process.ending.reasons import Counts, Ending, ExitCode, result_of
+from surreal.run.process.ending import Counts, Ending, ExitCode, result_of
 from surreal.run.process.run_folder import RunFolder
 from surreal.run.view.listing import ListedRun, last_round, list_runs, read_run
 

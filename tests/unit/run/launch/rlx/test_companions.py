@@ -8,11 +8,11 @@ import pytest
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
-from surreal.run.launch.rlx.companions import Companions, Place, server_of
-from surreal.run.launch.rlx.components import COMPONENTS, has_launcher, launcher_overrides, parts_of
-from surreal.run.launch.starting.starter import Spawner
-from surreal.run.process.ending.interrupts import Interrupts
-from surreal.run.process.ending.reasons import Ending, ExitCode
+from surreal.run.launch.companions import Companions, Place, server_of
+from surreal.run.launch.starting import Spawner
+from surreal.run.process.ending import Ending, ExitCode
+from surreal.run.process.interrupts import Interrupts
+from surreal.run.process.roles import COMPONENTS, Part, launcher_overrides, parts_of
 from surreal.run.process.run_folder import ADDRESS_NAME
 
 APP = """\
@@ -43,8 +43,8 @@ def run_environments(app: Path, *overrides: str) -> tuple[Ending, list[str]]:
 def test_words_say_what_runs() -> None:
     assert parts_of([]) == parts_of(["all"]) == COMPONENTS["all"]
     assert parts_of(["environment", "rlx-server"]) == {"environment", "rlx-server"}
-    assert [has_launcher(parts_of([word])) for word in ("all", "servers", "parameter-server")] == [True] * 3
-    assert [has_launcher(parts_of([word])) for word in ("environment", "rlx-server", "metrics-server")] == [False] * 3
+    starts_run = {word for word in COMPONENTS if Part.PARAMETER_SERVER in parts_of([word])}
+    assert starts_run == {"all", "servers", "parameter-server"}
     with pytest.raises(ConfigError, match="speaks WebSocket itself"):
         parts_of(["wsproxy"])
 
@@ -55,7 +55,7 @@ def test_what_was_not_asked_for_is_left_out_of_the_run(app: Path) -> None:
     config = load_config(app, launcher_overrides(parts_of(["parameter-server"])))
     assert (config.rlx.servers, config.environment.count) == (0, 0)
     assert launcher_overrides(parts_of([])) == []
-    with pytest.raises(ConfigError, match="nobody would answer it"):
+    with pytest.raises(ConfigError, match="no server would answer it"):
         load_config(app, launcher_overrides(parts_of(["parameter-server", "environment"])))
 
 

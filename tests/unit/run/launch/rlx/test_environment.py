@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from surreal.rlx.client.options import TOKEN_VARIABLE
-from surreal.run.launch.rlx.environment import main
-from surreal.run.launch.starting.starter import Process, Spawner
+from surreal.run.launch.environment import main
+from surreal.run.launch.starting import Process, Spawner
 
-MODULE = "surreal.run.launch.rlx.environment"
+MODULE = "surreal.run.launch.environment"
 
 
 @pytest.fixture

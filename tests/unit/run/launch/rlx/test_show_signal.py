@@ -22,7 +22,7 @@ def test_sigusr1_reaches_the_program_and_not_the_shell_around_it(tmp_path: Path)
     (tmp_path / "program.py").write_text(PROGRAM)
     arguments = ["--command", "python program.py", "--folder", str(tmp_path), "--config", "-", "--rlx-server", "h:1"]
     with subprocess.Popen(
-        [sys.executable, "-m", "surreal.run.launch.rlx.environment", *arguments],
+        [sys.executable, "-m", "surreal.run.launch.environment", *arguments],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

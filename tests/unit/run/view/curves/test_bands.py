@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from surreal.run.view.curves.bands import group_band
-from surreal.run.view.curves.line import Axis, Line, line_of, run_line, smooth
-from surreal.run.view.reading.history import Rows
+from surreal.run.view.curves import Axis, Line, group_band, line_of, run_line, smooth
+from surreal.run.view.history import Rows
 
 RNG = np.random.default_rng(0)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from surreal.base.errors import ConfigError
-from surreal.run.view.curves.groups import group_runs
-from surreal.run.view.reading.settings import read_settings
+from surreal.run.view.settings import group_runs, read_settings
 from tests.recorded import record_run
 
 

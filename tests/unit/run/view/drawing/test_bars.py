@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.run.view.drawing.bars import ASCII, UNICODE, Glyphs, draw_band, draw_bar, draw_sparkline
+from surreal.run.view.live.text import ASCII, UNICODE, Glyphs, draw_band, draw_bar, draw_sparkline
 
 
 @pytest.mark.parametrize(

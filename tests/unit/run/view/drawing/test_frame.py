@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.run.view.drawing.bars import ASCII, UNICODE, Glyphs
-from surreal.run.view.drawing.frame import Frame, View, frame_lines
-from surreal.run.view.live.estimate import Bound
-from surreal.run.view.live.snapshot import Snapshot
+from surreal.run.view.live.frame import Frame, Picture, frame_lines
+from surreal.run.view.live.text import ASCII, UNICODE, Glyphs
+from surreal.run.view.live.trend import Bound
+from surreal.run.view.reader import Snapshot
 
 LEARNER = Heartbeat("l", "learner", "learner", 1, "host", 0.0, 50.0, metrics={"learner/updates_per_s": 30.0})
 AGENTS = tuple(Heartbeat(f"a{i}", "agent", f"agent-{i}", 100 + i, "host", 0.0, 50.0) for i in range(40))
@@ -32,7 +32,7 @@ SNAPSHOT = Snapshot(
     version=2469,
     limiter_position=0.62,
 )
-VIEW = View(
+VIEW = Picture(
     "cartpole-dqn-20260131-123456-ab12",
     754.0,
     SNAPSHOT,
@@ -43,7 +43,7 @@ VIEW = View(
 )
 
 
-def text_of(view: View, width: int = 80, rows: int | None = None, glyphs: Glyphs = UNICODE) -> str:
+def text_of(view: Picture, width: int = 80, rows: int | None = None, glyphs: Glyphs = UNICODE) -> str:
     lines = frame_lines(view, width=width, rows=rows, glyphs=glyphs)
     assert all(line.cell_len <= width for line in lines)
     assert rows is None or len(lines) <= rows
@@ -120,10 +120,10 @@ def test_a_colour_says_nothing_that_words_do_not() -> None:
 
 
 def test_before_anything_is_known_there_is_the_name_and_what_goes_on() -> None:
-    assert text_of(View("run", 3.0, phase="starting Redis", phase_s=2.0)) == (
+    assert text_of(Picture("run", 3.0, phase="starting Redis", phase_s=2.0)) == (
         "run" + " " * 74 + "3 s\nnow            starting Redis, 2 s"
     )
-    text = text_of(View("run", 3.0, Snapshot(())))
+    text = text_of(Picture("run", 3.0, Snapshot(())))
     assert "0 env steps   0 updates   version 0" in text
     assert [line.split()[-1] for line in text.splitlines() if "return" in line] == ["-", "-"]
     assert "replay" not in text and "samples" not in text and "process" not in text

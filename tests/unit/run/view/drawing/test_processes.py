@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.run.view.drawing.bars import UNICODE
-from surreal.run.view.drawing.processes import process_lines
+from surreal.run.view.live.processes import process_lines
+from surreal.run.view.live.text import UNICODE
 
 
 def agent(index: int, **changes: object) -> Heartbeat:

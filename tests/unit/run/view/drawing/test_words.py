@@ -7,8 +7,7 @@ import math
 import pytest
 from rich.text import Text
 
-from surreal.run.view.drawing.bars import ASCII, UNICODE
-from surreal.run.view.drawing.words import duration, fitted, number, plain, rate
+from surreal.run.view.live.text import ASCII, UNICODE, duration, fitted, number, plain, rate
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from surreal.config import load_config
-from surreal.run.view.live.estimate import Bound, RunLimits, nearest_bound, seconds_to_goal
-from surreal.run.view.live.history import History, Round
-from surreal.run.view.live.snapshot import Snapshot
+from surreal.run.view.live.trend import Bound, History, Round, RunLimits, nearest_bound, seconds_to_goal
+from surreal.run.view.reader import Snapshot
 
 HALF_WAY = replace(Snapshot(()), env_steps=500, updates=90, steps_per_s=10.0, updates_per_s=1.0)
 

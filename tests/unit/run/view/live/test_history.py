@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from surreal.run.view.live.history import Curve, History, mean
-from surreal.run.view.live.snapshot import Snapshot
+from surreal.run.view.live.trend import Curve, History, mean
+from surreal.run.view.reader import Snapshot
 
 NOTHING = Snapshot(())
 

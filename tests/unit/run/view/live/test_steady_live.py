@@ -10,9 +10,9 @@ import pyte
 import pytest
 from rich.console import Console
 
-from surreal.run.view.live.estimate import RunLimits
 from surreal.run.view.live.progress import Progress
-from surreal.run.view.live.snapshot import Snapshot
+from surreal.run.view.live.trend import RunLimits
+from surreal.run.view.reader import Snapshot
 
 RUNNING = Snapshot((), env_steps=500, updates=50, eval_return=3.0, eval_rounds=1, steps_per_s=10.0)
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surreal.run.view.reading import history as module
-from surreal.run.view.reading import lines
-from surreal.run.view.reading.history import RETURN, History
-from surreal.run.view.reading.run_history import RunHistory
-from surreal.run.view.reading.series import Series
+from surreal.run.view import files as lines
+from surreal.run.view import history as module
+from surreal.run.view.files import RunHistory
+from surreal.run.view.history import RETURN, History, Series
 from tests.recorded import STARTED, append, record_run, write_metrics, write_round
 
 

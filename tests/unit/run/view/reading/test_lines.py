@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surreal.run.view.reading import lines as module
-from surreal.run.view.reading.lines import LineReader
+from surreal.run.view import files as module
+from surreal.run.view.files import LineReader
 
 
 @pytest.fixture

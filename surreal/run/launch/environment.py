@@ -1,0 +1,95 @@
+"""Environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from surreal.rlx.client.options import TOKEN_VARIABLE, find_token
+from surreal.run.process.ending import print_error
+from surreal.run.process.interrupts import release_checkpoint_signal, set_at_signals
+from surreal.run.process.liveness.lifeline import follow_parent
+
+_POLL_S = 0.05
+_SHELLS = ("sh", "bash", "dash")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program until it ends, or a signal comes; returns its exit code."""
+    arguments = _parser().parse_args(argv)
+    stop = threading.Event()
+    set_at_signals(stop)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # of a program, see `TrainingBase`: this process is not in its way
+    release_checkpoint_signal()  # which is the same one
+    follow_parent()
+    try:
+        process = subprocess.Popen(  # noqa: S602 - a command of the app's own file
+            f"{arguments.command} {shlex.join(_added(arguments))}",
+            shell=True,
+            cwd=arguments.folder,
+            env=_environment(arguments.token_file),
+            stdin=subprocess.DEVNULL,
+        )
+    except Exception as error:
+        print_error(error)
+        return 1
+    signal.signal(signal.SIGUSR1, lambda *_: _hand_on(signal.SIGUSR1, process.pid))
+    while process.poll() is None:
+        if stop.wait(_POLL_S):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this process is in the session, too
+            os.killpg(0, signal.SIGTERM)
+            process.wait()
+            return 0
+    if process.returncode < 0:  # what killed the program is to be seen: the launcher starts it again
+        with suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-process.returncode, signal.SIG_DFL)
+        os.kill(os.getpid(), -process.returncode)
+    return process.returncode
+
+
+def _hand_on(number: int, pid: int) -> None:
+    """Give a signal to the program, which shows or hides itself then; a shell around it would end."""
+    with suppress(psutil.Error):
+        started = psutil.Process(pid)
+        for program in started.children() if started.name() in _SHELLS else [started]:
+            program.send_signal(number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Run an environment program of an app.", allow_abbrev=False)
+    add = parser.add_argument
+    add("--command", required=True, help="of a shell")
+    add("--folder", type=Path, required=True, help="to start it in")
+    add("--config", metavar="FILE", required=True, help="what it reads its settings from")
+    add("--rlx-server", metavar="HOST:PORT", required=True, help="where the server is")
+    add("--exploit", action="store_true", help="act as well as the agent can, and learn nothing")
+    add("--show-ui", action="store_true", help="show itself")
+    add("--token-file", metavar="FILE", help="where the server's token is")
+    return parser
+
+
+def _added(arguments: argparse.Namespace) -> list[str]:
+    added = ["--config", arguments.config, "--rlx-server", arguments.rlx_server]
+    return [*added, "--exploit", str(arguments.exploit), "--show-ui", str(arguments.show_ui)]
+
+
+def _environment(token_file: str | None) -> dict[str, str]:
+    token = find_token(token_file, "rlx.token_file")
+    # `python` is the one that runs this; what it prints is shown line by line, as it comes.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    given = {} if token is None else {TOKEN_VARIABLE: token}
+    return {"PYTHONUNBUFFERED": "1", **os.environ, "PATH": path, **given}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

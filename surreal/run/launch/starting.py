@@ -1,0 +1,206 @@
+"""Starting."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from surreal.run.process.interrupts import checkpoint_signal_held
+from surreal.run.process.liveness.lifeline import child_environment
+
+logger = logging.getLogger(__name__)
+
+
+class Process(Protocol):
+    """A child process, as `subprocess.Popen` has it."""
+
+    pid: int
+    returncode: Any  #: None while it runs; -N if signal N ended it
+
+    def poll(self) -> int | None:
+        """Look whether it has ended; returns `returncode`."""
+
+    def wait(self) -> int:
+        """Wait for its end."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Send a signal, unless it has ended."""
+
+
+class Starter(Protocol):
+    """Starts the `main(arguments)` of a module as a process."""
+
+    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
+        """Start it.
+
+        Args:
+            module: dotted name.
+            arguments: of the program, without its name.
+            console: file that its output is appended to.
+            environment: variables added to this process's own.
+        """
+
+
+class Spawner:
+    """Starts every process in a new Python; called from the main thread."""
+
+    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
+        with console.open("ab") as file, checkpoint_signal_held():
+            return subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=child_environment(environment),
+                start_new_session=True,
+            )
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+#: Longest import of everything, on a machine that is very busy or reads from a slow disk, s.
+_READY_TIMEOUT_S = 300.0
+#: What keeps libraries from starting threads when they are imported: OpenBLAS, and an allocator that Arrow leaves idle.
+NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+
+
+class ForkedProcess:
+    """A child that this process adopted.
+
+    Args:
+        pid: its process id; nobody else waits for it.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self) -> int:
+        if self.returncode is None:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
+
+    def send_signal(self, sig: int, /) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+
+class ForkServer:
+    """Starts processes by forking a helper that imports modules beforehand; where that fails, one by one.
+
+        with ForkServer(["surreal.run.roles.agent"]) as starter:   # the helper begins to import
+            ...                                               # do something else meanwhile
+            starter.start("surreal.run.roles.agent", arguments, console=..., environment=...)
+
+    The helper is no parent of what it forks: its death is noticed at the next start, which then goes without it.
+
+    Args:
+        modules: what the helper imports.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._modules = list(modules)
+        self._spawner = Spawner()
+        self._helper: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._is_ready = False
+
+    def __enter__(self) -> Self:
+        if sys.platform != "linux" or not _adopt_orphans(True):
+            return self
+        ours, theirs = socket.socketpair()
+        with theirs, checkpoint_signal_held():
+            arguments = [str(theirs.fileno()), str(os.getpid()), *self._modules]
+            self._helper = subprocess.Popen(
+                [sys.executable, "-m", "surreal.run.launch.fork_server", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=child_environment(NO_THREADS),
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        ours.settimeout(_READY_TIMEOUT_S)
+        self._channel = ours
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._helper is not None:
+            self._hang_up()
+            _adopt_orphans(False)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the helper, None if there is none."""
+        return None if self._helper is None or self._channel is None else self._helper.pid
+
+    def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
+        """Fork a process as soon as the helper is ready; see `starter.Starter`."""
+        if self._channel is not None:
+            request = {
+                "module": module,
+                "arguments": list(arguments),
+                "environment": child_environment(environment),
+                "console": str(console.absolute()),
+            }
+            try:
+                return ForkedProcess(self._ask(self._channel, request))
+            except (OSError, ValueError) as error:
+                self._hang_up()
+                logger.warning("going on without the fork server, processes start more slowly: %s", error)
+        return self._spawner.start(module, arguments, console=console, environment=environment)
+
+    def _ask(self, channel: socket.socket, request: Mapping[str, Any]) -> int:
+        if not self._is_ready:
+            _receive(channel)
+            self._is_ready = True
+        channel.sendall(json.dumps(request).encode() + b"\n")
+        pid = _receive(channel)["pid"]
+        if pid is None:
+            raise OSError("it cannot fork")
+        return int(pid)
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._helper is not None:
+            self._helper.kill()
+            self._helper.wait()
+
+
+def _receive(channel: socket.socket) -> dict[str, Any]:
+    """Read one short line, all that is ever on its way."""
+    line = b""
+    while not line.endswith(b"\n"):
+        part = channel.recv(4096)
+        if not part:
+            raise ConnectionError("it ended")
+        line += part
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def _adopt_orphans(is_wanted: bool) -> bool:
+    """Become, or no longer be, the parent of what descendants leave behind; returns whether the kernel can do it."""
+    try:
+        return int(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(is_wanted), 0, 0, 0)) == 0
+    except (OSError, AttributeError):
+        return False

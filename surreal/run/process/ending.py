@@ -1,0 +1,167 @@
+"""How a run ends: why, with which exit code, and how an error looks."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from surreal.base.errors import (
+    OS_REMEDIES,
+    BusyError,
+    ConfigError,
+    NameLostError,
+    RankError,
+    SurrealError,
+    ThreadFailedError,
+    describe_os_error,
+)
+from surreal.base.liveness.pulse import own_frames
+from surreal.config import Config
+
+
+class ExitCode(IntEnum):
+    """What a command gives to the shell; from 129 on, 128 and the number of the signal."""
+
+    OK = 0  #: it reached its goal or a limit, or was told to end by `surreal stop`
+    FAILED = 1
+    USAGE = 2  #: wrong arguments, a wrong configuration
+    BUSY = 3  #: the folder or the run belongs to another process, which is alive
+    RANK_KILLED = 4  #: a signal ended one of the learner's ranks; the launcher starts all of them again
+    BROKEN = 5  #: `surreal chaos` found that something did not hold
+    NAME_LOST = 6  #: another process has taken its name in the run; the launcher starts it again, as a stand-by
+    HANGUP = 128 + signal.SIGHUP  #: also if the output was closed
+    INTERRUPTED = 128 + signal.SIGINT
+    TERMINATED = 128 + signal.SIGTERM
+
+
+class Ending(NamedTuple):
+    """Why a run ends."""
+
+    reason: str
+    exit_code: ExitCode = ExitCode.OK
+
+    @property
+    def status(self) -> str:
+        """finished, failed or interrupted."""
+        if self.exit_code is ExitCode.OK:
+            return "finished"
+        return "interrupted" if self.exit_code > 128 else "failed"
+
+
+class Counts(NamedTuple):
+    """How far a run came."""
+
+    env_steps: int = 0
+    updates: int = 0
+    version: int = 0
+    restarts: int = 0
+    skipped_updates: int = 0  #: their gradients were not finite
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """The exit code of a command that an exception ends."""
+    if isinstance(error, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    if isinstance(error, BusyError):
+        return ExitCode.BUSY
+    if isinstance(error, RankError) and error.is_killed:
+        return ExitCode.RANK_KILLED
+    if isinstance(error, NameLostError):
+        return ExitCode.NAME_LOST
+    return ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
+
+
+def result_of(
+    config: Config,
+    run: str,
+    ending: Ending | None,
+    *,
+    started: float,
+    time_s: float = 0.0,
+    counts: Counts = Counts(),  # noqa: B008 - it is immutable
+    best: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The content of `result.json`.
+
+    Args:
+        config: of the run.
+        run: its id.
+        ending: None while it goes on.
+        started: when it began or was resumed, s since 1970.
+        time_s: how long it took.
+        counts: how far it came.
+        best: the best round of its evaluation.
+    """
+    return {
+        "run": run,
+        "name": config.name,
+        "seed": config.seed,
+        "status": "running" if ending is None else ending.status,
+        "reason": None if ending is None else ending.reason,
+        "exit_code": None if ending is None else int(ending.exit_code),
+        "env_steps": counts.env_steps,
+        "updates": counts.updates,
+        "skipped_updates": counts.skipped_updates,
+        "version": counts.version,
+        "time_s": round(time_s, 3),
+        "started": started,
+        "restarts": counts.restarts,
+        "best": best,
+    }
+
+
+_PACKAGE = Path(__file__).parents[2]
+
+
+def error_line(error: BaseException) -> str:
+    """Give one line for an error: its message, and for a foreign one its type, the line of code, and its notes."""
+    notes = getattr(error, "__notes__", ())
+    while isinstance(error, ThreadFailedError) and error.__cause__ is not None:
+        error = error.__cause__
+    message = " ".join(str(error).split())
+    if isinstance(error, SurrealError):
+        return message
+    frame = _frame_to_show(error)
+    place = "" if frame is None else f" ({Path(frame.filename).name} line {frame.lineno}{_code_of(frame)})"
+    if isinstance(error, OSError) and (error.errno in OS_REMEDIES or error.filename):
+        is_ours = frame is None or Path(frame.filename).is_relative_to(_PACKAGE)
+        return "; ".join([describe_os_error(error) + ("" if is_ours else place), *notes])
+    sentence = f"{type(error).__name__}: {message}{place}" if message else f"{type(error).__name__}{place}"
+    return "; ".join([sentence, *notes])
+
+
+def _frame_to_show(error: BaseException) -> traceback.FrameSummary | None:
+    """Give the innermost call in the user's own code; without any, the innermost one outside of Python's library."""
+    frames = own_frames(traceback.extract_tb(error.__traceback__))
+    return next(filter(_is_users, reversed(frames)), frames[-1] if frames else None)
+
+
+def _code_of(frame: traceback.FrameSummary) -> str:
+    return f": {frame.line}" if frame.line and _is_users(frame) else ""
+
+
+def _is_users(frame: traceback.FrameSummary) -> bool:
+    """Whether a call is neither Surreal's nor an installed package's."""
+    path = Path(frame.filename)
+    is_installed = bool({"site-packages", "dist-packages"}.intersection(path.parts))
+    return not (path.is_relative_to(_PACKAGE) or is_installed or frame.filename.startswith("<"))
+
+
+def is_expected(error: BaseException) -> bool:
+    """Whether an error is one that Surreal explains itself, so that its traceback says nothing more."""
+    while isinstance(error, ThreadFailedError) and error.__cause__ is not None:
+        error = error.__cause__
+    return isinstance(error, SurrealError)
+
+
+def print_error(error: BaseException) -> None:
+    """Write `error: ...` to stderr, if anybody still reads it."""
+    with suppress(OSError):
+        sys.stderr.write(f"error: {error_line(error)}\n")
+        sys.stderr.flush()

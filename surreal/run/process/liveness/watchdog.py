@@ -1,0 +1,149 @@
+"""The watchdog."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+
+from surreal.base.liveness.pulse import Pulse, innermost_call, pulses, stack_of
+from surreal.base.liveness.wait_notice import WAITS, Waits
+from surreal.config import Config
+from surreal.distributed.telemetry.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+
+_MAX_INTERVAL_S = 1.0
+_MAX_FRAMES = 30
+
+
+class Watchdog:
+    """Looks at all pulses of the process, on a thread of its own.
+
+    Args:
+        timeout_s: how long a loop may take for a turn, s, > 0.
+        show: told which loop hangs where, and "" when all turn again.
+        act: called once with a sentence when a loop that had begun hangs; None: a warning is enough.
+        clock: seconds, monotonic.
+        waits: of the process.
+        find: gives the pulses.
+    """
+
+    def __init__(
+        self,
+        timeout_s: float,
+        *,
+        show: Callable[[str], None],
+        act: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        waits: Waits = WAITS,
+        find: Callable[[], Sequence[Pulse]] = pulses,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._show = show
+        self._act = act
+        self._clock = clock
+        self._waits = waits
+        self._find = find
+        self._interval_s = min(_MAX_INTERVAL_S, timeout_s / 4)
+        self._looked_s = clock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._looked_s = self._clock()
+        self._thread = threading.Thread(target=self._loop, name="watchdog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no longer; returns at once."""
+        self._stop.set()
+
+    def look(self) -> None:
+        """Look at all pulses once."""
+        now = self._clock()
+        # A process that was stopped for an hour, or a machine that slept, does not make its loops hang.
+        passed_s, self._looked_s = min(now - self._looked_s, 2 * self._interval_s), now
+        found = self._find()
+        for pulse in found:
+            if pulse.has_turned or self._waits.is_waiting(pulse.thread_id):
+                self._note_turn(pulse)
+                continue
+            pulse.silence_s += passed_s
+            if pulse.silence_s >= self._timeout_s and not pulse.hangs_in:
+                self._note_hang(pulse)
+        self._show(_hangs(found))
+
+    def _note_turn(self, pulse: Pulse) -> None:
+        if pulse.hangs_in:
+            logger.warning("%s goes on after %.0f s", pulse.name, pulse.silence_s)
+            pulse.hangs_in = ""
+        pulse.has_begun = pulse.has_begun or pulse.has_turned
+        pulse.has_turned = False
+        pulse.silence_s = 0.0
+
+    def _note_hang(self, pulse: Pulse) -> None:
+        stack = stack_of(pulse.thread_id)
+        pulse.hangs_in = f"{pulse.name} hangs in {innermost_call(stack)}"
+        sentence = f"{pulse.hangs_in}, for {pulse.silence_s:.0f} s now"
+        logger.warning("%s", sentence)
+        logger.info("%s is at:\n%s", pulse.name, "".join(traceback.format_list(stack[-_MAX_FRAMES:])).rstrip())
+        self._show(_hangs(self._find()))
+        if self._act is not None and pulse.has_begun:
+            self._act(sentence)
+
+    def _loop(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            self.look()
+
+
+def _hangs(found: Sequence[Pulse]) -> str:
+    return "; ".join(pulse.hangs_in for pulse in found if pulse.hangs_in)
+
+
+#: For the last of the log to leave, s: what hangs may be the telemetry itself.
+_LAST_WORDS_S = 3.0
+
+
+def make_watchdog(
+    config: Config, telemetry: Telemetry, stop: threading.Event, end_run: Callable[[str], object]
+) -> Watchdog:
+    """Make the watchdog of a process.
+
+    Args:
+        config: says what to do, and after how long.
+        telemetry: of the process; shows what hangs.
+        stop: while it is set the process drains, and whoever waits for that decides.
+        end_run: ends the run for this reason, where no launcher does.
+    """
+
+    def show(text: str) -> None:
+        telemetry.hangs_in = text
+
+    def act(sentence: str) -> None:
+        if stop.is_set():
+            return
+        ends = config.run.on_hang == "end"
+        _within(_LAST_WORDS_S, lambda: end_run(sentence) if ends else None)
+        _within(_LAST_WORDS_S, telemetry.step)
+        sys.stderr.write(f"error: {sentence}\n")
+        sys.stderr.flush()
+        if ends:
+            os._exit(1)
+        os.kill(os.getpid(), signal.SIGKILL)  # a launcher starts again what a signal ended
+
+    return Watchdog(config.run.hang_timeout_s, show=show, act=None if config.run.on_hang == "warn" else act)
+
+
+def _within(timeout_s: float, action: Callable[[], object]) -> None:
+    """Do something, and do not wait longer for it than this."""
+    thread = threading.Thread(target=action, name="last-words", daemon=True)
+    thread.start()
+    thread.join(timeout_s)

@@ -1,0 +1,230 @@
+"""Files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from surreal.base.errors import CodecError
+from surreal.base.system.files import parse_json
+from surreal.distributed.telemetry.records import decode_number
+from surreal.distributed.telemetry.render import METRICS_PATH
+from surreal.run.view.history import POINTS, History, check_place
+
+#: Bytes that are read at once; a longer line is passed over.
+BLOCK_BYTES = 1 << 20
+#: Bytes before the place that was reached, by which another file under the same name is told.
+_MEMORY_BYTES = 64
+
+
+class Portion(NamedTuple):
+    """What one reading gave."""
+
+    lines: list[bytes]
+    is_restart: bool = False  #: the file is another than it was: these lines are its first
+    is_end: bool = True  #: whether there is no more for now
+
+
+class LineReader:
+    """Gives each whole line of a file once; a line that is still being written comes when it is whole.
+
+    A file that was cut back or replaced is read again from its beginning.
+
+    Args:
+        path: of the file, which need not be there yet.
+
+    Attributes:
+        offset: bytes that were read.
+        skipped: lines that were too long.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = 0
+        self.skipped = 0
+        self._before = b""
+        self._is_inside_long_line = False
+
+    def read(self) -> Portion:
+        """Read on, at most one block.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        try:
+            file = self.path.open("rb")
+        except FileNotFoundError:
+            return Portion([])
+        with file:
+            is_restart = not self._is_the_same(file)
+            if is_restart:
+                self.offset = self.skipped = 0
+                self._before, self._is_inside_long_line = b"", False
+            file.seek(self.offset)
+            data = file.read(BLOCK_BYTES)
+            size = os.fstat(file.fileno()).st_size
+        whole, newline, _ = data.rpartition(b"\n")
+        lines = whole.split(b"\n") if newline else []
+        if self._is_inside_long_line and lines:
+            del lines[0]
+            self._is_inside_long_line = False
+        consumed = len(whole) + len(newline)
+        if not newline and len(data) == BLOCK_BYTES:
+            self.skipped += not self._is_inside_long_line
+            self._is_inside_long_line, consumed = True, len(data)
+        self.offset += consumed
+        self._before = (self._before + data[:consumed])[-_MEMORY_BYTES:]
+        return Portion(lines, is_restart, not consumed or self.offset >= size)
+
+    def _is_the_same(self, file: IO[bytes]) -> bool:
+        file.seek(self.offset - len(self._before))
+        return file.read(len(self._before)) == self._before
+
+
+_SCORES_PATH = Path("eval", "scores.jsonl")
+
+
+class RunHistory(History):
+    """Metrics and scores of a folder; only what is new is read.
+
+    Args:
+        folder: of the run.
+        points: see `Series`.
+    """
+
+    def __init__(self, folder: Path, points: int = POINTS) -> None:
+        super().__init__(points)
+        self._folder = folder
+        self._begin()
+
+    @property
+    def skipped(self) -> int:
+        """Lines that could not be read."""
+        return self._bad_lines + sum(reader.skipped for reader, _ in self._sources)
+
+    @property
+    def read_bytes(self) -> int:
+        """How far the files have been read."""
+        return sum(reader.offset for reader, _ in self._sources)
+
+    @property
+    def total_bytes(self) -> int:
+        """How long the files are."""
+        return sum(reader.path.stat().st_size for reader, _ in self._sources if reader.path.exists())
+
+    def update(self, max_bytes: int = 1 << 62) -> bool:
+        """Read what has been written since; returns whether that is all for now.
+
+        Args:
+            max_bytes: about how much to read in one call, at least a block of each file.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        budget = self.read_bytes + max_bytes
+        for reader, take in self._sources:
+            is_end = False
+            while not is_end:
+                lines, is_restart, is_end = reader.read()
+                if is_restart:  # a file was replaced, or cut back: everything anew
+                    self._begin()
+                    return False
+                for line in lines:
+                    try:
+                        take(parse_json(line))
+                    except (CodecError, ValueError, KeyError, TypeError, AttributeError):
+                        self._bad_lines += 1
+                if not is_end and self.read_bytes >= budget:
+                    return False
+        return True
+
+    def _begin(self) -> None:
+        self.clear()
+        self._bad_lines = 0
+        self._sources: list[tuple[LineReader, Callable[[Any], None]]] = [
+            (LineReader(self._folder / METRICS_PATH), self._take_metrics),
+            (LineReader(self._folder / _SCORES_PATH), self._take_score),
+        ]
+
+    def _take_metrics(self, line: dict[str, Any]) -> None:
+        time_s, step = check_place(decode_number(line["time"]), decode_number(line["step"]))
+        if "metrics" in line:
+            self.add(str(line["process"]), time_s, step, line["metrics"])
+
+    def _take_score(self, line: dict[str, Any]) -> None:
+        if line["kind"] == "round":
+            self.add_round(line)
+
+
+#: From the least to the most serious.
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+#: Of each log no more than this is read, from its end; and of a record no more is kept, in characters.
+_TAIL_BYTES = 256 << 10
+_MAX_TEXT_CHARS = 10_000
+_RECORD = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]+Z) (\S+) +(.*)")
+
+
+class LogRecord(NamedTuple):
+    """One record of one process."""
+
+    time: str  #: UTC
+    process: str
+    level: str  #: one of LEVELS; INFO for the line that begins a process
+    text: str  #: logger and message, with further lines
+
+
+def log_names(folder: Path) -> list[str]:
+    """The processes of a run that have logs."""
+    return sorted(path.stem for path in (folder / "logs").glob("*.log"))
+
+
+def tail_logs(
+    folder: Path,
+    *,
+    processes: Collection[str] = (),
+    level: str = "DEBUG",
+    contains: str = "",
+    limit: int = 500,
+) -> list[LogRecord]:
+    """The newest records of a run, oldest first.
+
+    Args:
+        folder: of the run.
+        processes: whose; none: of all.
+        level: the least serious one to show.
+        contains: text that must be in a record, in any case.
+        limit: how many at most.
+    """
+    wanted = set(LEVELS[LEVELS.index(level) :])
+    found = [
+        record
+        for name in log_names(folder)
+        if not processes or name in processes
+        for record in _read(folder / "logs" / f"{name}.log", name)
+        if record.level in wanted and contains.lower() in record.text.lower()
+    ]
+    return sorted(found, key=lambda record: record.time)[-limit:]
+
+
+def _read(path: Path, process: str) -> list[LogRecord]:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            begin = max(0, file.tell() - _TAIL_BYTES)
+            file.seek(begin)
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return []
+    records: list[LogRecord] = []
+    for line in lines:
+        match = _RECORD.fullmatch(line)
+        if match:
+            level = match[2] if match[2] in LEVELS else "INFO"
+            records.append(LogRecord(match[1], process, level, match[3]))
+        elif records and line:  # further lines of a record; before the first one, the rest of a record cut in two
+            text = f"{records[-1].text}\n{line.removeprefix('    ')}"
+            records[-1] = records[-1]._replace(text=text[:_MAX_TEXT_CHARS])
+    return records

@@ -1,0 +1,209 @@
+"""History."""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.base.errors import CodecError
+from surreal.distributed.telemetry.records import decode_number
+
+#: Rows of a curve: twice what a wide screen shows.
+POINTS = 1000
+#: Rows that wait to be thinned together; a power of two.
+_FRESH = 64
+
+
+class Series:
+    """Rows in the order in which they came, each the mean of `stride` that came: as many as it takes to stay bounded.
+
+    Args:
+        width: numbers in a row.
+        points: rows that are kept at least, once there were as many, and half of those kept at most; raising it keeps
+            finer curves.
+    """
+
+    __slots__ = ("_fresh", "_fresh_limit", "_points", "_thinned", "_width", "stride")
+
+    def __init__(self, width: int, points: int = POINTS) -> None:
+        self._width = width
+        self._points = points
+        self._thinned = np.empty((0, width))
+        self._fresh = array("d")
+        self._fresh_limit = _FRESH * width
+        self.stride = 1
+
+    def add(self, row: Sequence[float]) -> None:
+        """Take a row."""
+        self._fresh.extend(row)
+        if len(self._fresh) >= self._fresh_limit:
+            self._thinned = self.table()
+            while len(self._thinned) >= 2 * self._points:
+                self._thinned = _means(self._thinned, 2)
+                self.stride *= 2
+            self._fresh = array("d")
+            self._fresh_limit = max(_FRESH, self.stride) * self._width
+
+    def table(self) -> NDArray[np.float64]:
+        """All rows, the last the mean of what has come of it so far: `[rows, width]`."""
+        fresh = np.array(self._fresh).reshape(-1, self._width)
+        return np.concatenate([self._thinned, _means(fresh, self.stride)])
+
+
+def _means(rows: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    """The means of each `size` rows, and of what is left at the end."""
+    if size == 1 or not len(rows):
+        return rows
+    begins = np.arange(0, len(rows), size)
+    counts = np.diff(np.append(begins, len(rows)))
+    return np.asarray(np.add.reduceat(rows, begins) / counts[:, None])
+
+
+#: Curves of one run, and the longest name of one.
+MAX_CURVES = 2000
+MAX_NAME_CHARS = 200
+#: Evaluation rounds as the metrics that they are, with their columns in `scores.jsonl`.
+ROUND_METRICS = {
+    "eval/episode_return": "mean_return",
+    "eval/episode_return_std": "std_return",
+    "eval/episode_length": "mean_length",
+}
+#: The metric that most people want to see first.
+RETURN = "eval/episode_return"
+UPDATES = "learner/updates_total"
+
+
+#: Number beyond which a scale overflows when it is drawn; no metric is as large.
+_LARGEST = 1e100
+_LAST_TIME_S = 1e11  # the year 5138; beyond it dates overflow
+
+
+class Rows(NamedTuple):
+    """A curve's columns, all of one length, in the order in which they were written."""
+
+    time: NDArray[np.float64]  #: s since 1970
+    step: NDArray[np.float64]  #: env steps of the run
+    updates: NDArray[np.float64]  #: of the learner; NaN where nobody knows
+    value: NDArray[np.float64]
+
+
+class History:
+    """Metrics of one run, from wherever they come; one thread may add while others look.
+
+    Args:
+        points: see `Series`.
+
+    Attributes:
+        not_finite: numbers that were NaN, infinite or too large to draw, and are in no curve, by metric.
+        dropped: numbers for which there was no room: of further metrics or processes.
+        started: when the first of them were reported, s since 1970; 0 if none were.
+        version: grows with all that comes.
+    """
+
+    def __init__(self, points: int = POINTS) -> None:
+        self._points = points
+        self._lock = threading.RLock()
+        self.version = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._curves: dict[tuple[str, str], Series] = {}
+            self._rounds: Series | None = None
+            self.not_finite: Counter[str] = Counter()
+            self.dropped = 0
+            self.started = 0.0
+
+    def add(self, process: str, time_s: float, step: float, metrics: Mapping[str, Any]) -> None:
+        """Take the metrics that a process reported at one time.
+
+        Raises:
+            CodecError: something among them is no number.
+        """
+        with self._lock:
+            self.started = self.started or time_s
+            self.version += 1
+            for name, value in metrics.items():
+                number = value if type(value) is float else decode_number(value)
+                if not abs(number) < _LARGEST:  # NaN is not, either
+                    self.not_finite[name] += 1
+                    continue
+                series = self._curves.get((name, process)) or self._new_curve(name, process)
+                if series is None:
+                    self.dropped += 1
+                else:
+                    series.add((time_s, step, number))
+
+    def add_round(self, line: dict[str, Any]) -> None:
+        """Take a round of the evaluation, a line of `scores.jsonl`; one without a return only counts.
+
+        Raises:
+            CodecError: something in it is no number.
+        """
+        with self._lock:
+            if line.get("mean_return") is None:
+                self.not_finite[RETURN] += 1
+                return
+            # What user code sends along with parameters need not say how far the run was.
+            progress = [decode_number(line.get(key, "nan")) for key in ("time", "global_step", "updates")]
+            values = [decode_number(line.get(key)) for key in ROUND_METRICS.values()]
+            check_place(progress[0], *(number for number in progress[1:] if not math.isnan(number)))
+            if not all(abs(number) < _LARGEST for number in values):
+                raise CodecError("a round with numbers that are not finite")
+            self.started = self.started or progress[0]
+            self.version += 1
+            if self._rounds is None:
+                self._rounds = Series(len(progress) + len(values), self._points)
+            self._rounds.add((*progress, *values))
+
+    def names(self) -> list[str]:
+        """All metrics there are."""
+        with self._lock:
+            return sorted({name for name, _ in self._curves} | ({*ROUND_METRICS} if self._rounds else set()))
+
+    def curves(self, name: str) -> dict[str, Rows]:
+        """A metric's curve of each process that reports it; of the evaluation's scores, one of its rounds."""
+        with self._lock:
+            if self._rounds and name in ROUND_METRICS:
+                table = self._rounds.table()
+                column = 3 + list(ROUND_METRICS).index(name)
+                return {"eval": Rows(table[:, 0], table[:, 1], table[:, 2], table[:, column])}
+            found = {}
+            for (of_name, process), series in sorted(self._curves.items()):
+                if of_name == name:
+                    time, step, value = series.table().T
+                    found[process] = Rows(time, step, self._updates_at(time), value)
+            return found
+
+    def _new_curve(self, name: str, process: str) -> Series | None:
+        if len(self._curves) >= MAX_CURVES or len(name) > MAX_NAME_CHARS or len(process) > MAX_NAME_CHARS:
+            return None
+        series = self._curves[name, process] = Series(3, self._points)
+        return series
+
+    def _updates_at(self, time: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How many updates were done at these times, between what the learner reported."""
+        for (name, _), series in self._curves.items():
+            if name == UPDATES:
+                known = series.table()
+                return np.interp(time, known[:, 0], known[:, 2])
+        return np.full(len(time), np.nan)
+
+
+def check_place(time_s: float, *counts: float) -> tuple[float, ...]:
+    """Return when and how far a run was, if that makes sense.
+
+    Raises:
+        CodecError: the time is not a date, or a count is negative or too large.
+    """
+    if not 0 <= time_s < _LAST_TIME_S or not all(0 <= count < _LARGEST for count in counts):
+        raise CodecError(f"time {time_s}, counts {counts}")
+    return time_s, *counts

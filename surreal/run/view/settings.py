@@ -1,0 +1,253 @@
+"""Settings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from surreal.base.errors import ConfigError
+from surreal.config.yaml_tree import join, parse
+from surreal.run.process.run_folder import CONFIG_NAME
+from surreal.run.view.listing import ListedRun, last_round, open_client
+
+#: A larger file, or one with more settings, is none of ours.
+_MAX_BYTES = 1 << 20
+_MAX_SETTINGS = 5000
+_SECRET_NAME = re.compile(r"(password|passwd|secret|(?<!max_)tokens?$|api_?key|access_key)", re.IGNORECASE)
+_SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]+(?=@)")
+HIDDEN = "***"
+#: libyaml's, where it is there: a page reads the settings of many runs.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class SettingRow(NamedTuple):
+    """One setting of several runs."""
+
+    key: str
+    values: tuple[str | None, ...]  #: of each run, as JSON; None: it has no such setting
+
+    @property
+    def differs(self) -> bool:
+        """Whether the runs do not agree."""
+        return len({*self.values}) > 1
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings in a run's folder by their dotted names; empty if there are none that can be read."""
+    path = folder / CONFIG_NAME
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            return {}
+        plain = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - it is a safe one
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return {}
+    return flat_settings(plain) if isinstance(plain, dict) else {}
+
+
+def flat_settings(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data of a configuration as dotted names and values, without secrets."""
+    shown = {name: value for name, value in plain.items() if name != "redis"}
+    found: dict[str, Any] = {}
+    for key, value in _leaves(shown, ""):
+        if len(found) >= _MAX_SETTINGS:  # a file made to grow when it is read
+            break
+        found[key] = HIDDEN if _SECRET_NAME.search(key) and value is not None else _without_secret(value)
+    return found
+
+
+def compare_settings(runs: Sequence[Mapping[str, Any]]) -> list[SettingRow]:
+    """Every setting of some runs, those that differ first, each in the order of the configuration."""
+    keys = dict.fromkeys(key for run in runs for key in run)
+    rows = [SettingRow(key, tuple(_text(run[key]) if key in run else None for run in runs)) for key in keys]
+    return sorted(rows, key=lambda row: not row.differs)
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, child in value.items():
+            yield from _leaves(child, join(key, name))
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for i, child in enumerate(value):
+            yield from _leaves(child, join(key, i))
+    else:
+        yield key, value
+
+
+def _without_secret(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_secret(item) for item in value]
+    return _SECRET_IN_URL.sub(HIDDEN, value) if isinstance(value, str) else value
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+#: Settings that make no other experiment: seed and name, where it ran, what it kept, and what it told.
+_NOT_COMPARED = (
+    "seed",
+    "name",
+    "device",
+    "log_level",
+    "python_path",
+    "version",
+    "eval.record_video_every",
+    "eval.num_envs",
+)
+_SECTIONS_NOT_COMPARED = ("redis.", "checkpoint.", "run.")
+_MAX_NAMED_SETTINGS = 3
+_MAX_VALUE_CHARS = 40
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are one experiment."""
+
+    label: str
+    members: tuple[int, ...]  #: their places among all runs
+    strata: tuple[str, ...]  #: of each, the task
+
+
+def group_runs(
+    names: Sequence[str], settings: Sequence[Mapping[str, Any]], by: Sequence[str] | None = None
+) -> list[Group]:
+    """Sort runs into groups, in the order of their first members.
+
+    Args:
+        names: what each run is called by its configuration.
+        settings: of each run, as `read_settings` gives them; a run without any is alone.
+        by: settings that tell groups apart; None: all but those that make no other experiment; none: one group.
+
+    Raises:
+        ConfigError: no run has one of these settings.
+    """
+    for key in by or ():
+        if not any(key in each for each in settings):
+            raise ConfigError(f"{key} is a setting of none of these runs", key="--by")
+    keys = [row.key for row in compare_settings(settings)] if by is None else list(by)
+    keys = [key for key in keys if by is not None or _is_compared(key)]
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, each in enumerate(settings):
+        value = tuple(repr(each.get(key)) for key in keys) if each or by is not None else (place,)
+        places.setdefault(value, []).append(place)
+    firsts = [members[0] for members in places.values()]
+    labels = _labels([names[i] for i in firsts], [settings[i] for i in firsts], keys, is_named_by=bool(by))
+    return [
+        Group(label, tuple(members), tuple(str(settings[i].get("env.id", "")) for i in members))
+        for label, members in zip(labels, places.values(), strict=True)
+    ]
+
+
+def _is_compared(key: str) -> bool:
+    return key not in _NOT_COMPARED and not key.startswith(_SECTIONS_NOT_COMPARED) and not key.endswith(".show_ui")
+
+
+def _labels(
+    names: Sequence[str], settings: Sequence[Mapping[str, Any]], keys: Sequence[str], *, is_named_by: bool
+) -> list[str]:
+    """Names, with the settings that tell groups of one name apart; the settings alone if they were asked for."""
+    if is_named_by:
+        return [_named(each, keys) for each in settings]
+    labels = list(names)
+    for name in {*names}:
+        same = [i for i, other in enumerate(names) if other == name]
+        if len(same) > 1:
+            rows = compare_settings([settings[i] for i in same])
+            different = [row.key for row in rows if row.differs and row.key in keys]
+            for i in same:
+                labels[i] = f"{name} {_named(settings[i], different)}".rstrip()
+    return labels
+
+
+def _named(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
+    shown = [f"{key.rpartition('.')[2]}={_short(settings.get(key))}" for key in keys[:_MAX_NAMED_SETTINGS]]
+    return " ".join([*shown, *(["..."] if len(keys) > _MAX_NAMED_SETTINGS else [])])
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}..."
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several runs side by side; each list has a value for each run, None where it has none.
+
+    Attributes:
+        runs: what is compared.
+        settings: those that are not the same in all runs, by their dotted names.
+        results: what came of it, by names for people.
+    """
+
+    runs: list[ListedRun]
+    settings: dict[str, list[Any]]
+    results: dict[str, list[Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"runs": [run.label for run in self.runs], "settings": self.settings, "results": self.results}
+
+
+def compare(runs: Sequence[ListedRun], address: str | None = None) -> Comparison:
+    """Put runs side by side.
+
+    Args:
+        runs: at least two.
+        address: of the Redis that knows those without a folder.
+
+    Raises:
+        ConfigError: fewer than two, or one has no configuration.
+    """
+    if len(runs) < 2:
+        raise ConfigError(f"{len(runs)} run to compare; name at least two", key="NAME")
+    flat = [flattened(settings_of(run, address)) for run in runs]
+    keys = list(dict.fromkeys(key for settings in flat for key in settings))
+    side_by_side = {key: [settings.get(key) for settings in flat] for key in keys}
+    differing = {key: values for key, values in side_by_side.items() if any(value != values[0] for value in values)}
+    last = [None if run.folder is None else last_round(run.folder) for run in runs]
+    results: dict[str, list[Any]] = {
+        "status": [run.status for run in runs],
+        "reason": [run.reason for run in runs],
+        "best return": [run.best_return for run in runs],
+        "last return": [None if line is None else line.get("mean_return") for line in last],
+        "env steps": [run.env_steps for run in runs],
+        "updates": [run.updates for run in runs],
+        "time_s": [round(run.time_s, 1) for run in runs],
+    }
+    return Comparison(list(runs), differing, results)
+
+
+def settings_of(run: ListedRun, address: str | None = None) -> dict[str, Any]:
+    """The configuration of a run as plain data, whatever version of Surreal wrote it.
+
+    Raises:
+        ConfigError: it has none that can be read.
+    """
+    if run.folder is None:
+        from surreal.run.process import registry
+
+        if address is None:
+            raise ConfigError(f"run {run.run} has no folder here; name its Redis with --redis")
+        with open_client(address, run.run) as client:
+            return registry.plain_config(registry.stored_config(client))
+    path = run.folder / CONFIG_NAME
+    try:
+        data, _ = parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"run {run.label} has no configuration that can be read: {error}") from error
+    return data if isinstance(data, dict) else {}
+
+
+def flattened(settings: Mapping[str, Any], key: str = "") -> dict[str, Any]:
+    """Settings by their dotted names; a list is one value."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = join(key, name)
+        found.update(flattened(value, inner) if isinstance(value, dict) and value else {inner: value})
+    return found

@@ -88,7 +88,11 @@ _IDLE: tuple[_Idle, ...] = (
     _Idle("learner.dc_lambda", lambda c: c.learner.combine_gradients != "dc", _COMBINING.replace("{way}", "dc")),
     _Idle("learner.dc_history", lambda c: c.learner.combine_gradients != "dc", _COMBINING.replace("{way}", "dc")),
     _Idle("rlx.clients", lambda c: not c.rlx.servers, "rlx.servers is 0: no server would answer them; set it to 1"),
-    _Idle("environment.run", lambda c: not c.rlx.servers, "rlx.servers is 0: no server would answer it; set that to 1"),
+    _Idle(
+        "environment.run",
+        lambda c: c.environment.count and not c.rlx.servers,
+        "rlx.servers is 0: no server would answer it; set that to 1",
+    ),
     _Idle(
         "rlx.client_envs",
         lambda c: not c.rlx.clients,

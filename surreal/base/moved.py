@@ -10,7 +10,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -50,9 +50,14 @@ class MovedFinder:
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        if name.startswith("surreal.") and (name in _MODULES or name in _PARENTS) and not _exists(name):
+        if name not in _MODULES and name not in _PARENTS:
+            return None
+        if not _exists(name):
             return ModuleSpec(name, self, is_package=name in _PARENTS)  # type: ignore[arg-type]
-        return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.submodule_search_locations is None:  # a folder that became one file
+            spec.submodule_search_locations = []
+        return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _MovedModule(spec.name)

@@ -25,6 +25,21 @@ def test_a_moved_module_has_the_same_names() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_modules_of_a_folder_that_became_one_file_are_found() -> None:
+    program = """
+import surreal
+from surreal.base import moved
+moved.MODULES["surreal.base.schedules.linear"] = "surreal.base.schedules"
+moved.NAMES["surreal.base.schedules.parts.Linear"] = "surreal.base.schedules.LinearSchedule"
+moved._MODULES |= {"surreal.base.schedules.linear", "surreal.base.schedules.parts"}
+moved._PARENTS.add("surreal.base.schedules")
+from surreal.base.schedules.linear import LinearSchedule
+from surreal.base.schedules.parts import Linear
+assert Linear is LinearSchedule is surreal.LinearSchedule
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_what_was_never_there_is_refused() -> None:
     with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
         exec("from surreal.observers import Nothing")
@@ -34,7 +49,7 @@ def test_what_was_never_there_is_refused() -> None:
 
 
 def test_no_module_is_hidden_by_an_earlier_path() -> None:
-    for module in MODULES:
+    for module in {*MODULES, *(earlier.rpartition(".")[0] for earlier in NAMES)}:
         path = PACKAGE.joinpath(*module.split(".")[1:])
         assert not path.with_suffix(".py").exists() and not (path / "__init__.py").exists(), module
 

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from surreal import __version__
 from surreal.base.errors import ConfigError
-from surreal.base.system.secrets import take_user
+from surreal.base.system.files import take_user
 from surreal.cli import completion, policies, replay, running, runs, training
 from surreal.run.process.ending import ExitCode, exit_code_of, print_error
 from surreal.run.process.interrupts import hold_checkpoint_signal

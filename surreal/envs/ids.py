@@ -23,7 +23,7 @@ from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from surreal.base.errors import EnvError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.envs.atari.preprocessing import is_atari, load_ale
 
 

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from surreal.base.errors import SurrealError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.cli.program import main
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient

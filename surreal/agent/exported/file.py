@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from surreal.base.errors import CheckpointError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 
 #: Formats by the ending of their files' names.
 FORMATS: Mapping[str, str] = {".pt": "torchscript", ".onnx": "onnx"}

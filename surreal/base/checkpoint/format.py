@@ -1,19 +1,22 @@
-"""The bytes of a checkpoint, and single files of them.
+"""Format of a checkpoint: its bytes, single files, and the state of random generators in its metadata.
 
-Tensors by name, and in the safetensors metadata `format`, `version`, `step`, `checksum` (CRC-32 of all the rest) and
-`metadata` (JSON: learner state, configuration, scores). Reading one executes nothing: no pickle, no `torch.load`.
+A checkpoint holds tensors by name, and in the safetensors metadata `format`, `version`, `step`, `checksum` (CRC-32 of
+all the rest) and `metadata` (JSON: learner state, configuration, scores). Reading one executes no code.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
+import random
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
@@ -29,22 +32,22 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint, read and verified."""
+    """A verified checkpoint."""
 
-    path: str  #: file or URL it came from
-    step: int  #: what it was saved under
+    path: str  #: file or URL
+    step: int  #: step that it was saved at
     tensors: dict[str, Tensor]  #: on the CPU
-    metadata: dict[str, Any]  #: as it was handed to `save`, tuples as lists
+    metadata: dict[str, Any]  #: as given to `save`, with lists for tuples
 
 
 def save_checkpoint(
     path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], *, step: int
 ) -> None:
-    """Write one checkpoint file, so that a reader sees the old file or the new one and never a part.
+    """Write one checkpoint file so that a reader sees the old file or the new one, never a part.
 
     Raises:
         CheckpointError: it could not be written.
-        DivergedError: a tensor holds nan or an infinity: who restored it would go on from nothing.
+        DivergedError: a tensor holds nan or an infinity.
         ValueError: `metadata` is not JSON-able.
     """
     target = os.fspath(path)
@@ -55,7 +58,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Read and verify one checkpoint file.
 
     Raises:
-        CheckpointError: it is missing, cut off, damaged, not finite, of a newer version, or no checkpoint of ours.
+        CheckpointError: it is missing, cut off, damaged, not finite, or not a Surreal checkpoint of this version.
     """
     source = os.fspath(path)
     return decode_checkpoint(read_file(source), source)
@@ -64,13 +67,13 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 def encode_checkpoint(
     tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], *, step: int, target: str = "the checkpoint"
 ) -> bytes:
-    """Give the bytes of a checkpoint: tensors as they are now, whatever becomes of them later.
+    """Return the bytes of a checkpoint, with the current values of the tensors.
 
     Args:
         tensors: on any device.
         metadata: JSON-able, with string keys; NaN and infinities are kept.
-        step: what it is saved under, >= 0.
-        target: what it is for, in messages.
+        step: >= 0.
+        target: name of the checkpoint in messages.
 
     Raises:
         DivergedError: a tensor holds nan or an infinity.
@@ -91,22 +94,16 @@ def encode_checkpoint(
 
 
 def decode_checkpoint(data: bytes, source: str) -> Checkpoint:
-    """Verify the bytes of a checkpoint, and give what they hold.
-
-    Args:
-        data: of a whole file.
-        source: file or URL that they came from.
-
-    Raises:
-        CheckpointError: they are cut off, damaged, not finite, of a newer version, or no checkpoint of ours.
-    """
+    """Verify and decode the bytes of a checkpoint that came from a file or URL; raises as `load_checkpoint`."""
     try:
         tensors = safetensors.torch.load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
-    except Exception as error:  # whatever a parser makes of bytes that may be anything
-        raise CheckpointError(f"checkpoint {source} is cut off or no safetensors file ({len(data)} bytes)") from error
+    except Exception as error:  # hostile bytes can make the parser raise anything
+        raise CheckpointError(
+            f"checkpoint {source} is cut off or not a safetensors file ({len(data)} bytes)"
+        ) from error
     if header.get("format") != FORMAT:
-        raise CheckpointError(f"{source} is a safetensors file, but no Surreal checkpoint")
+        raise CheckpointError(f"{source} is a safetensors file, but not a Surreal checkpoint")
     if header.get("version") != str(VERSION):
         raise CheckpointError(
             f"checkpoint {source} has version {header.get('version')!r}; this program reads {VERSION}"
@@ -120,9 +117,9 @@ def decode_checkpoint(data: bytes, source: str) -> Checkpoint:
     if checksum != _checksum(step, text, tensors):
         raise CheckpointError(f"checkpoint {source} is damaged: its checksum is wrong")
     if not isinstance(metadata, dict):
-        raise CheckpointError(f"checkpoint {source} is damaged: its metadata is no mapping")
+        raise CheckpointError(f"checkpoint {source} is damaged: its metadata is not a mapping")
     if name := name_not_finite(tensors):
-        raise CheckpointError(f"checkpoint {source} is of no use: {name} holds nan or an infinity")
+        raise CheckpointError(f"checkpoint {source} cannot be used: {name} holds nan or an infinity")
     return Checkpoint(source, step, tensors, metadata)
 
 
@@ -130,7 +127,7 @@ def check_tensors(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], w
     """Compare names, shapes and dtypes.
 
     Raises:
-        CheckpointError: names the first tensor that differs, in the order of `expected`.
+        CheckpointError: names the first tensor that differs.
     """
     for name, tensor in expected.items():
         if name not in found:
@@ -143,12 +140,54 @@ def check_tensors(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], w
             raise CheckpointError(f"the checkpoint is of another model: ours has no tensor {what}/{name}")
 
 
+def random_state(generator: np.random.Generator) -> dict[str, Any]:
+    """Return the states of a generator, which other threads may use, and of the global generators; JSON-able.
+
+    Learners draw by seed and update, so only a replay's sampling and user classes need this.
+    """
+    bits = generator.bit_generator
+    with bits.lock:
+        own = _plain(bits.state)
+    version, words, gauss = random.getstate()
+    kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002 - user classes may use it
+    state: dict[str, Any] = {
+        "generator": own,
+        "python": [version, list(words), gauss],
+        "numpy": [kind, np.asarray(keys).tolist(), position, has_gauss, cached],
+        "torch": _to_text(torch.get_rng_state()),
+    }
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        state["cuda"] = [_to_text(device) for device in torch.cuda.get_rng_state_all()]
+    return state
+
+
+def set_random_state(state: Mapping[str, Any], generator: np.random.Generator) -> None:
+    """Restore the states from `random_state`; no other thread may use the generator meanwhile.
+
+    Raises:
+        ValueError: the state is damaged, or of another kind of generator.
+    """
+    try:
+        version, words, gauss = state["python"]
+        python = (version, tuple(words), gauss)
+        torch_state = _from_text(state["torch"])
+        generator.bit_generator.state = state["generator"]
+        np.random.set_state(tuple(state["numpy"]))  # noqa: NPY002
+        random.setstate(python)
+        torch.set_rng_state(torch_state)
+        devices = [_from_text(text) for text in state.get("cuda", ())]
+        if torch.cuda.is_available() and len(devices) == torch.cuda.device_count():
+            torch.cuda.set_rng_state_all(devices)
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"the state of the random generators cannot be used: {error}") from error
+
+
 def _describe(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 def _standalone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Bring tensors to the CPU, contiguous, none sharing memory with another (safetensors refuses that)."""
+    """Copy tensors to the CPU, contiguous and without shared memory, which safetensors refuses."""
     result: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -170,7 +209,7 @@ def _checksum(step: int, metadata: str, tensors: Mapping[str, Tensor]) -> int:
 
 
 def _to_json(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON does not have, by {"__float__": "nan"}."""
+    """Encode NaN and infinities, which JSON lacks, as {"__float__": "nan"}."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"__float__": repr(value)}
     if isinstance(value, Mapping):
@@ -191,3 +230,17 @@ def _from_json(value: Any) -> Any:
             return float(value["__float__"])
         return {key: _from_json(item) for key, item in value.items()}
     return [_from_json(item) for item in value] if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _to_text(state: torch.Tensor) -> str:
+    return base64.b64encode(state.cpu().numpy().tobytes()).decode()
+
+
+def _from_text(text: str) -> torch.Tensor:
+    return torch.from_numpy(np.frombuffer(base64.b64decode(text), np.uint8).copy())

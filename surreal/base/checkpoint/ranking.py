@@ -1,8 +1,7 @@
-"""Ranking: which of a run's checkpoints are the best, by the rounds of its evaluation.
+"""Ranking: scores of a run's checkpoints, from the rounds of its evaluation.
 
-The score of a checkpoint is the mean return of the rounds whose parameters are nearest to it, by updates: a window of
-rounds rather than one that was lucky. It lies beside the checkpoints in `scores.json`, so that a machine that has
-nothing else of the run knows the best one too.
+A checkpoint's score is the mean return of the rounds whose parameters are nearest to it, by updates, so that one lucky
+round does not decide. `scores.json` next to the checkpoints holds the scores, so that other machines know them too.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ SCORES_NAME = "scores.json"
 class Round(NamedTuple):
     """A round of the evaluation."""
 
-    time: float  #: when it ended, s since 1970; no two rounds of a run have the same
-    updates: int  #: of the parameters that played it
+    time: float  #: its end, s since 1970; unique in a run
+    updates: int  #: of the parameters that it evaluated
     mean_return: float
 
 
@@ -27,14 +26,14 @@ class Score(NamedTuple):
     """The score of a checkpoint."""
 
     mean_return: float
-    rounds: int  #: that it is the mean of
+    rounds: int  #: number of rounds in the mean
 
 
 class Ranking:
     """Scores of the checkpoints of one run, by their steps, which are updates.
 
     Attributes:
-        last_time: of the rounds up to which all were counted, s since 1970.
+        last_time: rounds up to this time were counted, s since 1970.
     """
 
     def __init__(self) -> None:
@@ -42,13 +41,13 @@ class Ranking:
         self._scores: dict[int, Score] = {}
 
     def add(self, rounds: Iterable[Round], steps: Collection[int]) -> None:
-        """Count each round that is new for the checkpoint nearest to it, of two the later one.
+        """Count each new round for the checkpoint nearest to it, the later one of two.
 
-        A round of later parameters than all checkpoints waits, and those after it, until there is one.
+        A round whose parameters are newer than all checkpoints waits for a later call, and so do those after it.
 
         Args:
-            rounds: of the evaluation; those that were counted are passed over.
-            steps: of the run's checkpoints, those that are gone again among them.
+            rounds: of the evaluation; rounds that were counted are skipped.
+            steps: of all checkpoints that the run saved, removed ones included.
         """
         newest = max(steps, default=-1)
         for done in sorted(rounds):
@@ -61,16 +60,16 @@ class Ranking:
             mean, count = self._scores.get(step, Score(0.0, 0))
             self._scores[step] = Score(mean + (done.mean_return - mean) / (count + 1), count + 1)
 
-    def pass_over(self, rounds: Iterable[Round]) -> None:
-        """Count none of these rounds any more: their parameters are none that the run went on from."""
+    def skip(self, rounds: Iterable[Round]) -> None:
+        """Never count these rounds: the run did not continue from their parameters."""
         self.last_time = max((done.time for done in rounds), default=self.last_time)
 
     def forget(self, step: int) -> None:
-        """A checkpoint of this step is a new one: what is known is of another, which was set aside."""
+        """Remove the score of a step, whose checkpoint is replaced."""
         self._scores.pop(step, None)
 
     def best(self, steps: Iterable[int], count: int) -> list[int]:
-        """The best of some checkpoints, the best first, of equals the later one; none that has no score.
+        """Choose the best of some checkpoints that have scores, best first; the later one of equals.
 
         Args:
             steps: to choose from.
@@ -80,23 +79,23 @@ class Ranking:
         return sorted(scored, key=lambda step: (self._scores[step].mean_return, step), reverse=True)[:count]
 
     def score(self, step: int) -> Score | None:
-        """The score of a checkpoint, None if no round was near."""
+        """Return the score of a checkpoint, None if it has none."""
         return self._scores.get(step)
 
-    def take_over(self, other: Ranking) -> None:
-        """Know what another ranking of the same run knows; of two scores, that of the ranking that saw later rounds."""
+    def merge(self, other: Ranking) -> None:
+        """Add the scores of another ranking of the same run; the ranking that saw later rounds wins."""
         newer = other.last_time > self.last_time
         self._scores = {**self._scores, **other._scores} if newer else {**other._scores, **self._scores}
         self.last_time = max(self.last_time, other.last_time)
 
     def to_json(self, steps: Iterable[int]) -> str:
-        """Write down the scores of some checkpoints, "" if there are none."""
+        """Encode the scores of some checkpoints, "" if they have none."""
         scores = {f"{step:010d}": self._scores[step]._asdict() for step in steps if step in self._scores}
         return json.dumps({"last_time": self.last_time, "scores": scores}, indent=2) + "\n" if scores else ""
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Ranking:
-        """Read what `to_json` wrote; what is damaged is a ranking without scores."""
+        """Decode what `to_json` wrote; damaged text gives a ranking without scores."""
         ranking = cls()
         try:
             content: Any = json.loads(text)
@@ -110,5 +109,5 @@ class Ranking:
 
 def _checked(score: Score) -> Score:
     if not (math.isfinite(score.mean_return) and score.rounds >= 1):
-        raise ValueError(f"{score} is no score")
+        raise ValueError(f"{score} is not a score")
     return score

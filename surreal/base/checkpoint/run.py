@@ -1,28 +1,33 @@
-"""RunCheckpoints: the checkpoints of one run, in its folder, elsewhere, or both."""
+"""RunCheckpoints: the checkpoints of one run, in its folder, elsewhere, or both; uploads have their own threads."""
 
 from __future__ import annotations
 
 import copy
 import logging
 import os
+import random
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from surreal.base.checkpoint.format import Checkpoint, encode_checkpoint
-from surreal.base.checkpoint.place import step_of
 from surreal.base.checkpoint.ranking import Ranking, Round
-from surreal.base.checkpoint.store import CheckpointStore, first_whole, open_checkpoint
-from surreal.base.checkpoint.uploads import Uploads
+from surreal.base.checkpoint.store import CheckpointStore, first_whole, open_checkpoint, step_of
 from surreal.base.errors import CheckpointError, UnreadableError
 
 logger = logging.getLogger(__name__)
 
+#: Pause after the first failure of an upload, and the longest one, s.
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 1.0, 60.0
+#: Longest pause while the run waits for an upload, s.
+_END_PAUSE_S = 0.5
+
 
 class RunCheckpoints:
-    """Writes into the run's folder at once, and into all other places on threads of their own; reads from any of them.
+    """Writes into the run's folder at once, and into other places on threads; reads from any of them.
 
         checkpoints = RunCheckpoints(CheckpointStore("runs/demo/checkpoints"), [CheckpointStore("s3://bucket/demo")])
         found = checkpoints.newest_whole()
@@ -30,9 +35,9 @@ class RunCheckpoints:
         checkpoints.finish(timeout_s)
 
     Args:
-        own: in the run's folder, on this machine's disk; None: nothing is kept there.
-        others: places that may be slow or away, asked in this order after `own`.
-        rounds: gives the rounds of the run's evaluation, the score of checkpoints.
+        own: in the run's folder, on this machine's disk; None keeps no checkpoints there.
+        others: places that may be slow or unreachable, read in this order after `own`.
+        rounds: returns the rounds of the run's evaluation, which score the checkpoints.
 
     Raises:
         ValueError: there is no place at all.
@@ -48,7 +53,7 @@ class RunCheckpoints:
         if own is None and not others:
             raise ValueError("a run's checkpoints need a place")
         self._own = own
-        self._others = tuple(others)
+        self._stores = tuple(others) if own is None else (own, *others)
         self._rounds = rounds
         self._uploads = [Uploads(store) for store in others]
         self._ranking = Ranking()
@@ -62,22 +67,22 @@ class RunCheckpoints:
 
     @property
     def places(self) -> str:
-        """All places, for people."""
+        """All places, for messages."""
         return " or ".join(store.folder for store in self._stores)
 
     def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-        """Write a checkpoint: into the run's folder now, elsewhere as soon as may be.
+        """Write a checkpoint into the run's folder now, and elsewhere as soon as possible.
 
         Args:
             step: >= 0; names the file and orders it. A checkpoint of the same step is replaced.
-            tensors: on any device; written as they are now.
+            tensors: on any device; the current values are written.
             metadata: JSON-able, with string keys; NaN and infinities are kept.
 
         Returns:
-            Where it is, or will be first.
+            Its first path.
 
         Raises:
-            CheckpointError: it could not be written into the run's folder; checkpoints that were there remain.
+            CheckpointError: it could not be written into the run's folder; existing checkpoints remain.
             DivergedError: a tensor holds nan or an infinity.
         """
         path = self._stores[0].path_of(step)
@@ -93,19 +98,19 @@ class RunCheckpoints:
         return path
 
     def begin(self) -> None:
-        """Know the scores of the checkpoints that are there; rounds of parameters that were lost never count."""
+        """Read the scores of existing checkpoints; rounds of parameters that were lost never count."""
         rounds = self._rounds()
         for store in self._stores_to_ask:
             try:
                 self._steps.update(store.steps())
-                self._ranking.take_over(store.ranking())
+                self._ranking.merge(store.ranking())
             except CheckpointError as error:
                 logger.warning("%s", error)
         self._ranking.add(rounds, self._steps)
-        self._ranking.pass_over(rounds)
+        self._ranking.skip(rounds)
 
     def names(self) -> list[str]:
-        """File names of the checkpoints in all places, by rising step.
+        """List the file names of the checkpoints in all places, by rising step.
 
         Raises:
             CheckpointError: a place cannot be listed.
@@ -113,18 +118,18 @@ class RunCheckpoints:
         return sorted({name for store in self._stores for name in store.names()}, key=step_of)
 
     def own_steps(self) -> list[int]:
-        """Steps of the checkpoints in the run's folder, rising."""
+        """List the steps of the checkpoints in the run's folder, rising."""
         return [] if self._own is None else self._own.steps()
 
     def newest_whole(self) -> Checkpoint | None:
-        """Read the checkpoint of the largest step that can be read, wherever it is; None if there is none.
+        """Read the readable checkpoint of the largest step in any place; None if there is none.
 
-        One that was cut off or damaged is passed over with a warning. When this process has saved one, only the run's
-        folder is asked, if there is one: it is there.
+        A checkpoint that is cut off or damaged is skipped with a warning. After this process has saved one, only the
+        run's folder is read, if there is one.
 
         Raises:
-            UnreadableError: a place or a checkpoint cannot be read, and there is no other: whoever began anew now
-                would do so beside checkpoints that are only out of sight.
+            UnreadableError: a place or a checkpoint cannot be read, and no other was found. Starting from scratch then
+                would ignore checkpoints that exist.
         """
         found, problem = list[tuple[int, int, str]](), None
         for order, store in enumerate(self._stores_to_ask):
@@ -132,7 +137,7 @@ class RunCheckpoints:
                 found += [(step, -order, store.path_of(step)) for step in store.steps()]
             except UnreadableError as error:
                 problem = error
-                logger.warning("checkpoints that are there are not seen: %s", error)
+                logger.warning("existing checkpoints cannot be seen: %s", error)
         newest = first_whole(path for _, _, path in sorted(found, reverse=True))
         if newest is None and problem is not None:
             raise problem
@@ -140,7 +145,7 @@ class RunCheckpoints:
 
     @property
     def newest_step(self) -> int | None:
-        """The largest step that there is a checkpoint of, which may be damaged; None without any.
+        """The largest step of a checkpoint, which may be damaged; None if there are no checkpoints.
 
         Raises:
             CheckpointError: a place cannot be listed.
@@ -148,10 +153,10 @@ class RunCheckpoints:
         return max((step for store in self._stores_to_ask for step in store.steps()), default=None)
 
     def load(self, path: str | os.PathLike[str]) -> Checkpoint:
-        """Read one checkpoint: a file name in any of the places, or any path or URL, as `open_checkpoint` takes it.
+        """Read one checkpoint: a file name in any of the places, or any path or URL that `open_checkpoint` accepts.
 
         Raises:
-            CheckpointError: it is missing, cut off, or no checkpoint.
+            CheckpointError: it is missing, cut off, or not a checkpoint.
         """
         text = os.fspath(path)
         if "/" in text or os.sep in text:
@@ -165,15 +170,11 @@ class RunCheckpoints:
         raise CheckpointError("; ".join(problems))
 
     def is_own(self, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint lies in one of the places: whether it is of this run."""
+        """Whether a checkpoint belongs to this run, because it is in one of the places."""
         return any(checkpoint.path.startswith(f"{store.folder}/") for store in self._stores)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait for uploads, and say which did not arrive; nothing can be sent after it.
-
-        Args:
-            timeout_s: of all of them together.
-        """
+        """Wait at most `timeout_s` for all uploads, log which did not arrive, and refuse later ones."""
         deadline_s = time.monotonic() + timeout_s
         for uploads in self._uploads:
             if problem := uploads.finish(max(0.0, deadline_s - time.monotonic())):
@@ -181,7 +182,7 @@ class RunCheckpoints:
                 logger.warning("the last checkpoint %s%s", problem, kept)
 
     def metrics(self) -> dict[str, float]:
-        """What was saved, and what became of the uploads of all places."""
+        """Return the counts of saved checkpoints and of uploads to all places."""
         values = {"learner/checkpoints_total": float(self._count)}
         if self._uploads:
             values |= {
@@ -195,9 +196,133 @@ class RunCheckpoints:
 
     @property
     def _stores_to_ask(self) -> Sequence[CheckpointStore]:
-        """Where the newest checkpoint can be."""
+        """Places that may hold the newest checkpoint."""
         return [self._own] if self._own is not None and self._count else self._stores
 
+
+class _Upload(NamedTuple):
+    step: int
+    data: bytes
+    ranking: Ranking
+
+
+class Uploads:
+    """Sends checkpoints to a place that may be slow or unreachable, on a thread.
+
+        uploads.offer(step, data, ranking)   # never waits
+        uploads.finish(timeout_s)            # once, at the end
+
+    At most one checkpoint is sent and one waits; a newer one replaces the one that waits. A failed upload is repeated
+    with growing pauses until it arrives or is replaced.
+
+    Args:
+        place: target of the uploads.
+        clock: seconds, monotonic.
+
+    Attributes:
+        sent: checkpoints that arrived.
+        failures: failed attempts.
+        replaced: checkpoints that newer ones replaced before they arrived.
+        last_s: duration of the last successful upload, s.
+    """
+
+    def __init__(self, place: CheckpointStore, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.place = place
+        self.sent = self.failures = self.replaced = 0
+        self.last_s = 0.0
+        self._clock = clock
+        self._random = random.Random()
+        self._waiting: _Upload | None = None
+        self._sending: _Upload | None = None
+        self._problem = ""
+        self._pause_s = 0.0
+        self._due_s = -float("inf")
+        self._is_ending = self._is_over = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def offer(self, step: int, data: bytes, ranking: Ranking) -> None:
+        """Queue a checkpoint without waiting; the first one starts the thread."""
+        with self._changed:
+            if self._is_over:
+                return
+            if self._waiting is not None:
+                self.replaced += 1
+            self._waiting = _Upload(step, data, ranking)
+            if self._thread is None:
+                # Not supervised: an upload that takes minutes does not hang.
+                name = f"checkpoint-uploads {self.place.folder}"
+                self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def finish(self, timeout_s: float) -> str:
+        """Wait for pending uploads, then end the thread and refuse later ones.
+
+        Returns:
+            Why the newest checkpoint did not arrive, "" if it did.
+        """
+        deadline_s = self._clock() + timeout_s
+        with self._changed:
+            self._is_ending, self._due_s = True, -float("inf")
+            self._changed.notify_all()
+            while self._is_busy and (remaining_s := deadline_s - self._clock()) > 0:
+                self._changed.wait(remaining_s)
+            late = self._waiting or self._sending
+            self._is_over, self._waiting = True, None
+            self._changed.notify_all()
+        if late is None:
+            return ""
+        return f"{self.place.path_of(late.step)} did not arrive: {self._problem or 'its upload takes too long'}"
+
     @property
-    def _stores(self) -> tuple[CheckpointStore, ...]:
-        return self._others if self._own is None else (self._own, *self._others)
+    def is_pending(self) -> bool:
+        """Whether a checkpoint waits or is being sent."""
+        with self._changed:
+            return self._is_busy
+
+    def step(self) -> None:
+        """Send the waiting checkpoint if it is due; otherwise wait for that, at most a second."""
+        with self._changed:
+            wait_s = 1.0 if self._waiting is None else self._due_s - self._clock()
+            if self._waiting is None or wait_s > 0:
+                self._changed.wait(min(wait_s, 1.0))
+                return
+            upload = self._sending = self._waiting
+            self._waiting = None
+        began_s = self._clock()
+        try:
+            self.place.put(upload.step, upload.data, upload.ranking)
+        except Exception as error:  # no failure may end learning
+            self._failed(upload, error)
+            return
+        duration_s = self._clock() - began_s
+        logger.info("checkpoint %s arrived after %.1f s", self.place.path_of(upload.step), duration_s)
+        with self._changed:
+            self.sent += 1
+            self.last_s, self._pause_s, self._problem = duration_s, 0.0, ""
+            self._sending = None
+            self._changed.notify_all()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._waiting is not None or self._sending is not None
+
+    def _loop(self) -> None:
+        while not self._is_over:
+            self.step()
+
+    def _failed(self, upload: _Upload, error: Exception) -> None:
+        if not self._problem:  # once, until one arrives
+            logger.warning("%s; learning continues, and the upload is repeated", error)
+        with self._changed:
+            self.failures += 1
+            self._problem, self._sending = str(error), None
+            self._pause_s = min(2 * self._pause_s, _LAST_PAUSE_S) or _FIRST_PAUSE_S
+            pause_s = min(self._pause_s, _END_PAUSE_S) if self._is_ending else self._pause_s
+            self._due_s = self._clock() + pause_s * self._random.uniform(0.5, 1.0)
+            if self._waiting is None:
+                self._waiting = upload
+            else:
+                self.replaced += 1
+            self._changed.notify_all()

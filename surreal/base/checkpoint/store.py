@@ -1,79 +1,194 @@
-"""CheckpointStore: one place with the content of its checkpoints."""
+"""CheckpointStore: the checkpoints of one run in one folder, local or behind a URL.
+
+Methods that read or write tensors import torch when called: the launcher, which only lists steps, does not need it.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from surreal.base.checkpoint.format import Checkpoint, encode_checkpoint, load_checkpoint
-from surreal.base.checkpoint.place import Place
+from surreal.base.checkpoint.files import is_temporary, list_names, move_file, read_file, remove_file, write_file
+from surreal.base.checkpoint.ranking import SCORES_NAME, Ranking
 from surreal.base.errors import CheckpointError, UnreadableError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from surreal.base.checkpoint.format import Checkpoint
 
 logger = logging.getLogger(__name__)
 
+SUFFIX = ".safetensors"
+_NAME = re.compile(r"(\d{10,19})\.safetensors")
+_ASIDE = "set-aside"
 
-class CheckpointStore(Place):
-    """Saves checkpoints in one folder, and finds the newest or the best that is whole; see `Place` for arguments."""
+
+class CheckpointStore:
+    """The checkpoints of one run in one folder: `NNNNNNNNNN.safetensors`, and their scores in `scores.json`.
+
+    Args:
+        folder: a path, or a URL such as `s3://bucket/run/checkpoints`; made when the first checkpoint is saved.
+        keep: how many of the largest steps to keep, >= 1; raising it takes disk.
+        keep_best: how many of the best to keep as well, >= 0.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, keep: int = 3, keep_best: int = 0) -> None:
+        if keep < 1:
+            raise ValueError(f"checkpoints_to_keep is {keep}; it must be >= 1")
+        self.folder = os.fspath(folder).rstrip("/")
+        self.keep = keep
+        self.keep_best = keep_best
+
+    def path_of(self, step: int) -> str:
+        """Return the path or URL of the checkpoint of a step."""
+        return f"{self.folder}/{step:010d}{SUFFIX}"
+
+    def names(self) -> list[str]:
+        """List the file names of the checkpoints, by rising step.
+
+        Raises:
+            UnreadableError: the folder cannot be listed.
+        """
+        return sorted((name for name in list_names(self.folder) if _NAME.fullmatch(name)), key=step_of)
+
+    def steps(self) -> list[int]:
+        """List the steps of the checkpoints, rising; raises as `names`."""
+        return [step_of(name) for name in self.names()]
+
+    @property
+    def newest_step(self) -> int | None:
+        """The largest step of a checkpoint, which may be damaged; None if there are no checkpoints."""
+        return max(self.steps(), default=None)
 
     def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
         """Write a checkpoint, then remove the oldest beyond `keep`.
 
         Args:
             step: >= 0; names the file and orders it. A checkpoint of the same step is replaced.
-            tensors: on any device; written as they are now.
+            tensors: on any device.
             metadata: JSON-able, with string keys; NaN and infinities are kept.
 
         Returns:
             The file's path.
 
         Raises:
-            CheckpointError: it could not be written; checkpoints that were there remain.
+            CheckpointError: it could not be written; existing checkpoints remain.
             DivergedError: a tensor holds nan or an infinity.
+        """
+        from surreal.base.checkpoint.format import encode_checkpoint
+
+        return self.put(step, encode_checkpoint(tensors, metadata, step=step, target=self.path_of(step)))
+
+    def put(self, step: int, data: bytes, ranking: Ranking | None = None) -> str:
+        """Write the bytes of a checkpoint, then remove those that are neither among the newest nor among the best.
+
+        Args:
+            step: >= 0; names the file and orders it. A checkpoint of the same step is replaced.
+            data: its bytes.
+            ranking: scores that this process knows.
+
+        Returns:
+            Its path.
+
+        Raises:
+            CheckpointError: it could not be written; existing checkpoints remain.
         """
         if step < 0:
             raise ValueError(f"step is {step}; it must be >= 0")
-        return self.put(step, encode_checkpoint(tensors, metadata, step=step, target=self.path_of(step)))
+        path = self.path_of(step)
+        write_file(path, data)
+        self._retain(step, ranking or Ranking())
+        return path
 
     def newest_whole(self) -> Checkpoint | None:
-        """Read the checkpoint of the largest step that can be read; None if there is none.
+        """Read the readable checkpoint of the largest step; None if there is none.
 
-        One that was cut off or damaged is passed over with a warning.
+        A checkpoint that is cut off or damaged is skipped with a warning.
 
         Raises:
-            UnreadableError: the folder cannot be listed, or there are only checkpoints that cannot be read.
+            UnreadableError: the folder cannot be listed, or none of the checkpoints can be read.
         """
         return first_whole(self.path_of(step) for step in reversed(self.steps()))
 
     def best_whole(self) -> Checkpoint | None:
-        """Read the checkpoint of the best score that can be read; None if there is none. Raises as `newest_whole`."""
+        """Read the readable checkpoint of the best score; None if there is none. Raises as `newest_whole`."""
         steps = self.steps()
         return first_whole(self.path_of(step) for step in self.ranking().best(steps, len(steps)))
 
-    @property
-    def newest_step(self) -> int | None:
-        """The largest step that there is a checkpoint of, which may be damaged; None without any."""
-        return max(self.steps(), default=None)
-
     def load(self, path: str | os.PathLike[str]) -> Checkpoint:
-        """Read one checkpoint: a file name in this folder, or any path or URL, as `open_checkpoint` takes it.
+        """Read one checkpoint: a file name in this folder, or any path or URL that `open_checkpoint` accepts.
 
         Raises:
-            CheckpointError: it is missing, cut off, or no checkpoint.
+            CheckpointError: it is missing, cut off, or not a checkpoint.
         """
         text = os.fspath(path)
         return open_checkpoint(text if "/" in text or os.sep in text else f"{self.folder}/{text}")
 
+    def ranking(self) -> Ranking:
+        """Read the scores in this folder.
+
+        Raises:
+            UnreadableError: they cannot be read.
+        """
+        try:
+            return Ranking.from_json(read_file(f"{self.folder}/{SCORES_NAME}"))
+        except UnreadableError:
+            raise
+        except CheckpointError:  # the file is missing
+            return Ranking()
+
+    def set_later_aside(self, step: int) -> str:
+        """Move the checkpoints of larger steps into a new folder next to the others.
+
+        Returns:
+            That folder, "" if there were no later checkpoints.
+
+        Raises:
+            CheckpointError: they could not be moved.
+        """
+        later = [other for other in self.steps() if other > step]
+        if not later:
+            return ""
+        taken, number = set(list_names(self.folder)), 1
+        while f"{_ASIDE}-{number}" in taken:
+            number += 1
+        aside = f"{self.folder}/{_ASIDE}-{number}"
+        for other in reversed(later):
+            move_file(self.path_of(other), f"{aside}/{other:010d}{SUFFIX}")
+        return aside
+
+    def _retain(self, just_saved: int, ranking: Ranking) -> None:
+        # After a return to an older checkpoint, the newest file does not have the largest step: it stays too.
+        try:
+            names = list_names(self.folder)
+            steps = sorted(step_of(name) for name in names if _NAME.fullmatch(name))
+            known = self.ranking() if SCORES_NAME in names else Ranking()
+            known.forget(just_saved)
+            known.merge(ranking)
+            stay = {just_saved, *steps[-self.keep :], *known.best(steps, self.keep_best)}
+            if text := known.to_json(sorted(stay)):
+                write_file(f"{self.folder}/{SCORES_NAME}", text.encode())
+            for step in steps:
+                if step not in stay:
+                    remove_file(self.path_of(step))
+            for name in filter(is_temporary, names):
+                remove_file(f"{self.folder}/{name}")
+        except CheckpointError as error:
+            logger.warning("a checkpoint was saved, but older ones could not be removed: %s", error)
+
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint: that of a path or URL, or of `FOLDER/latest` and `FOLDER/best` the newest or best whole one.
+    """Read the checkpoint at a path or URL; `FOLDER/latest` and `FOLDER/best` read the newest or best whole one.
 
     Raises:
-        CheckpointError: it is missing, cut off, or no checkpoint; or there is none such in that folder.
+        CheckpointError: it is missing, cut off, or not a checkpoint.
     """
+    from surreal.base.checkpoint.format import load_checkpoint
+
     text = os.fspath(path)
     folder, _, word = text.rpartition("/")
     if not folder or word not in ("latest", "best"):
@@ -87,18 +202,25 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def first_whole(paths: Iterable[str]) -> Checkpoint | None:
-    """Read the first checkpoint that is whole; those before it are passed over with a warning.
+    """Read the first checkpoint that is whole, and skip those before it with a warning.
 
     Raises:
-        UnreadableError: none is whole that can be read, and one cannot be read.
+        UnreadableError: no checkpoint is whole, and one cannot be read.
     """
+    from surreal.base.checkpoint.format import load_checkpoint
+
     problem: UnreadableError | None = None
     for path in paths:
         try:
             return load_checkpoint(path)
         except CheckpointError as error:
-            logger.warning("passed over a checkpoint that cannot be used: %s", error)
+            logger.warning("skipped a checkpoint that cannot be used: %s", error)
             problem = error if isinstance(error, UnreadableError) else problem
     if problem is not None:
         raise problem
     return None
+
+
+def step_of(name: str) -> int:
+    """Return the step in a checkpoint's file name, or raise `ValueError`."""
+    return int(name.removesuffix(SUFFIX))

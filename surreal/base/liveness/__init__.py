@@ -1,4 +1,4 @@
-"""What a process is doing: loops show that they turn, and whoever waits says for what.
+"""Liveness: whether a process works, waits, hangs or has ended; see docs/liveness.md.
 
-Written to by any component; read by the heartbeat and the watchdog.
+Any component may report here. The heartbeat, the watchdog and `surreal health` read it.
 """

@@ -1,7 +1,8 @@
-"""`HealthFile`: a process says in a file how it is, as long as it can; `surreal health` (`probe.py`) reads it.
+"""Liveness of a process: pulses of its loops, its health file, its start-up time, and recent deaths of its children.
 
-A thread of its own writes it every two seconds from what loops and waits show anyway. A process that is stopped, or
-in which no thread comes to run any more, writes nothing, and the file grows old.
+Each loop owns a `Pulse` and stores to one attribute in each iteration; a watchdog (`surreal.run.process.liveness.watchdog`)
+reads the pulses. A thread writes the `HealthFile` every two seconds; `surreal health` (`probe.py`) reads it. A process
+that is stopped or stuck writes nothing, so its file grows old.
 """
 
 from __future__ import annotations
@@ -9,34 +10,107 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
+import sysconfig
 import threading
 import time
-from collections.abc import Callable, Mapping
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple, Self
 
 from surreal.base.liveness.probe import ENDING, HEALTH_VARIABLE, STARTING, WORKING, birth_of
-from surreal.base.liveness.pulse import MAIN_LOOP, pulses
 from surreal.base.liveness.wait_notice import WAITS
 from surreal.base.system.files import write_whole
+from surreal.base.system.process import process_age_s
 
 logger = logging.getLogger(__name__)
 
+#: Name of a process's main loop.
+MAIN_LOOP = "the main loop"
+#: Window of `run.restart_limit`, s.
+RESTART_WINDOW_S = 60.0
+
+_LIBRARY = sysconfig.get_path("stdlib")
+_SITE_PACKAGES = sysconfig.get_path("purelib")
+
+
+class Pulse:
+    """One loop, on the thread that makes this object.
+
+        pulse = Pulse("learner")
+        while running:
+            pulse.has_turned = True
+            work()
+        pulse.close()
+
+    Args:
+        name: of the loop.
+
+    Attributes:
+        has_turned: set by the loop in each iteration, and cleared by the watchdog.
+        has_begun: whether the watchdog has seen an iteration.
+        silence_s: time without an iteration, as counted by the watchdog.
+        hangs_in: loop and call, while the watchdog finds that the loop hangs; else "".
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.thread_id = threading.get_ident()
+        self.has_turned = False
+        self.has_begun = False
+        self.silence_s = 0.0
+        self.hangs_in = ""
+        _pulses.add(self)
+
+    def close(self) -> None:
+        """End the loop."""
+        _pulses.discard(self)
+
+
+_pulses: weakref.WeakSet[Pulse] = weakref.WeakSet()
+
+
+def pulses() -> list[Pulse]:
+    """List the loops of this process that have not ended."""
+    return list(_pulses)
+
+
+def stack_of(thread_id: int) -> list[traceback.FrameSummary]:
+    """Return a thread's stack, innermost call last; empty if there is no such thread."""
+    frame: FrameType | None = sys._current_frames().get(thread_id)
+    return [] if frame is None else list(traceback.extract_stack(frame))
+
+
+def innermost_call(stack: Sequence[traceback.FrameSummary]) -> str:
+    """Name the innermost call of a stack outside Python's library: `step (my_env.py line 12)`."""
+    own = own_frames(stack)
+    return f"{own[-1].name} ({Path(own[-1].filename).name} line {own[-1].lineno})" if own else "a call without a name"
+
+
+def own_frames(stack: Sequence[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """Return the calls of a stack outside Python's library, or all calls if there are no others."""
+
+    def is_library(filename: str) -> bool:
+        is_frozen = filename.startswith("<frozen")
+        return is_frozen or (filename.startswith(_LIBRARY) and not filename.startswith(_SITE_PACKAGES))
+
+    return [frame for frame in stack if not is_library(frame.filename)] or list(stack)
+
 
 class Vitals(NamedTuple):
-    """How a process is."""
+    """State of a process."""
 
     phase: str  #: one of the words in `probe.py`
-    waits_for: tuple[str, ...] = ()  #: for two seconds or more, and not because it has nothing to do
+    waits_for: tuple[str, ...] = ()  #: waits of two seconds or more, without idle ones
     hangs_in: str = ""  #: loop and call
 
 
 def look_at_loops(stop: threading.Event) -> Vitals:
-    """How a process with a main loop is.
-
-    Args:
-        stop: set while it drains.
-    """
+    """Return the state of a process with a main loop; `stop` is set while it drains."""
     found = pulses()
     has_begun = any(pulse.name == MAIN_LOOP and (pulse.has_begun or pulse.has_turned) for pulse in found)
     phase = ENDING if stop.is_set() else WORKING if has_begun else STARTING
@@ -45,16 +119,16 @@ def look_at_loops(stop: threading.Event) -> Vitals:
 
 
 class HealthFile:
-    """The file of one process, as `$SURREAL_HEALTH` names it; without that, nothing is written.
+    """The health file of one process.
 
-        with HealthFile("agent", lambda: look_at_loops(stop)):
+        with HealthFile("agent", lambda: look_at_loops(stop), health_path(os.environ)):
             work()
 
     Args:
         role: of the process.
-        look: how the process is; called on the thread that writes.
-        path: of the file; None: none is written.
-        interval_s: between two writes, s, > 0; raising it finds out later that a process is stopped.
+        look: returns the state of the process; called on the thread that writes.
+        path: of the file; None writes none.
+        interval_s: between two writes, s, > 0; raising it delays the detection of a stopped process.
 
     Attributes:
         look: as above; may be replaced.
@@ -79,7 +153,7 @@ class HealthFile:
         self._stop.set()
 
     def write(self) -> None:
-        """Say how the process is now; a file that cannot be written is told of once, and ends nothing."""
+        """Write the current state; a failure is logged once and raises nothing."""
         if self._path is None:
             return
         state = {"role": self._role, "pid": os.getpid(), "birth": self._birth, "at_s": time.monotonic()}
@@ -90,7 +164,7 @@ class HealthFile:
         except OSError as error:
             if not self._has_failed:
                 self._has_failed = True
-                logger.warning("%s cannot be written, so nobody knows how this process is: %s", self._path, error)
+                logger.warning("%s cannot be written, so this process cannot be probed: %s", self._path, error)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -98,5 +172,80 @@ class HealthFile:
 
 
 def health_path(variables: Mapping[str, str]) -> Path | None:
-    """The file that environment variables name; None if they name none."""
+    """Return the path of the health file from the environment; None if `$SURREAL_HEALTH` is not set."""
     return Path(path) if (path := variables.get(HEALTH_VARIABLE)) else None
+
+
+class StartParts(NamedTuple):
+    """Parts of the time until a process's first step, s."""
+
+    lease_s: float  #: waiting for leases and for the name of a predecessor
+    restore_s: float  #: connecting, restoring, building
+    first_step_s: float  #: from then to the first env step or update
+
+
+class Startup:
+    """Start-up time of this process; the heartbeat reports its parts once, for `surreal chaos`.
+
+    Marks may be set from any thread, and count once.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began_s = clock() - (process_age_s(os.getpid()) or 0.0)
+        self._leases: list[Callable[[], float]] = []
+        self._restored: tuple[float, float] | None = None
+        self._is_working = False
+        self._untold: StartParts | None = None
+
+    def watch_lease(self, waited_s: Callable[[], float]) -> None:
+        """Count the time `waited_s()` as a wait for a lease."""
+        self._leases.append(waited_s)
+
+    def mark_restored(self) -> None:
+        """Note that everything is built, restored and connected."""
+        self._restored = self._restored or (self._clock(), self._lease_s())
+
+    def mark_first_step(self) -> None:
+        """Note the first env step or update."""
+        if not self._is_working and self._restored is not None:
+            self._is_working = True
+            now_s, lease_s = self._clock(), self._lease_s()
+            restored_s, lease_before_s = self._restored
+            first_step_s = now_s - restored_s - (lease_s - lease_before_s)
+            self._untold = StartParts(lease_s, restored_s - self._began_s - lease_before_s, first_step_s)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the parts once, after the first step."""
+        parts, self._untold = self._untold, None
+        return {} if parts is None else {f"start_{name}": value for name, value in parts._asdict().items()}
+
+    def _lease_s(self) -> float:
+        return sum(waited_s() for waited_s in self._leases)
+
+
+class RecentDeaths:
+    """Counts deaths within a sliding window; restarts wait longer, or stop, by this count.
+
+    Args:
+        window_s: length of the window, s, > 0.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, window_s: float = RESTART_WINDOW_S, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.window_s = window_s
+        self._clock = clock
+        self._times_s: deque[float] = deque()
+
+    def add(self) -> int:
+        """Note a death now, and return the number of deaths within the window."""
+        self._times_s.append(self._clock())
+        return len(self)
+
+    def __len__(self) -> int:
+        while self._times_s and self._times_s[0] < self._clock() - self.window_s:
+            self._times_s.popleft()
+        return len(self._times_s)

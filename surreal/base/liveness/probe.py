@@ -1,7 +1,7 @@
-"""`surreal health ROLE`: whether a process of this machine, or container, is well, by the file in which it says so.
+"""`surreal health ROLE`: judge a process of this machine or container by its health file.
 
-`surreal.base.liveness.health` writes that file. An engine such as Kubernetes asks every few seconds in every
-container, so this imports a little of Python's own library and nothing else, and asks nobody.
+`surreal.base.liveness.health` writes that file. Kubernetes runs this every few seconds in every container, so it
+imports only a little of Python's library and sends no requests.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import os
 import sys
 import time
 
-#: Environment variable with the path of the file; a process without it writes none.
+#: Environment variable with the path of the file; without it, a process writes none.
 HEALTH_VARIABLE = "SURREAL_HEALTH"
-#: A file that is older than this says that its process does nothing any more, s: it is written every two seconds.
+#: Age from which a file counts as stale, s; it is written every two seconds.
 STALE_S = 20.0
 
-#: What a process is doing.
+#: Phases of a process.
 STARTING, WORKING, ENDING, OVER = "starting", "working", "ending", "over"
 
 STARTUP, LIVENESS, READINESS = PROBES = ("startup", "liveness", "readiness")
@@ -24,18 +24,18 @@ STARTUP, LIVENESS, READINESS = PROBES = ("startup", "liveness", "readiness")
 _USAGE = f"usage: surreal health [ROLE] [--probe {{{','.join(PROBES)}}}] [--file FILE]"
 _HELP = f"""{_USAGE}
 
-Say whether a process is well: one line, and exit code 0 if it is, 1 if it is not.
+Report a local process's health: one line, and exit code 0 if it is healthy, 1 if not.
 
-  ROLE          agent, learner, ps, eval, rlx-server or redis; default: whichever writes the file
-  --probe NAME  startup: it has begun to work, or waits for something that it names;
-                liveness: it is not stopped, and no loop of it hangs;
+  ROLE          agent, learner, ps, eval, rlx-server or redis; default: any role
+  --probe NAME  startup: it has begun to work, or reports what it waits for;
+                liveness: it is not stopped, and none of its loops hangs;
                 readiness: it works and waits for nothing, or its run has ended; the default
-  --file FILE   where the process writes how it is; default: ${HEALTH_VARIABLE}, which the process must have too
+  --file FILE   health file; default: ${HEALTH_VARIABLE}, which the process must have too
 """
 
 
 def main(argv: list[str]) -> int:
-    """Probe a process; returns the exit code: 0 it is well, 1 it is not, 2 wrong arguments."""
+    """Probe a process; returns the exit code: 0 healthy, 1 not healthy, 2 wrong arguments."""
     if {"-h", "--help"} & {*argv}:
         sys.stdout.write(_HELP)
         return 0
@@ -67,11 +67,11 @@ def probe(path: str, role: str, name: str) -> tuple[bool, str]:
 
     Args:
         path: of the file.
-        role: that the process must have; "": any.
+        role: expected role of the process; "" accepts any.
         name: one of `PROBES`.
 
     Returns:
-        Whether it passes, and a sentence for people.
+        Whether it passes, and one sentence about it.
     """
     try:
         with open(path, "rb") as file:
@@ -84,13 +84,13 @@ def probe(path: str, role: str, name: str) -> tuple[bool, str]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         return False, f"{path} cannot be read: {type(error).__name__}: {error}"
     if role and found != role:
-        return False, f"{path} is of a process with the role {found}"
+        return False, f"{path} belongs to a process with the role {found}"
     if birth != birth_of(pid):
         return False, f"process {pid}, which wrote {path}, has ended"
     age_s = time.monotonic() - at_s
     if age_s > STALE_S:
-        return False, f"process {pid} has given no sign of life for {age_s:.0f} s"
-    if hangs and phase == WORKING:  # how long it may take to start, and to drain, others say
+        return False, f"process {pid} has written no heartbeat for {age_s:.0f} s"
+    if hangs and phase == WORKING:  # other limits apply to starting and draining
         return name == STARTUP, hangs
     doing = waits[0] if waits else phase
     if name == STARTUP:
@@ -99,10 +99,9 @@ def probe(path: str, role: str, name: str) -> tuple[bool, str]:
 
 
 def birth_of(pid: int) -> str:
-    """When a process began, by the kernel's clock, which tells it from later ones of its number.
+    """Return when a process began, in clock ticks since the boot, which tells it from later ones with its id.
 
-    Returns:
-        "" if there is no such process, and where the kernel does not say.
+    "" if there is no such process, or no /proc.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

@@ -1,7 +1,7 @@
-"""`WaitNotice`: a wait that lasts says what it is for, once in the log, and for as long as it lasts to whoever asks.
+"""Waits: a component that waits longer logs the reason once, and `WAITS` lists it while the wait lasts.
 
-What a process waits for is a property of the process, as its log is: `WAITS` holds it, any component adds to it through
-a notice, and the heartbeat and the watchdog read it.
+Waits belong to the process, as its log does: any component adds to `WAITS` through a `WaitNotice`, and the heartbeat,
+the health file and the watchdog read it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-#: How long a wait may last without a word, s.
+#: Waits shorter than this are not reported, s.
 PATIENCE_S = 2.0
-#: Between two notices of one owner, s: one that waits again and again does not fill the log.
+#: Least time between two records of one notice, s, so that repeated waits do not fill the log.
 _QUIET_S = 600.0
-#: A wait that nobody has spoken of for this long is over, whatever became of who waited, s.
+#: A wait that was not renewed for this long has ended, s.
 _STALE_S = 15.0
 
 
@@ -29,7 +29,7 @@ class _Wait(NamedTuple):
 
 
 class Waits:
-    """The waits of a process; those that last for a moment are nobody's business.
+    """The current waits of a process.
 
     Args:
         clock: seconds, monotonic.
@@ -40,13 +40,13 @@ class Waits:
         self._waits: dict[Hashable, _Wait] = {}
 
     def note(self, key: Hashable, text: str, *, began_s: float | None = None, is_idle: bool = False) -> None:
-        """Somebody waits, on this thread; called again and again while it lasts.
+        """Note a wait on this thread; called repeatedly while it lasts.
 
         Args:
             key: tells this wait from others.
-            text: what for: "waiting for the learner".
-            began_s: when it began, by the clock; None: with the first note.
-            is_idle: whether this process has nothing to do, and lacks nothing to serve what comes.
+            text: reason, such as "waiting for the learner".
+            began_s: when it began, by the clock; None is the first note.
+            is_idle: whether this process is ready and has nothing to do.
         """
         now, known = self._clock(), self._waits.get(key)
         if began_s is None:
@@ -54,17 +54,17 @@ class Waits:
         self._waits[key] = _Wait(text, began_s, now, threading.get_ident(), is_idle)
 
     def end(self, key: Hashable) -> None:
-        """That wait is over; calling it without one does nothing."""
+        """End that wait, if there is one."""
         self._waits.pop(key, None)
 
     def texts(self, *, with_idle: bool = True) -> list[str]:
-        """What has been waited for, for two seconds or more, the oldest first; perhaps without the idle waits."""
+        """List the reasons of waits of two seconds or more, oldest first."""
         now = self._clock()
         waits = (wait for wait in self._current() if with_idle or not wait.is_idle)
         return list(dict.fromkeys(wait.text for wait in waits if now - wait.began_s >= PATIENCE_S))
 
     def is_waiting(self, thread_id: int) -> bool:
-        """Whether a thread waits for something that has a name."""
+        """Whether a thread is in a wait that was noted."""
         return any(wait.thread_id == thread_id for wait in self._current())
 
     def _current(self) -> list[_Wait]:
@@ -75,12 +75,12 @@ class Waits:
         return sorted(self._waits.copy().values(), key=lambda wait: wait.began_s)
 
 
-#: Of this process.
+#: Waits of this process.
 WAITS = Waits()
 
 
 class WaitNotice:
-    """Says what is waited for, as a warning, when that has taken two seconds.
+    """Logs the reason of a wait as a warning after two seconds.
 
         notice = WaitNotice(logger)
         while not is_there():
@@ -90,10 +90,10 @@ class WaitNotice:
 
     Args:
         logger: of the module that waits.
-        level: of the one record; a wait that is usual needs no warning.
-        is_idle: whether this process has nothing to do, and lacks nothing to serve what comes.
+        level: of the record; a usual wait needs no warning.
+        is_idle: whether this process is ready and has nothing to do.
         clock: seconds, monotonic.
-        waits: where the wait shows while it lasts.
+        waits: lists the wait while it lasts.
     """
 
     def __init__(
@@ -114,12 +114,12 @@ class WaitNotice:
         self._began_s: float | None = clock()
 
     def begin(self) -> None:
-        """A wait begins; the first one does when this object is made, later ones also when they are told of."""
+        """Begin a wait. The first one begins with this object, and `tell` begins one if none is under way."""
         self.end()
         self._began_s = self._clock()
 
     def tell(self, message: str, *args: object) -> None:
-        """Say it, if it is time; called as long as the wait goes on."""
+        """Report the wait if it has lasted long enough; called repeatedly while it lasts."""
         now = self._clock()
         if self._began_s is None:
             self._began_s = now
@@ -131,7 +131,7 @@ class WaitNotice:
             self._logger.log(self._level, message, *args, extra={"is_wait": True})
 
     def end(self) -> None:
-        """The wait is over; cheap where there was none."""
+        """End the wait, if there is one."""
         if self._began_s is not None:
             self._began_s = None
             self._waits.end(self)

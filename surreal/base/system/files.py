@@ -1,4 +1,4 @@
-"""Files of one writer: a lock that only the living hold, and files that are whole or not there."""
+"""Files of this machine: locks that end with their process, files that are written whole, and secrets in files."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ import os
 import socket
 import tempfile
 import uuid
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
-#: What says that a disk has no room left: no space, no quota, no larger file allowed.
+#: Environment variables: address of the Redis that the secrets are for, and the user of this process there.
+ADDRESS_VARIABLE = "SURREAL_REDIS"
+USER_VARIABLE = "SURREAL_REDIS_USER"
+#: Folder with one file for each Redis user: its name is the user's, its content the password.
+SECRETS_VARIABLE = "SURREAL_REDIS_SECRETS"
+#: Suffix of a variable that names a file instead of a value.
+FILE = "_FILE"
+
+#: Errors of a disk without room: no space, no quota, no larger file allowed.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class FileLock:
-    """A file that at most one process holds; the kernel gives it back when that process ends, however it ends.
+    """A file that at most one process holds; the kernel releases it when that process ends for any reason.
 
     Args:
-        path: in a folder that exists; the file is made if missing, and says who holds it.
+        path: in a folder that exists; the file is made if missing, and names its holder.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -30,11 +39,11 @@ class FileLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this object holds it."""
+        """Whether this object holds the lock."""
         return self._descriptor is not None
 
     def acquire(self) -> bool:
-        """Try to take it, without waiting; returns whether this object holds it now.
+        """Try to take the lock without waiting; returns whether this object holds it now.
 
         Raises:
             OSError: the file cannot be made.
@@ -46,7 +55,7 @@ class FileLock:
                 if not self._is_at_path(descriptor):  # its holder has just removed it
                     os.close(descriptor)
                     continue
-                with contextlib.suppress(OSError):  # a full disk: it is held all the same
+                with contextlib.suppress(OSError):  # a full disk: the lock is held anyway
                     os.ftruncate(descriptor, 0)
                     os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
             except BlockingIOError:
@@ -59,18 +68,14 @@ class FileLock:
         return True
 
     def holder(self) -> str:
-        """Who took it last, for people: `process 4711 on HOST`."""
+        """Return who took the lock last, for people: `process 4711 on HOST`."""
         try:
             return self.path.read_text(errors="replace").strip()[:200] or "another process"
         except OSError:
             return "another process"
 
     def release(self, *, is_removed: bool = False) -> None:
-        """Give it back, and leave an empty file behind.
-
-        Args:
-            is_removed: remove the file as well.
-        """
+        """Release the lock, and leave an empty file, or none if `is_removed`."""
         if self._descriptor is None:
             return
         with contextlib.suppress(OSError):
@@ -91,8 +96,8 @@ def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666, is_synced: 
     """Write a file so that a reader sees the old one or the new one, never a part; a failure leaves the old one.
 
     Args:
-        path: of the file; of several writers, the last one's stays.
-        data: its content, text as UTF-8.
+        path: of the file; if several processes write it, the last one wins.
+        data: content; text becomes UTF-8.
         mode: permissions of the file, less the umask.
         is_synced: wait until the disk has it, so that a power failure leaves no part of it either.
 
@@ -116,7 +121,7 @@ def write_whole(path: Path, data: str | bytes, *, mode: int = 0o666, is_synced: 
 
 
 def write_in_place(path: Path, data: bytes) -> None:
-    """Overwrite a file that is as long as `data`, which takes no room: for a disk that is full.
+    """Overwrite a file that is as long as `data`, which works on a full disk.
 
     Raises:
         OSError: it cannot be written; a reader may see a part.
@@ -148,5 +153,49 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether an error says that there is no room left."""
+    """Whether an error means that the disk has no room left."""
     return error.errno in _FULL
+
+
+def read_secret(path: Path, source: str) -> str:
+    """Read a file that holds a secret, without surrounding white space.
+
+    Args:
+        path: of the file.
+        source: the setting that names the file, for messages.
+
+    Raises:
+        ValueError: the file cannot be read, or is empty.
+    """
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ValueError(f"{source}: {path} cannot be read: {why}") from None
+    if not secret:
+        raise ValueError(f"{source}: {path} is empty; the secret belongs there")
+    return secret
+
+
+def secret_of(environ: Mapping[str, str], variable: str) -> str | None:
+    """Return a secret from the file that `VARIABLE_FILE` names, else from the variable itself; None without either.
+
+    Arguments are no place for secrets, because `ps` shows them.
+
+    Raises:
+        ValueError: the file cannot be read, or is empty.
+    """
+    if path := environ.get(variable + FILE):
+        return read_secret(Path(path), f"${variable}{FILE}")
+    return environ.get(variable) or None
+
+
+def take_user(user: str, environ: MutableMapping[str, str]) -> None:
+    """Connect to Redis as `user` from now on if a folder of secrets is given; otherwise the environment decides.
+
+    Args:
+        user: as in the table of `surreal.distributed.connection.access.rights`.
+        environ: variables of this process; its children inherit them, and each takes its own user.
+    """
+    if environ.get(SECRETS_VARIABLE):
+        environ[USER_VARIABLE] = user

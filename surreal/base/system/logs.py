@@ -1,7 +1,6 @@
-"""Console logging of a process: one line a record on stderr, set up once by the command line.
+"""Console logging of a process: one line for each record on stderr, set up once by the command line.
 
-Full exception texts travel to the run's folder (see `surreal.distributed.telemetry`); the console shows one line unless
-the level is DEBUG.
+Full tracebacks go to the run's folder (see `surreal.distributed.telemetry`); the console shows them at level DEBUG.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ import logging
 import sys
 import time
 
-#: Libraries whose records drown everyone else's, with the least severe level of theirs that is worth a line.
+#: Libraries that log too much, with the least severe level of theirs that is shown.
 NOISY_LOGGERS = {
     **dict.fromkeys(("PIL", "asyncio", "fsspec", "matplotlib", "numba", "urllib3"), logging.INFO),
-    "websockets": logging.WARNING,  # INFO is every connection
+    "websockets": logging.WARNING,  # it logs every connection at INFO
 }
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class ConsoleFormatter(logging.Formatter):
-    """`12:34:56.789 INFO agent-0 message`: always one line, unless tracebacks are asked for.
+    """Formats a record as one line: `12:34:56.789 INFO agent-0 message`.
 
     Args:
-        name: the process.
+        name: of the process.
         show_traceback: print exceptions in full below their line.
     """
 
@@ -46,7 +45,7 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class _ConsoleHandler(logging.Handler):
-    """Writes to stderr as it is then: while something is shown live, that is not what it was at the set-up."""
+    """Writes to the current `sys.stderr`, which a live display replaces after the set-up."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -57,11 +56,7 @@ class _ConsoleHandler(logging.Handler):
 
 
 def level_number(level: str | int) -> int:
-    """Return logging's number of a level's name, in any case.
-
-    Raises:
-        ValueError: not a level.
-    """
+    """Return the number of a level's name in any case, or raise `ValueError`."""
     if isinstance(level, int):
         return level
     if level.upper() not in LEVELS:
@@ -70,12 +65,12 @@ def level_number(level: str | int) -> int:
 
 
 def setup_logging(level: str | int = "INFO", name: str = "surreal", *, console_level: str | int | None = None) -> None:
-    """Send this process's log to stderr, one line a record; calling it again replaces the earlier set-up.
+    """Send this process's log to stderr, one line for each record; calling it again replaces the earlier set-up.
 
     Args:
         level: least severe level that is shown and shipped; DEBUG also shows tracebacks.
-        name: the process, shown in every line.
-        console_level: least severe level that the console shows, if it is to show less than is shipped.
+        name: of the process, shown in every line.
+        console_level: least severe level that the console shows; None is `level`.
 
     Raises:
         ValueError: not a level.

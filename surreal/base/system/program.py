@@ -1,27 +1,29 @@
-"""Ends a small program of your own as a person expects it: Ctrl-C and what Surreal explains cost one line each."""
+"""Small programs around Surreal: one line for Ctrl-C and for expected errors, and the command that adds an extra."""
 
 from __future__ import annotations
 
-import argparse
-import inspect
+import json
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from surreal.base.errors import SurrealError
 from surreal.base.system.logs import setup_logging
 
-#: What a shell gives a program that SIGINT ended.
+DISTRIBUTION = "surreal-rl"
+#: Exit code of a program that SIGINT ended.
 INTERRUPTED = 130
-#: A destructor that an interrupt has met is over by then, s.
+#: A destructor that caught an interrupt has ended after this time, s.
 _AGAIN_S = 0.05
 
 
 def run_program(name: str, body: Callable[..., object], *, log_level: str = "INFO") -> int:
-    """Call `body`, with the log on stderr, and give the program's exit code.
+    """Call `body` with the log on stderr, and return the program's exit code.
 
         def main(steps: int = 1000, is_shown: bool = False) -> None:    # python my_program.py --steps 500 --is-shown
             ...
@@ -31,14 +33,13 @@ def run_program(name: str, body: Callable[..., object], *, log_level: str = "INF
 
     Args:
         name: of the program, shown in every line of the log.
-        body: closes what it has opened, in `finally` or a `with`, also at Ctrl-C. Its parameters, all with defaults
-            that are numbers, texts or False, are options on the command line; `--help` shows them below the docstring
-            of its module.
+        body: closes what it opened, in `finally` or a `with`, also at Ctrl-C. Its parameters become options of the
+            command line. Their defaults must be numbers, texts or False. `--help` shows them below the docstring of
+            the module.
         log_level: least severe level that is shown.
 
     Returns:
-        0 when it has ended, 1 after an error that Surreal explains, 130 after Ctrl-C. Other exceptions are a program's
-        own, and are shown in full.
+        0 when it has ended, 1 after a `SurrealError`, 130 after Ctrl-C. Other exceptions are shown in full.
 
     Raises:
         ValueError: a parameter of `body` has no default.
@@ -57,9 +58,30 @@ def run_program(name: str, body: Callable[..., object], *, log_level: str = "INF
     return 0
 
 
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra of setup.py.
+
+    It installs from where this installation came from, which pip has recorded (PEP 610): a clone, a file or an index.
+    """
+    from importlib import metadata
+
+    try:
+        origin = json.loads(metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        url, is_editable = str(origin.get("url", "")), bool(origin.get("dir_info", {}).get("editable"))
+        is_folder = "dir_info" in origin
+    except (metadata.PackageNotFoundError, ValueError, AttributeError):
+        url, is_editable, is_folder = "", False, False
+    if is_folder:
+        folder = unquote(urlsplit(url).path)
+        return f"pip install {'-e ' if is_editable else ''}{shlex.quote(f'{folder}[{extra}]')}"
+    if url:
+        return f"pip install {shlex.quote(f'{DISTRIBUTION}[{extra}] @ {url}')}"
+    return f"pip install {shlex.quote(f'{DISTRIBUTION}[{extra}]')}"
+
+
 @contextmanager
 def _heeded_interrupts() -> Iterator[None]:
-    """Let no Ctrl-C be lost: one that comes inside of a destructor is printed and forgotten by Python."""
+    """Repeat each Ctrl-C that comes inside a destructor, which Python prints and forgets."""
     former, is_over, main = sys.unraisablehook, threading.Event(), threading.get_ident()
 
     def interrupt_again() -> None:
@@ -81,7 +103,10 @@ def _heeded_interrupts() -> Iterator[None]:
 
 
 def _read_options(body: Callable[..., object]) -> dict[str, Any]:
-    """Read the command line, if `body` has parameters; what makes no sense ends the program with a line."""
+    """Read the command line, if `body` has parameters."""
+    import argparse
+    import inspect
+
     parameters = inspect.signature(body).parameters.values()
     if not parameters:
         return {}
@@ -90,7 +115,7 @@ def _read_options(body: Callable[..., object]) -> dict[str, Any]:
     for parameter in parameters:
         option, default = f"--{parameter.name.replace('_', '-')}", parameter.default
         if default is parameter.empty:
-            raise ValueError(f"{body} has no default for {parameter.name}, which is to be an option")
+            raise ValueError(f"{body} has no default for {parameter.name}, which becomes an option")
         if default is False:
             parser.add_argument(option, action="store_true")
         else:

@@ -1,7 +1,7 @@
-"""Supervised threads: named loops that stop together, and whose failure reaches their owner.
+"""Supervised threads, named loops that stop together and report failures to their owner; and a queue between threads.
 
-A thread's body is one public `step()` of its component, called again and again; so a test, or the deterministic mode,
-calls the same step without any thread. The owner calls `check()` where it waits, and gets the original exception.
+A thread calls one public `step()` of its component in a loop, so a test or the deterministic mode can call the same
+step without a thread. The owner calls `check()` where it waits, and gets the original exception.
 """
 
 from __future__ import annotations
@@ -9,12 +9,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
 
 from surreal.base.errors import StoppedError, ThreadFailedError
-from surreal.base.liveness.pulse import Pulse
+from surreal.base.liveness.health import Pulse
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Supervisor:
@@ -39,17 +44,17 @@ class Supervisor:
         thread.start()
 
     def turn(self) -> None:
-        """Show that the step of the calling thread makes progress.
+        """Report that the step of the calling thread makes progress.
 
         Raises:
-            StoppedError: the threads are to end.
+            StoppedError: the threads must end.
         """
         self._here.pulse.has_turned = True
         if self.stop_event.is_set():
             raise StoppedError(f"the threads of {self.name} were stopped")
 
     def check(self) -> None:
-        """Raise what killed a thread.
+        """Raise the exception that ended a thread.
 
         Raises:
             ThreadFailedError: with the thread's exception as its cause.
@@ -60,7 +65,7 @@ class Supervisor:
 
     @property
     def is_running(self) -> bool:
-        """Whether threads were started and none was told to stop."""
+        """Whether threads were started and not told to stop."""
         return bool(self._threads) and not self.stop_event.is_set()
 
     def stop(self) -> None:
@@ -94,3 +99,46 @@ class Supervisor:
             self.stop_event.set()
         finally:
             pulse.close()
+
+
+class HandoverQueue(Generic[T]):
+    """An unbounded queue with one consumer, whose waits end in time also on the main thread.
+
+    It is as fast as `queue.SimpleQueue`. In CPython 3.11 and 3.12, `SimpleQueue.get` never returns if a signal
+    interrupts it and the timeout ends before the handler does.
+    """
+
+    def __init__(self) -> None:
+        self._items: deque[T] = deque()
+        self._is_awaited = False
+        self._wake = threading.Lock()
+        self._wake.acquire()
+
+    def put(self, item: T) -> None:
+        """Add an item; any thread may call it."""
+        self._items.append(item)
+        if self._is_awaited:
+            self._is_awaited = False
+            with suppress(RuntimeError):  # another put has woken the consumer already
+                self._wake.release()
+
+    def take(self, timeout_s: float) -> T | None:
+        """Wait for the next item and return it; None if none came in time."""
+        return self._items.popleft() if self.wait(timeout_s) else None
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there is an item, and leave it there; returns whether one came in time."""
+        if self._items:
+            return True
+        deadline_s = time.monotonic() + timeout_s
+        while (remaining_s := deadline_s - time.monotonic()) > 0:
+            self._is_awaited = True
+            if not self._items:  # a later put wakes us, or already did
+                self._wake.acquire(timeout=remaining_s)
+            self._is_awaited = False
+            if self._items:
+                return True
+        return False
+
+    def __len__(self) -> int:
+        return len(self._items)

@@ -10,8 +10,7 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from surreal.base.system.files import write_whole
-from surreal.base.system.secrets import read_secret
+from surreal.base.system.files import read_secret, write_whole
 from surreal.distributed.connection.access.rights import ADMINISTRATOR, CHANNELS, USERS, User
 from surreal.distributed.connection.keys import kind_pattern
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from surreal.base.errors import RedisUnavailableError
-from surreal.base.liveness.deaths import RecentDeaths
+from surreal.base.liveness.health import RecentDeaths
 from surreal.distributed.server.embedded import EmbeddedRedis
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from redis.exceptions import RedisError
 
 from surreal.base.errors import ConfigError
-from surreal.base.system.secrets import ADDRESS_VARIABLE
+from surreal.base.system.files import ADDRESS_VARIABLE
 from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.server.embedded import EmbeddedRedis
 

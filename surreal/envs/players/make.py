@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from surreal.base.errors import EnvError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.envs.players.base import Game
 from surreal.envs.players.pettingzoo import ParallelGame, TurnGame
 from surreal.envs.players.uniform import UniformGame

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import EnvError
-from surreal.base.liveness.deaths import RecentDeaths
+from surreal.base.liveness.health import RecentDeaths
 from surreal.base.specs import ArraySpec
 from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter, mask_width

@@ -29,7 +29,7 @@ from typing import Any
 from ruamel.yaml.comments import CommentedMap
 
 from surreal.base.errors import ConfigError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.config.problems import nearest
 from surreal.config.yaml_tree import parse
 from surreal.plugins.apps.document import merge, parse_document

@@ -8,7 +8,7 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
-from surreal.base.liveness.deaths import RecentDeaths
+from surreal.base.liveness.health import RecentDeaths
 from surreal.plugins.chaos.audit import Audit
 from surreal.plugins.chaos.disturbances.base import Disturbance, Kind, NotDoneError
 from surreal.plugins.chaos.disturbances.connections import Cut

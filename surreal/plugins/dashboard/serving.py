@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from surreal.base.errors import ConfigError, SurrealError, describe_os_error
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.run.process.interrupts import set_at_signals
 
 #: How long a connection may be silent, in s: its thread ends with it.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from surreal.agent.exported import MASK, METADATA
 from surreal.base.errors import ExportError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.plugins.export.module import PolicyModule
 from surreal.plugins.export.torchscript import first_line
 

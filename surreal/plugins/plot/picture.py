@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from surreal.base.errors import ConfigError, FolderError, describe_os_error
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.run.view.curves import COLOURS, Axis, Band, Line, colour
 
 if TYPE_CHECKING:

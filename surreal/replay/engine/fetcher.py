@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from surreal.base.pytorch import tensors_of
-from surreal.base.system.handover import HandoverQueue
+from surreal.base.system.threads import HandoverQueue
 from surreal.base.types import Batch, TrajectoryBatch
 
 B = TypeVar("B", bound=Batch | TrajectoryBatch)

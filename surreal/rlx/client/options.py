@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from surreal.base.errors import ConfigError
-from surreal.base.system.secrets import read_secret, secret_of
+from surreal.base.system.files import read_secret, secret_of
 
 #: Environment variable that holds the server's token, or with "_FILE" names a file with it.
 TOKEN_VARIABLE = "SURREAL_RLX_TOKEN"  # noqa: S105 - the name of a variable

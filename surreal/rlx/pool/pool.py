@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from surreal.base.specs import ObsSpec
-from surreal.base.system.handover import HandoverQueue
+from surreal.base.system.threads import HandoverQueue
 from surreal.base.types import StepBatch
 from surreal.envs.actions import ActionAdapter
 from surreal.envs.pools.base import EnvPool, EpisodeCounter

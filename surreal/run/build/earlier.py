@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from surreal.base.checkpoint.place import Place, step_of
 from surreal.base.checkpoint.ranking import Ranking
+from surreal.base.checkpoint.store import CheckpointStore, step_of
 from surreal.base.errors import CheckpointError
 from surreal.config import Config
 from surreal.run.build.kept import checkpoint_places, scored_rounds
@@ -66,10 +66,10 @@ def go_back(config: Config, run_dir: Path) -> str:
     return f"going on from {name}" + (f"; later checkpoints are now in {found}" if found else "")
 
 
-def _best(places: list[Place], run_dir: Path) -> int:
+def _best(places: list[CheckpointStore], run_dir: Path) -> int:
     ranking, steps = Ranking(), {step for place in places for step in place.steps()}
     for place in places:
-        ranking.take_over(place.ranking())
+        ranking.merge(place.ranking())
     ranking.add(scored_rounds(run_dir), steps)
     best = ranking.best(steps, 1)
     if not best:
@@ -78,7 +78,7 @@ def _best(places: list[Place], run_dir: Path) -> int:
     return best[0]
 
 
-def _is_in(restore: str, place: Place) -> bool:
+def _is_in(restore: str, place: CheckpointStore) -> bool:
     """Whether a file name, path or URL means a checkpoint in a place."""
     folder = restore.rpartition("/")[0]
     if not folder or "://" in restore or "://" in place.folder:

@@ -10,8 +10,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from surreal.base.checkpoint.place import Place
 from surreal.base.checkpoint.ranking import Round
+from surreal.base.checkpoint.store import CheckpointStore
 from surreal.base.system.files import parse_json
 from surreal.config import Config
 from surreal.config.schema.learning import RUN_STORE
@@ -35,10 +35,10 @@ def checkpoint_folders(config: Config, run_dir: Path, *, index: int = 0) -> tupl
     return own, [f"{store.rstrip('/')}/{run_dir.name}/{name}" for store in others]
 
 
-def checkpoint_places(config: Config, run_dir: Path) -> list[Place]:
+def checkpoint_places(config: Config, run_dir: Path) -> list[CheckpointStore]:
     """The places of a run's checkpoints, that in its own folder first."""
     own, others = checkpoint_folders(config, run_dir)
-    return [Place(folder) for folder in ([] if own is None else [own]) + others]
+    return [CheckpointStore(folder) for folder in ([] if own is None else [own]) + others]
 
 
 def scored_rounds(run_dir: Path) -> list[Round]:

@@ -15,7 +15,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, 
 from surreal.base.errors import ConfigError
 from surreal.base.liveness.health import HealthFile, Vitals, health_path
 from surreal.base.liveness.probe import ENDING, STARTING, WORKING
-from surreal.base.system.secrets import read_secret
+from surreal.base.system.files import read_secret
 from surreal.config.schema.fields import parse_size
 from surreal.distributed.connection.access.rights import ADMINISTRATOR
 from surreal.distributed.connection.address import parse_address

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surreal.base.errors import ConfigError
-from surreal.base.system.secrets import ADDRESS_VARIABLE
+from surreal.base.system.files import ADDRESS_VARIABLE
 from surreal.run.process.roles import AGENT, LEARNER, PARAMETER_SERVER, RLX_SERVER, Role
 
 #: Environment variable that holds the Redis address: a password in it is not shown by `ps`, as an argument would be.

@@ -21,7 +21,7 @@ from surreal.base.errors import (
     ThreadFailedError,
     describe_os_error,
 )
-from surreal.base.liveness.pulse import own_frames
+from surreal.base.liveness.health import own_frames
 from surreal.config import Config
 
 

@@ -34,12 +34,10 @@ from surreal.base.errors import (
     StoppedError,
     SurrealError,
 )
-from surreal.base.liveness.health import HealthFile, health_path, look_at_loops
-from surreal.base.liveness.pulse import MAIN_LOOP, Pulse
-from surreal.base.liveness.startup import Startup
-from surreal.base.system.allocator import keep_freed_memory
+from surreal.base.liveness.health import MAIN_LOOP, HealthFile, Pulse, Startup, health_path, look_at_loops
+from surreal.base.system.files import take_user
 from surreal.base.system.logs import setup_logging
-from surreal.base.system.secrets import take_user
+from surreal.base.system.memory import keep_freed_memory
 from surreal.config import Config, add_python_path, fingerprint, load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards

@@ -24,8 +24,8 @@ from pydantic import ValidationError
 
 from surreal.agent import AgentLoop
 from surreal.base.errors import StoppedError
-from surreal.base.system.allocator import keep_freed_memory
 from surreal.base.system.logs import setup_logging
+from surreal.base.system.memory import keep_freed_memory
 from surreal.config import Config, add_python_path
 from surreal.config.loading import apply_overrides, parse_override
 from surreal.config.problems import explain

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from surreal.base.checkpoint import Checkpoint, RunCheckpoints
-from surreal.base.checkpoint.generators import random_state, set_random_state
+from surreal.base.checkpoint.format import random_state, set_random_state
 from surreal.base.errors import ConfigError
 from surreal.base.values import checked_count
 from surreal.config import Config

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.cli.program import main
 
 Shown = pytest.CaptureFixture[str]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from surreal.base.liveness.startup import StartParts
+from surreal.base.liveness.health import StartParts
 from surreal.plugins.chaos.invariants.experience import ShardLedger
 from surreal.plugins.chaos.invariants.recovery import Recovery
 from surreal.plugins.chaos.invariants.scores import judge_scores

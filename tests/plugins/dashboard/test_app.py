@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from flask.testing import FlaskClient
 
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.cli.program import main
 from surreal.plugins.dashboard.app import make_app
 from surreal.plugins.dashboard.guard import TOKEN_HEADER, Guard

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from surreal.base.errors import RedisUnavailableError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.config import load_config
 from surreal.plugins.doctor.frame.finding import Finding, Severity
 from surreal.plugins.doctor.machine import packages, resources, torch

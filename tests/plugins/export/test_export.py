@@ -15,7 +15,7 @@ import torch
 import surreal
 from surreal.base import tree
 from surreal.base.errors import ConfigError, ExportError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.cli.program import main
 from surreal.plugins.export.exporter import export_policy
 from surreal.run.build.saved_policy import load_policy

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.cli.program import main
 from tests.recorded import record_run
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from surreal.base.errors import ConfigError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.plugins.sweep.definition.loading import Definition, load_definition
 from surreal.plugins.sweep.search.optuna_search import OptunaSearch, require_optuna
 from surreal.plugins.sweep.trials import End, Trial, TrialFile

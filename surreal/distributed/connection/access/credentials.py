@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from surreal.base.system.secrets import ADDRESS_VARIABLE, FILE, SECRETS_VARIABLE, USER_VARIABLE, read_secret, secret_of
+from surreal.base.system.files import ADDRESS_VARIABLE, FILE, SECRETS_VARIABLE, USER_VARIABLE, read_secret, secret_of
 
 #: With "_FILE": the file that holds it.
 PASSWORD_VARIABLE = "SURREAL_REDIS_PASSWORD"  # noqa: S105 - the name of a variable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from surreal.base.liveness.startup import StartParts
+from surreal.base.liveness.health import StartParts
 
 
 class Segment(NamedTuple):

@@ -6,7 +6,7 @@ import math
 import socket
 from collections.abc import Mapping
 
-from surreal.base.liveness.startup import StartParts
+from surreal.base.liveness.health import StartParts
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat, parse_heartbeats
 from surreal.plugins.chaos.observing.sights import Life

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from surreal.base.errors import ConfigError, RedisUnavailableError, SurrealError, describe_os_error
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.clusters.scaling.reading import RunReader
 from surreal.run.process.interrupts import set_at_signals

@@ -23,7 +23,7 @@ from pathlib import Path
 from traceback import FrameSummary
 from typing import IO, Any
 
-from surreal.base.liveness.pulse import innermost_call
+from surreal.base.liveness.health import innermost_call
 from surreal.plugins.doctor.frame.check import Check, ask, hang
 from surreal.plugins.doctor.frame.faults import DIED, NOT_DONE
 from surreal.plugins.doctor.frame.finding import Finding

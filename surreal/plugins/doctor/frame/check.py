@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from surreal.base.liveness.pulse import innermost_call, stack_of
+from surreal.base.liveness.health import innermost_call, stack_of
 from surreal.plugins.doctor.frame.faults import FAILED, HANGS
 from surreal.plugins.doctor.frame.finding import Finding
 from surreal.run.process.ending import error_line

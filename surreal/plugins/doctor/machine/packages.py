@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from packaging.requirements import Requirement
 
 from surreal import __version__
-from surreal.base.system.installing import DISTRIBUTION, install_command
+from surreal.base.system.program import DISTRIBUTION, install_command
 from surreal.config import Config
 from surreal.envs.ids import extra_of
 from surreal.plugins.doctor.frame.finding import Finding, ok

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surreal.base.errors import ConfigError, FolderError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.plugins.sweep.definition.loading import Definition
 from surreal.plugins.sweep.definition.schema import HalvingPruner, MedianPruner, SearchConfig
 from surreal.plugins.sweep.definition.space import Choice, Dimension

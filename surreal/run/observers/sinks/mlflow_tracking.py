@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.run.observers.sinks.base import MetricSink, Numbers
 from surreal.run.observers.sinks.weights_and_biases import with_process
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.run.observers.sinks.base import MetricSink, Numbers
 
 

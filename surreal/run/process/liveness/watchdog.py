@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
-from surreal.base.liveness.pulse import Pulse, innermost_call, pulses, stack_of
+from surreal.base.liveness.health import Pulse, innermost_call, pulses, stack_of
 from surreal.base.liveness.wait_notice import WAITS, Waits
 from surreal.config import Config
 from surreal.distributed.telemetry.telemetry import Telemetry

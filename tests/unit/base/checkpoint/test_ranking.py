@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal.base.checkpoint.place import Place
 from surreal.base.checkpoint.ranking import Ranking, Round, Score
+from surreal.base.checkpoint.store import CheckpointStore
 from tests.examples import examples
 
 
@@ -37,7 +37,7 @@ def test_a_round_is_counted_once_and_waits_for_a_later_checkpoint() -> None:
 
 def test_rounds_that_are_passed_over_never_count() -> None:
     ranking = ranked([100], (1, 90, 1.0), (2, 180, 5.0))
-    ranking.pass_over([Round(2, 180, 5.0)])
+    ranking.skip([Round(2, 180, 5.0)])
     ranking.add([Round(2, 180, 5.0), Round(3, 190, 7.0)], [100, 200])
     assert ranking.score(200) == Score(7.0, 1)
 
@@ -98,13 +98,13 @@ def test_of_two_rankings_the_one_that_saw_later_rounds_is_right() -> None:
     old, new = ranked([100, 200], (1, 100, 1.0), (2, 200, 2.0)), ranked([100], (3, 100, 9.0))
     for first, second in ((old, new), (new, old)):
         both = Ranking()
-        both.take_over(first)
-        both.take_over(second)
+        both.merge(first)
+        both.merge(second)
         assert (both.score(100), both.score(200), both.last_time) == (Score(9.0, 1), Score(2.0, 1), 3)
 
 
 def test_who_knows_no_scores_removes_none_that_others_have_scored(tmp_path: Path) -> None:
-    place = Place(tmp_path, keep=1, keep_best=1)
+    place = CheckpointStore(tmp_path, keep=1, keep_best=1)
     place.put(100, b"content", ranked([100], (1, 100, 9.0)))
     place.put(200, b"content")
     place.put(300, b"content", ranked([300], (2, 300, 5.0)))
@@ -113,7 +113,7 @@ def test_who_knows_no_scores_removes_none_that_others_have_scored(tmp_path: Path
 
 
 def test_a_new_checkpoint_has_no_score_of_the_one_that_was_set_aside(tmp_path: Path) -> None:
-    place = Place(tmp_path, keep=9, keep_best=1)
+    place = CheckpointStore(tmp_path, keep=9, keep_best=1)
     for step in (100, 200):
         place.put(step, b"content", ranked([100, 200], (1, 100, 1.0), (2, 200, 9.0)))
     place.set_later_aside(100)
@@ -122,7 +122,7 @@ def test_a_new_checkpoint_has_no_score_of_the_one_that_was_set_aside(tmp_path: P
 
 
 def test_the_best_outlive_the_newest() -> None:
-    place = Place("memory://ranking/checkpoints", keep=2, keep_best=2)
+    place = CheckpointStore("memory://ranking/checkpoints", keep=2, keep_best=2)
     ranking = Ranking()
     means = {100: 1.0, 200: 8.0, 300: 2.0, 400: 9.0, 500: 3.0, 600: 4.0}
     saved = []

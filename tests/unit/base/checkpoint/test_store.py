@@ -201,12 +201,12 @@ def test_other_files_are_refused_in_one_clear_sentence(tmp_path: Path) -> None:
     huge = tmp_path / "f"
     huge.write_bytes((2**62).to_bytes(8, "little") + b"{}")
     for path, message in [
-        (plain, "no Surreal checkpoint"),
+        (plain, "not a Surreal checkpoint"),
         (newer, "has version '3'; this program reads 2"),
         (damaged, "metadata cannot be read"),
         (nested, "metadata cannot be read"),
-        (pickled, "no safetensors file"),
-        (huge, "no safetensors file"),
+        (pickled, "not a safetensors file"),
+        (huge, "not a safetensors file"),
         (tmp_path / "missing", "does not exist"),
         (tmp_path, "cannot be read"),
     ]:
@@ -258,7 +258,7 @@ def test_a_checkpoint_that_is_not_finite_is_neither_written_nor_restored(
     with monkeypatch.context() as earlier:  # a program that did not look
         earlier.setattr("surreal.base.checkpoint.format.name_not_finite", lambda tensors: "")
         path = store.save(3, bad, {})
-    with pytest.raises(CheckpointError, match="is of no use: a holds nan"):
+    with pytest.raises(CheckpointError, match="cannot be used: a holds nan"):
         store.load(path)
     found = store.newest_whole()
     assert found is not None

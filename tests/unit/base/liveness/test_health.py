@@ -16,10 +16,21 @@ from typing import Any
 import pytest
 
 from surreal.base.liveness import health, probe
-from surreal.base.liveness.health import HealthFile, Vitals, health_path, look_at_loops
+from surreal.base.liveness.health import (
+    MAIN_LOOP,
+    HealthFile,
+    Pulse,
+    Startup,
+    Vitals,
+    health_path,
+    innermost_call,
+    look_at_loops,
+    pulses,
+    stack_of,
+)
 from surreal.base.liveness.probe import ENDING, LIVENESS, OVER, READINESS, STARTING, STARTUP, WORKING
-from surreal.base.liveness.pulse import MAIN_LOOP, Pulse
 from surreal.base.liveness.wait_notice import Waits
+from surreal.base.system.threads import Supervisor
 
 ROOT = Path(__file__).parents[4]
 
@@ -60,9 +71,9 @@ def test_what_a_process_does_decides_which_probes_it_passes(path: Path, vitals: 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"at_s": time.monotonic() - 60.0}, "no sign of life for"),
+        ({"at_s": time.monotonic() - 60.0}, "no heartbeat for"),
         ({"birth": "1"}, "has ended"),  # of a process before this one, with its number
-        ({"role": "learner"}, "is of a process with the role learner"),
+        ({"role": "learner"}, "belongs to a process with the role learner"),
         ({"pid": "x"}, "cannot be read: ValueError"),
         ({"waits_for": 3}, "cannot be read: TypeError"),
     ],
@@ -202,3 +213,65 @@ def test_the_command_imports_next_to_nothing(path: Path) -> None:
         "logging",
         "asyncio",
     }
+
+
+def test_the_call_that_a_thread_is_in_is_named_with_file_and_line() -> None:
+    release, found = threading.Event(), list[int]()
+
+    def slow_step() -> None:
+        found.append(threading.get_ident())
+        release.wait(30.0)
+
+    thread = threading.Thread(target=slow_step)
+    thread.start()
+    deadline = time.monotonic() + 20.0
+    while not found or "wait" not in {frame.name for frame in stack_of(found[0])}:
+        assert time.monotonic() < deadline
+    call = innermost_call(stack_of(found[0]))
+    release.set()
+    thread.join()
+    # Not `wait (threading.py line ...)`: that is where every hang ends.
+    assert call.startswith("slow_step (test_health.py line ")
+    assert stack_of(found[0]) == []
+
+
+def test_a_supervised_thread_has_a_pulse_while_it_runs() -> None:
+    supervisor, has_run = Supervisor("here"), threading.Event()
+
+    def step() -> None:
+        has_run.set()
+        supervisor.stop_event.wait(1.0)
+
+    supervisor.spawn("loop", step)
+    assert has_run.wait(20.0)
+    (found,) = [pulse for pulse in pulses() if pulse.name == "thread here/loop"]
+    assert found.has_turned
+    supervisor.stop()
+    assert supervisor.join(20.0)
+    assert found not in pulses()
+
+
+def test_a_pulse_that_was_closed_is_not_watched() -> None:
+    pulse = Pulse("main loop")
+    assert pulse in pulses()
+    pulse.close()
+    assert pulse not in pulses()
+
+
+def test_a_start_is_split_into_leases_restoring_and_the_first_step() -> None:
+    now_s = lease_s = 0.0
+    startup = Startup(clock=lambda: now_s)
+    began_s = startup._began_s  # as long ago as this process began
+    startup.watch_lease(lambda: lease_s)
+    startup.mark_first_step()
+    assert startup.metrics() == {}  # nothing is restored yet
+    now_s, lease_s = 5.0, 2.0
+    startup.mark_restored()
+    now_s, lease_s = 9.0, 5.0
+    startup.mark_first_step()
+    expected = {"start_lease_s": 5.0, "start_restore_s": 3.0 - began_s, "start_first_step_s": 1.0}
+    assert startup.metrics() == pytest.approx(expected)
+    now_s = 100.0
+    startup.mark_restored()
+    startup.mark_first_step()
+    assert startup.metrics() == {}  # they were told

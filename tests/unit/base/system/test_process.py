@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from surreal.utils import process
+
+from surreal.base.system import process
 
 ROOT = str(Path(__file__).parents[4])
 CHILD = """

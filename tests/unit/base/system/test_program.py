@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import sys
 import threading
 from collections.abc import Iterator
+from importlib import metadata
 
 import pytest
 
 from surreal.base.errors import ContractError
-from surreal.base.system.program import run_program
+from surreal.base.system.program import install_command, run_program
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +137,34 @@ def test_a_wrong_command_line_ends_before_anything_begins(
     assert end.value.code == code
     shown = capsys.readouterr()
     assert words in shown.out + shown.err
+
+
+class FakeDistribution:
+    def __init__(self, origin: str | None) -> None:
+        self.origin = origin
+
+    def read_text(self, name: str) -> str | None:
+        assert name == "direct_url.json"
+        return self.origin
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        ({"url": "file:///home/me/surreal", "dir_info": {"editable": True}}, "pip install -e '/home/me/surreal[plot]'"),
+        ({"url": "file:///a%20b", "dir_info": {}}, "pip install '/a b[plot]'"),
+        ({"url": "file:///s-0.1.whl", "archive_info": {}}, "pip install 'surreal-rl[plot] @ file:///s-0.1.whl'"),
+        (None, "pip install 'surreal-rl[plot]'"),
+    ],
+)
+def test_each_kind_of_installation_has_its_command(
+    origin: dict[str, object] | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = None if origin is None else json.dumps(origin)
+    monkeypatch.setattr(metadata, "distribution", lambda name: FakeDistribution(text))
+    assert install_command("plot") == command
+
+
+def test_a_damaged_origin_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "distribution", lambda name: FakeDistribution("[]"))
+    assert install_command("plot") == "pip install 'surreal-rl[plot]'"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal.base.system.secrets import take_user
+from surreal.base.system.files import take_user
 from surreal.distributed.connection.access.credentials import FoundAddress, read_credentials
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient

@@ -11,7 +11,7 @@ import toy_games
 from gymnasium import spaces
 
 from surreal.base.errors import EnvError
-from surreal.base.system.installing import install_command
+from surreal.base.system.program import install_command
 from surreal.envs.players.make import check_game, make_game
 from surreal.envs.players.pettingzoo import ParallelGame
 from surreal.envs.players.views import EveryPlayer, OnePlayer, find_player

@@ -9,7 +9,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from surreal.base.checkpoint.place import Place
+from surreal.base.checkpoint.store import CheckpointStore
 from surreal.base.errors import CheckpointError
 from surreal.config import Config, load_config
 from surreal.run.build.earlier import earlier_checkpoint, go_back
@@ -52,7 +52,7 @@ def test_only_a_checkpoint_of_the_run_itself_counts(run: Path, monkeypatch: pyte
 def test_a_checkpoint_that_is_nowhere_is_refused_and_nothing_moves(run: Path) -> None:
     with pytest.raises(CheckpointError, match=r"0000000025.safetensors does not exist in .*checkpoints"):
         go_back(restoring("0000000025.safetensors"), run)
-    assert Place(run / "checkpoints").steps() == [20, 100, 3000, 40000]
+    assert CheckpointStore(run / "checkpoints").steps() == [20, 100, 3000, 40000]
 
 
 def test_later_ones_are_set_aside_and_never_mixed(run: Path) -> None:
@@ -60,7 +60,7 @@ def test_later_ones_are_set_aside_and_never_mixed(run: Path) -> None:
     assert (
         go_back(restoring(NAME), run) == f"going on from {NAME}; later checkpoints are now in {checkpoints}/set-aside-1"
     )
-    assert Place(checkpoints / "set-aside-1").steps() == [3000, 40000]
+    assert CheckpointStore(checkpoints / "set-aside-1").steps() == [3000, 40000]
     assert go_back(restoring(NAME), run) == f"going on from {NAME}"
     (checkpoints / "0000003000.safetensors").touch()
     assert "set-aside-2" in go_back(restoring("0000000020.safetensors"), run)
@@ -70,7 +70,7 @@ def test_later_ones_are_set_aside_and_never_mixed(run: Path) -> None:
 
 def test_later_ones_elsewhere_are_set_aside_too(run: Path) -> None:
     store = f"memory://{uuid.uuid4().hex}"
-    elsewhere = Place(f"{store}/run/checkpoints", keep=9)
+    elsewhere = CheckpointStore(f"{store}/run/checkpoints", keep=9)
     for step in (100, 5000):
         elsewhere.put(step, b"any")
     for path in (run / "checkpoints").glob("*.safetensors"):
@@ -78,7 +78,7 @@ def test_later_ones_elsewhere_are_set_aside_too(run: Path) -> None:
     try:
         go_back(restoring(f"{elsewhere.folder}/{NAME}", store), run)
         assert elsewhere.steps() == [100]
-        assert Place(f"{elsewhere.folder}/set-aside-1").steps() == [5000]
+        assert CheckpointStore(f"{elsewhere.folder}/set-aside-1").steps() == [5000]
     finally:
         fsspec.filesystem("memory").rm(store, recursive=True)
 
@@ -87,7 +87,7 @@ def test_the_best_is_that_of_the_best_rounds(run: Path) -> None:
     write_rounds(run, u30=5.0, u90=9.0, u110=7.0, u3100=6.0, u50000=99.0)  # nobody knows what the last one came to
     assert earlier_checkpoint(restoring("best"), run) == NAME
     go_back(restoring("best"), run)
-    assert Place(run / "checkpoints").steps() == [20, 100]
+    assert CheckpointStore(run / "checkpoints").steps() == [20, 100]
 
 
 def test_without_scores_there_is_no_best(run: Path) -> None:

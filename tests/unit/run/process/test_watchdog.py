@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from surreal.base.liveness.pulse import Pulse
+from surreal.base.liveness.health import Pulse
 from surreal.base.liveness.wait_notice import Waits
 from surreal.run.process.liveness.watchdog import Watchdog
 

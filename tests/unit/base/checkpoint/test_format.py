@@ -1,4 +1,4 @@
-"""Random generators go on where a checkpoint left them."""
+"""The state of random generators in a checkpoint: they continue where the checkpoint left them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from surreal.base.checkpoint.generators import random_state, set_random_state
+from surreal.base.checkpoint.format import random_state, set_random_state
 
 
 def draw(generator: np.random.Generator) -> list[float]:

@@ -129,7 +129,7 @@ def test_a_server_that_fails_holds_up_nothing_and_gets_the_newest_when_it_works(
     newest = RunCheckpoints(None, [elsewhere]).newest_whole()
     assert newest is not None
     assert newest.step == 3
-    assert len([record for record in caplog.records if "learning goes on" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "learning continues" in record.getMessage()]) == 1
 
 
 def test_a_slow_server_holds_up_nothing_and_older_checkpoints_give_way(

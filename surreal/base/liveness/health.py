@@ -1,8 +1,8 @@
 """Liveness of a process: pulses of its loops, its health file, its start-up time, and recent deaths of its children.
 
-Each loop owns a `Pulse` and stores to one attribute in each iteration; a watchdog (`surreal.run.process.liveness.watchdog`)
-reads the pulses. A thread writes the `HealthFile` every two seconds; `surreal health` (`probe.py`) reads it. A process
-that is stopped or stuck writes nothing, so its file grows old.
+Each loop owns a `Pulse` and stores to one attribute in each iteration. The watchdog reads the pulses
+(`surreal.run.process.liveness.watchdog`). A thread writes the `HealthFile` every two seconds, and `surreal health`
+(`probe.py`) reads it: a process that is stopped or stuck writes nothing, so its file grows old.
 """
 
 from __future__ import annotations

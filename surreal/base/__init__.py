@@ -1,4 +1,4 @@
-"""The vocabulary of the whole system, and what every process needs from its machine.
+"""Shared types of the whole system, and the system services that every process needs.
 
-Everything may import this package. The vocabulary (types, specs, tree, values, errors) imports only itself.
+Everything may import this package. types, specs, tree, values and errors import only each other.
 """

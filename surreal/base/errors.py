@@ -1,31 +1,30 @@
-"""Everything that Surreal raises at run time, drawn as a tree.
+"""Errors that Surreal raises at run time.
 
     SurrealError
     |-- ConfigError              a setting is wrong: key, file, line
     |-- EnvError                 an environment cannot be made or breaks its contract
     |-- BadValueError            a number that is not finite, or too large to learn from
-    |-- UserCodeError            a user's class does not do what its base asks for: method, file, line
+    |-- UserCodeError            a user's class breaks the contract of its base: method, file, line
     |-- RedisUnavailableError    no answer from Redis within the time allowed
     |-- ContractError            two processes of a run disagree: the difference
     |-- CodecError               bytes that are not what they claim to be
     |-- ReplayFullError          the stream stayed at its bound longer than the sender may wait
-    |-- QueueFullError           so did the queue of gradients
+    |-- QueueFullError           the queue of gradients stayed full for longer
     |-- CallError                a call of a method in another process failed, or was not answered in time
-    |-- GroupChangedError        a parameter server of a group has restarted: the others join it anew
+    |-- GroupChangedError        a parameter server of a group has restarted: the others join it again
     |-- LeaseError               another process holds the lease of a stream or a policy
-    |   `-- NameLostError        another process has the name of this one in the run by now
-    |-- DivergedError            learning gives numbers that are not finite, again and again
+    |   `-- NameLostError        another process took the name of this one in the run
+    |-- DivergedError            learning repeatedly gives numbers that are not finite
     |-- RankError                a rank of a learner is gone, and the group of ranks ends with it
     |-- CheckpointError          a checkpoint is missing, cut off, or of another model
-    |   `-- UnreadableError      its file system does not answer, or refuses: nobody knows what is there
+    |   `-- UnreadableError      its file system does not answer, or refuses
     |-- ExportError              a policy cannot become a file of another format
     |-- FolderError              a run's folder cannot be written: its disk is full
-    |-- BusyError                a folder or a run belongs to another process, which is alive
+    |-- BusyError                a folder or a run belongs to another live process
     |-- ThreadFailedError        a supervised thread died: its exception is the cause
     `-- StoppedError             the owner asked to stop while a call was waiting
 
-Bad arguments are `ValueError`. The command line prints the message of a `SurrealError` as
-one line, without a traceback.
+Bad arguments are `ValueError`. The command line prints a `SurrealError` as one line, without a traceback.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ from typing import Any
 
 
 class SurrealError(Exception):
-    """Base of all run-time failures; its message says what, the value, the limit and the remedy."""
+    """Base of all run-time failures; the message states what is wrong, the value, the limit and the remedy."""
 
 
 class ConfigError(SurrealError):
     """A setting is unknown, of the wrong type, out of range, or in conflict with another.
 
     Attributes:
-        key: dotted path of the setting, "" if the whole file is meant.
-        source: file and line, or "--set", or the preset's name.
+        key: dotted path of the setting, "" for the whole file.
+        source: file and line, "--set", or the preset's name.
     """
 
     def __init__(self, message: str, *, key: str = "", source: str = "") -> None:
@@ -61,18 +60,18 @@ class EnvError(SurrealError):
 
 
 class BadValueError(SurrealError):
-    """A number that is not finite, or too large to learn from; the message names where it came from."""
+    """A number that is not finite, or too large to learn from; the message names its source."""
 
 
 class UserCodeError(SurrealError):
-    """A method of a class that a user wrote gives something that its base does not allow; names its file and line."""
+    """A method of a user's class breaks the contract of its base; the message names file and line."""
 
 
 class RedisUnavailableError(SurrealError):
     """Redis did not answer within the time allowed.
 
     Attributes:
-        address: where it was looked for, without the password.
+        address: of the server, without the password.
     """
 
     def __init__(self, message: str, *, address: str = "") -> None:
@@ -81,7 +80,7 @@ class RedisUnavailableError(SurrealError):
 
 
 class ContractError(SurrealError):
-    """A process differs from its run in something they must agree on.
+    """A process and its run disagree.
 
     Attributes:
         diff: one line for each difference, `path: theirs -> ours`.
@@ -109,7 +108,7 @@ class ReplayFullError(SurrealError):
 
 
 class QueueFullError(SurrealError):
-    """The parameter servers took no gradients for longer than their sender may wait."""
+    """The parameter servers took no gradients for longer than the sender may wait."""
 
 
 class CallError(SurrealError):
@@ -117,7 +116,7 @@ class CallError(SurrealError):
 
 
 class GroupChangedError(SurrealError):
-    """One of several parameter servers has restarted; the others must agree with it on where to go on."""
+    """One of several parameter servers has restarted; the others must agree with it on where to continue."""
 
 
 class LeaseError(SurrealError):
@@ -125,18 +124,18 @@ class LeaseError(SurrealError):
 
 
 class NameLostError(LeaseError):
-    """Another process has the name of this one in the run by now: this one was away."""
+    """Another process took the name of this one in the run, because this one was away."""
 
 
 class DivergedError(SurrealError):
-    """Learning gives numbers that are not finite, again and again: parameters, or the gradients of many updates."""
+    """Parameters, or the gradients of many updates, are not finite."""
 
 
 class RankError(SurrealError):
-    """One of the ranks that learn together failed, was killed, or cannot be reached: none of them can go on.
+    """One of the ranks that learn together failed, was killed, or cannot be reached: none of them can continue.
 
     Attributes:
-        is_killed: whether a signal ended it, so that starting all of them again may help.
+        is_killed: whether a signal ended it, so that a restart of all ranks may help.
     """
 
     def __init__(self, message: str, *, is_killed: bool = False) -> None:
@@ -149,11 +148,11 @@ class CheckpointError(SurrealError):
 
 
 class UnreadableError(CheckpointError):
-    """A checkpoint, or a place of them, cannot be read: not for what it holds, but for how it is reached."""
+    """A checkpoint, or a folder of checkpoints, cannot be reached."""
 
 
 class ExportError(SurrealError):
-    """A policy cannot become a file of another format, or that file would not act as the policy does."""
+    """A policy cannot be exported to a format, or the exported file would act differently."""
 
 
 class FolderError(SurrealError):
@@ -161,7 +160,7 @@ class FolderError(SurrealError):
 
 
 class BusyError(SurrealError):
-    """A folder or a run belongs to another process, which is alive; nothing was changed."""
+    """A folder or a run belongs to another live process; nothing was changed."""
 
 
 class ThreadFailedError(SurrealError):
@@ -172,7 +171,7 @@ class StoppedError(SurrealError):
     """The owner asked to stop while this call was waiting."""
 
 
-#: What helps against what the operating system refuses.
+#: Remedies for errors of the operating system.
 OS_REMEDIES = {
     errno.EADDRINUSE: "another program listens there; end it, or choose another port",
     errno.EACCES: "this user may not do that there; choose another place, or change its permissions",
@@ -185,7 +184,7 @@ OS_REMEDIES = {
 
 
 def describe_os_error(error: OSError) -> str:
-    """One sentence for what the operating system refused: what, where, and what helps, if that is known."""
+    """Describe an error of the operating system in one sentence, with the remedy if it is known."""
     where = f"{error.filename}: " if error.filename else ""
     why = os.strerror(error.errno).lower() if error.errno else str(error)
     remedy = OS_REMEDIES.get(error.errno or 0, "")
@@ -193,7 +192,7 @@ def describe_os_error(error: OSError) -> str:
 
 
 def find_os_error(log: str) -> str:
-    """One sentence for the first refusal of the operating system that a log tells of, "" if it tells of none."""
+    """Describe the first known error of the operating system in a log; "" if there is none."""
     for number in OS_REMEDIES:
         if os.strerror(number).lower() in log.lower():
             return describe_os_error(OSError(number, os.strerror(number)))
@@ -201,7 +200,7 @@ def find_os_error(log: str) -> str:
 
 
 def describe_method(method: Callable[..., Any]) -> str:
-    """Name a method with its class, file and line, as far as they can be found: `my.Net.forward (my.py line 12)`."""
+    """Name a method with its class, file and line, if they can be found: `my.Net.forward (my.py line 12)`."""
     owner = getattr(method, "__self__", None)
     name = getattr(method, "__name__", type(method).__name__)
     if owner is not None:

@@ -1,9 +1,8 @@
-"""Counting and timing for hot loops, read out by telemetry; no Redis and no torch here.
+"""Meters: counts and durations of hot loops, read by telemetry; imports neither Redis nor torch.
 
-A component is measured by its own thread and read by the telemetry thread. Each meter therefore has one writer that
-only ever adds to running totals, and one reader that remembers the totals it saw last: no lock in the loop, and nothing
-is lost.
-Components expose `metrics() -> dict[str, float]` with names `role/what_unit`, as on the page docs/metrics.md.
+A component writes on its own thread and the telemetry thread reads. A meter has one writer, which only adds to totals,
+and one reader, which remembers the last totals: the loop needs no lock, and nothing is lost. Components expose
+`metrics() -> dict[str, float]` with names `role/what_unit`; docs/metrics.md lists them.
 """
 
 from __future__ import annotations
@@ -17,14 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: What telemetry pulls once an interval, on its own thread.
+from surreal.base.ranges import PositiveInt, checked
+
+#: Sources that telemetry reads once an interval, on its own thread.
 MetricSource = Callable[[], Mapping[str, float]]
 HistogramSource = Callable[[], Mapping[str, "Histogram"]]
 ReadingSource = Callable[[], Iterable["Reading"]]
 
 
 class Reading(NamedTuple):
-    """Metrics that belong to one moment, such as those of one update: reported once, for that moment."""
+    """Metrics of one moment, such as those of one update."""
 
     time: float  #: s since 1970, by this machine's clock
     step: int  #: env steps of the run
@@ -32,13 +33,11 @@ class Reading(NamedTuple):
 
 
 class RateMeter:
-    """Events per second over the last few seconds, from one thread that adds and one that reads.
-
-    Of seconds that something took, it is the share of the time.
+    """Events per second over the last few seconds; if seconds are added, the share of the time.
 
     Args:
-        name: metric's full name, ending in `_per_s`, or in `_ratio` where seconds are added.
-        window_s: raising it smooths the rate of what comes in bursts, and delays it.
+        name: metric's full name, ending in `_per_s`, or in `_ratio` if seconds are added.
+        window_s: raising it smooths the rate of bursts, and delays it.
         clock: seconds, monotonic.
     """
 
@@ -50,7 +49,7 @@ class RateMeter:
         self._seen = deque([(clock(), 0.0)])
 
     def begin(self, total: float) -> None:
-        """Go on counting from a total, before anybody reads: what came before has no rate."""
+        """Continue from an earlier total, which does not count for the rate; call it before the first reading."""
         self.total = total
         self._seen = deque([(self._clock(), total)])
 
@@ -59,7 +58,7 @@ class RateMeter:
         self.total += count
 
     def metrics(self) -> dict[str, float]:
-        """Return the rate over the last `window_s`, or since the last call if that was earlier."""
+        """Return the rate over the last `window_s`."""
         now, total, seen = self._clock(), self.total, self._seen
         while len(seen) > 1 and now - seen[1][0] >= self._window_s:
             seen.popleft()
@@ -71,7 +70,7 @@ class RateMeter:
 
 
 class MeanDuration:
-    """Mean duration of what one thread does again and again, since another one read it last.
+    """Mean duration of a repeated operation since the last reading.
 
     Args:
         name: metric's full name, ending in `_ms`.
@@ -79,16 +78,16 @@ class MeanDuration:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._total = 0, 0.0  # times, and the seconds they took
+        self._total = 0, 0.0  # count and seconds
         self._seen = 0, 0.0
 
     def add(self, duration_s: float) -> None:
-        """Count one time."""
+        """Count one operation."""
         count, seconds = self._total
         self._total = count + 1, seconds + duration_s
 
     def metrics(self) -> dict[str, float]:
-        """Return the mean, if there was a time since the last call."""
+        """Return the mean, if there were operations since the last call."""
         (seen, seen_s), (count, seconds) = self._seen, self._total
         if count == seen:
             return {}
@@ -97,19 +96,16 @@ class MeanDuration:
 
 
 class EpisodeStatistics:
-    """Returns and lengths of finished episodes, summed up between two readings.
-
-    Episodes may end hundreds of times a second in a fast environment, so they are reported as means, not one by one.
+    """Means of returns and lengths of the episodes that ended between two readings.
 
     Args:
-        role: first part of the metrics' names.
+        role: prefix of the metrics' names.
         window: episodes in the running mean; raising it smooths the curve and delays it.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, role: str, *, window: int = 100, clock: Callable[[], float] = time.monotonic) -> None:
-        if window < 1:
-            raise ValueError(f"window is {window}; it must be >= 1")
+    @checked
+    def __init__(self, role: str, *, window: PositiveInt = 100, clock: Callable[[], float] = time.monotonic) -> None:
         self._role = role
         self._clock = clock
         self._recent: deque[float] = deque(maxlen=window)
@@ -124,7 +120,7 @@ class EpisodeStatistics:
         Args:
             episode_return: undiscounted sum of raw rewards.
             length: env steps.
-            env_id: of its environment. The episode is taken to have begun when the environment's last one ended.
+            env_id: of its environment. The episode began when the last one of that environment ended.
         """
         count, returns, lengths, times = self._totals
         now = self._clock()
@@ -134,7 +130,7 @@ class EpisodeStatistics:
         self._totals = (count + 1, returns + episode_return, lengths + length, times + time_s)
 
     def metrics(self) -> dict[str, float]:
-        """Return the total count and running mean, and the means since the last call when an episode ended since."""
+        """Return the total count and running mean, and the means since the last call if an episode ended."""
         totals = count, returns, lengths, times = self._totals
         if count == 0:
             return {}
@@ -156,7 +152,7 @@ class EpisodeStatistics:
 
 
 class Histogram(NamedTuple):
-    """A distribution in a few numbers; values that are not finite are left out."""
+    """Summary of a distribution, without values that are not finite."""
 
     edges: NDArray[np.float64]  #: [bins + 1] ascending
     counts: NDArray[np.float64]  #: [bins]
@@ -168,14 +164,14 @@ class Histogram(NamedTuple):
 
 
 def summarize(values: Any, *, bins: int = 30) -> Histogram:
-    """Bin an array, or a tensor (it is detached and copied to the CPU).
+    """Bin an array or a tensor.
 
     Args:
         values: any shape, real numbers.
-        bins: raising it sharpens the picture and lengthens the record; 1 to 1000.
+        bins: raising it shows more detail and lengthens the record; 1 to 1000.
 
     Raises:
-        ValueError: nothing finite to bin, or bins out of range.
+        ValueError: no value is finite, or `bins` is out of range.
     """
     if not 1 <= bins <= 1000:
         raise ValueError(f"bins is {bins}; it must be between 1 and 1000")

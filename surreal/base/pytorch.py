@@ -1,7 +1,7 @@
-"""`Module`: a torch module whose parameters another thread may replace while it is used.
+"""`Module`: a torch module whose parameters another thread may replace while it is used; helpers for tensors.
 
-An agent computes actions with a model whose parameters a listener thread replaces at any moment. Both hold the
-model's `lock`, so a forward pass sees parameters of one version, and knows which:
+A listener thread may replace the parameters of an agent's model at any time. Both threads hold the model's `lock`, so
+a forward pass uses parameters of one known version:
 
     with model.lock, torch.inference_mode():
         q = model(obs)
@@ -31,11 +31,11 @@ class Module(nn.Module):
 
     Attributes:
         lock: held during a forward pass of an agent and while parameters are replaced; reentrant.
-        version: of the parameters, 0 if they were never replaced; read and written under `lock`.
-        device: where the parameters are, or will be.
-        is_on_cpu: whether that is the CPU.
-        failure: why the parameters can be kept up to date no more; None while all is well. See `fail`.
-        state_shape: shape of one environment's recurrent state; None of a module without a memory.
+        version: of the parameters, 0 before the first replacement; read and written under `lock`.
+        device: of the parameters.
+        is_on_cpu: whether the device is the CPU.
+        failure: why the parameters can no longer be updated, else None; see `fail`.
+        state_shape: shape of one environment's recurrent state; None without one.
     """
 
     device_probe: Tensor
@@ -46,29 +46,29 @@ class Module(nn.Module):
         super().__init__()
         self._make_lock()
         self.version = 0
-        # Moves from device to device as the module does, while there are no parameters yet too.
+        # It moves with the module, also before there are parameters.
         self.register_buffer("device_probe", torch.empty(0), persistent=False)
         self._note_device()
 
     @property
     def is_materialized(self) -> bool:
-        """Whether all parameters exist; False in models that wait to learn the observation's shape."""
+        """Whether all parameters exist; False in models that do not know the observation's shape yet."""
         return True
 
     def materialize(self, obs_spec: ObsSpec) -> None:
-        """Create the parameters for observations of this kind; does nothing once they exist."""
+        """Create the parameters for these observations, unless they exist."""
 
     def header(self) -> dict[str, Any]:
-        """Say what it takes to create the parameters elsewhere: plain data that travels with them."""
+        """Return the plain data that another process needs to create the parameters."""
         return {}
 
     def materialize_from(self, header: Mapping[str, Any]) -> None:
-        """Create the parameters that a `header` tells of; does nothing once they exist."""
+        """Create the parameters from a `header`, unless they exist."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Give all parameters and persistent buffers by name; they share memory with the module.
+        """Return all parameters and persistent buffers by name; they share memory with the module.
 
-        Who keeps them while the module goes on learning clones them under `lock`.
+        To keep them while the module learns, clone them under `lock`.
 
         Raises:
             ValueError: the module has no parameters yet.
@@ -92,15 +92,15 @@ class Module(nn.Module):
         Args:
             tensors: by name, shaped and typed as `tensors()`; on any device.
             version: new value of `version`; None leaves it.
-            header: that came with them: a module without parameters yet creates them from it.
+            header: of the same publication; a module without parameters creates them from it.
 
         Raises:
             ContractError: names, shapes or dtypes differ; nothing was replaced.
         """
-        # Parameters made or changed in inference mode could never be trained.
+        # Parameters that are made in inference mode cannot be trained.
         with self.lock, torch.inference_mode(False), torch.no_grad():
             if not self.is_materialized:
-                # A copy is tried first: what does not fit must not decide this module's shapes.
+                # Try a copy first: parameters that do not fit must not decide this module's shapes.
                 trial = copy.deepcopy(self)
                 trial.materialize_from(header or {})
                 _check_same(describe_tensors(tensors), trial.parameter_contract())
@@ -114,22 +114,16 @@ class Module(nn.Module):
                 self._changed.notify_all()
 
     def fail(self, error: Exception | None) -> None:
-        """Let everyone who acts with this module get `error`; None: all is well again. Any thread may call it.
+        """Make agents that act with this module raise `error`; None clears it. Any thread may call it.
 
-        Who keeps the parameters up to date (a listener's thread) calls it when that has ended, and agents look at
-        `failure` before each action: nobody goes on with parameters that will never be replaced.
+        A listener's thread calls it when it ends, so that no agent continues with parameters that are never replaced.
         """
         with self.lock:
             self.failure = error
             self._changed.notify_all()
 
     def wait_for_version(self, version: int, timeout_s: float) -> bool:
-        """Wait until the parameters are of this version or a later one, or will never be; returns whether they are.
-
-        Args:
-            version: that is wanted.
-            timeout_s: how long to wait at most, s.
-        """
+        """Wait at most `timeout_s` for parameters of this version or a later one; returns whether they came."""
         with self.lock:
             self._changed.wait_for(lambda: self.version >= version or self.failure is not None, timeout_s)
             return self.version >= version
@@ -142,7 +136,7 @@ class Module(nn.Module):
             )
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
-        # Every move of a module ends here. Asking the probe at every step of an agent would cost a microsecond.
+        # Every move of a module ends here. Reading the probe in every step of an agent would cost a microsecond.
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._note_device()
         return self
@@ -152,7 +146,7 @@ class Module(nn.Module):
         self.is_on_cpu = self.device.type == "cpu"
 
     def __getstate__(self) -> dict[str, Any]:
-        # A lock cannot be copied; a copy of the module (a target network) gets its own. A compiled call is of this one.
+        # A copy of the module, such as a target network, gets its own lock and its own compiled call.
         own = ("lock", "_changed", "_compiled_call_impl")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
@@ -166,7 +160,7 @@ class Module(nn.Module):
 
 
 def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
-    """Give shape and dtype of each tensor as plain data."""
+    """Return shape and dtype of each tensor as plain data."""
     return {
         name: {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
         for name, tensor in tensors.items()
@@ -177,10 +171,10 @@ def to_tensors(obs: Obs, device: torch.device | None = None) -> Any:
     """Turn an observation of arrays, numbers, or nested dicts and tuples of them into tensors of the same nesting.
 
     Args:
-        obs: tensors in it are passed on, and arrays of objects, for which there are no tensors.
-        device: where the tensors go; None is the CPU, where they share memory with the arrays.
+        obs: may hold tensors, and arrays of objects, which stay unchanged.
+        device: of the tensors; None is the CPU, where they share memory with the arrays.
     """
-    if isinstance(obs, np.ndarray):  # agents come here in every step
+    if isinstance(obs, np.ndarray):  # the usual case, in every step of an agent
         return _to_tensor(obs, device)
     return tree.map_leaves(lambda leaf: _to_tensor(leaf, device), obs)
 
@@ -192,7 +186,7 @@ def _to_tensor(leaf: Any, device: torch.device | None) -> Any:
     if array.dtype.hasobject:
         return array
     flags = array.flags
-    # torch can express neither read-only memory nor negative strides.
+    # torch supports neither read-only memory nor negative strides.
     tensor = torch.from_numpy(array if flags.c_contiguous and flags.writeable else np.array(array, order="C"))
     return tensor if device is None else tensor.to(device)
 
@@ -221,7 +215,7 @@ def _describe(entry: Mapping[str, Any] | None) -> str:
 
 
 def name_not_finite(tensors: Mapping[str, Tensor]) -> str:
-    """Name the first tensor that holds nan or an infinity; "" if all are finite. Waits for their device."""
+    """Name the first tensor that holds nan or an infinity; "" if all are finite. Waits for the device."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not _is_finite(tensor):
             return name
@@ -229,7 +223,7 @@ def name_not_finite(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    # A norm takes a fifth of the time, but may overflow where each number is finite.
+    # A norm takes a fifth of the time, but may overflow although each number is finite.
     return math.isfinite(torch.linalg.vector_norm(tensor)) or bool(tensor.isfinite().all())
 
 

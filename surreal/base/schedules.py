@@ -1,7 +1,7 @@
-"""Values that change with the step: exploration rates, learning rates.
+"""Schedules: values that change with the step, such as exploration rates and learning rates.
 
 A schedule is a function of the step (the run's global env step in a run, the agent's own steps in a plain loop), so
-it needs no state, and a process that starts again is where it was.
+it has no state, and a restarted process continues where it was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def __call__(self, step: int) -> float:
-        """Give the value at a step."""
+        """Return the value at a step."""
 
 
 class ConstantSchedule(Schedule):
@@ -33,7 +33,6 @@ class ConstantSchedule(Schedule):
         self.value = float(value)
 
     def __call__(self, step: int) -> float:
-        """Give the value, whatever the step."""
         return self.value
 
     def __repr__(self) -> str:
@@ -41,12 +40,12 @@ class ConstantSchedule(Schedule):
 
 
 class LinearSchedule(Schedule):
-    """A straight line from `start` to `end`, which then stays at `end`.
+    """A straight line from `start` to `end`, then constant.
 
     Args:
         start: value up to the step `begin`.
-        end: value from the step `begin + steps` on; it may be above or below `start`.
-        steps: length of the line; more is slower.
+        end: value from the step `begin + steps` on; may be above or below `start`.
+        steps: length of the line; raising it slows the change.
         begin: step at which the line begins.
     """
 
@@ -58,7 +57,6 @@ class LinearSchedule(Schedule):
         self.begin = begin
 
     def __call__(self, step: int) -> float:
-        """Give the value at a step."""
         progress = (step - self.begin) / self.steps
         if progress <= 0.0:
             return self.start
@@ -87,7 +85,6 @@ class PiecewiseSchedule(Schedule):
         self._steps = steps
 
     def __call__(self, step: int) -> float:
-        """Give the value at a step."""
         place = bisect_right(self._steps, step)
         if place == 0:
             return self.points[0][1]
@@ -101,7 +98,7 @@ class PiecewiseSchedule(Schedule):
 
 
 class PerEnvSchedule:
-    """A constant of its own for each environment of an agent.
+    """One constant for each environment of an agent.
 
     Args:
         values: one for each slot of the agent's pool, at least one.
@@ -113,7 +110,7 @@ class PerEnvSchedule:
         self.values: NDArray[np.float64] = np.array(values, dtype=np.float64)
 
     def __call__(self, step: int) -> NDArray[np.float64]:
-        """Give the values at a step, [num_envs], indexed by environment id."""
+        """Return the values, [num_envs], indexed by environment id."""
         return self.values
 
     def __repr__(self) -> str:
@@ -122,15 +119,15 @@ class PerEnvSchedule:
 
 @checked
 def ape_x_epsilon(index: int, count: int, base: PositiveShare = 0.4, alpha: NonNegative = 7.0) -> float:
-    """Give the exploration rate of actor `index` of `count`: base^(1 + alpha * index / (count - 1)).
+    """Return the exploration rate of actor `index` of `count`: base^(1 + alpha * index / (count - 1)).
 
-    Horgan et al. 2018, section 4, arXiv:1803.00933. One actor alone explores at `base`.
+    Horgan et al. 2018, section 4, arXiv:1803.00933. A single actor explores at `base`.
 
     Args:
-        index: which actor, 0 <= index < count.
-        count: how many there are.
+        index: of the actor, 0 <= index < count.
+        count: number of actors.
         base: rate of the first actor.
-        alpha: how fast the rate falls from one actor to the next.
+        alpha: raising it lowers the rates of later actors.
     """
     if not 0 <= index < count:
         raise ValueError(f"actor {index} of {count} does not exist; the index must be >= 0 and < {count}")
@@ -148,8 +145,8 @@ def schedule_from_config(
 
     Args:
         config: the data.
-        indices: for `ape_x`, which of the run's environments this agent drives, in the order of its slots.
-        count: for `ape_x`, how many environments the run has in all agents together.
+        indices: for `ape_x`, the run's environments that this agent drives, in the order of its slots.
+        count: for `ape_x`, number of environments in all agents of the run.
 
     Raises:
         ValueError: the type is unknown, or an argument is missing, unknown or out of range.

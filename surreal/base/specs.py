@@ -1,7 +1,7 @@
-"""Shapes and dtypes of observations and actions: how a nested observation becomes columns, and back.
+"""Shapes and dtypes of observations and actions; conversion of nested observations to columns and back.
 
-Nested `Dict` and `Tuple` observations are handled as a list of *leaves* in a fixed order: dict keys sorted, tuple
-items in place. The data path stores one column for each leaf; agents and models see the nested form again.
+A nested observation is a list of *leaves* in a fixed order: dict keys sorted, tuple items in place. The data path
+stores one column for each leaf; agents and models see the nested form.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import gymnasium
@@ -23,7 +24,7 @@ from surreal.base.types import Obs
 #: None for a leaf, {"dict": {key: structure}}, or {"tuple": [structure, ...]}.
 Structure = None | Mapping[str, Any]
 
-#: Largest array that a description from elsewhere may declare, bytes.
+#: Largest array that a description from another process may declare, bytes.
 MAX_ROW_BYTES = 256 << 20
 _DTYPE = re.compile(r"\|[biu]1|<[iuf][248]")
 
@@ -36,7 +37,7 @@ class ArraySpec:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of one row."""
         return math.prod(self.shape) * self.dtype.itemsize
@@ -46,10 +47,10 @@ class ArraySpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ArraySpec:
-        """Read a description that may come from elsewhere.
+        """Decode a description, perhaps from another process.
 
         Raises:
-            ValueError: the dtype is no plain number type, or the shape is none or too large.
+            ValueError: the dtype is not a plain number type, or the shape is invalid or too large.
         """
         name, dtype, sizes = str(data["name"]), str(data["dtype"]), data["shape"]
         if not _DTYPE.fullmatch(dtype):
@@ -64,35 +65,31 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class ObsSpec:
-    """The leaves of an observation and how they nest."""
+    """The leaves of an observation and their nesting."""
 
     leaves: tuple[ArraySpec, ...]
     structure: Structure = None
 
-    @property
+    @cached_property
     def is_array(self) -> bool:
         """Whether an observation is one plain array."""
         return self.structure is None
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
-        """Bytes of one observation, all leaves."""
+        """Bytes of one observation."""
         return sum(leaf.nbytes for leaf in self.leaves)
 
     def flatten(self, obs: Obs) -> list[NDArray[Any]]:
-        """Split an observation, or a batch of them, into its leaves; nothing is copied if dtypes fit.
+        """Split an observation, or a batch of them, into its leaves; copies only leaves of other dtypes.
 
         Raises:
-            ValueError: a key or item is missing or one too many.
+            ValueError: a key or item is missing, or there are more.
         """
         return [np.asarray(array, leaf.dtype) for array, leaf in zip(self.split(obs), self.leaves, strict=True)]
 
     def split(self, obs: Obs) -> list[Any]:
-        """Split an observation into its leaves, as they are.
-
-        Raises:
-            ValueError: as `flatten`.
-        """
+        """Split an observation into its unchanged leaves; raises as `flatten`."""
         if self.structure is None:
             return [obs]
         arrays: list[Any] = []
@@ -100,7 +97,7 @@ class ObsSpec:
         return arrays
 
     def count_rows(self, obs: Obs) -> int | None:
-        """Count the observations of a batch; None if it is a single one, without a batch axis.
+        """Count the observations of a batch; None for a single one without a batch axis.
 
         Raises:
             ValueError: a leaf has another shape, or another number of rows than the first; or as `flatten`.
@@ -117,7 +114,7 @@ class ObsSpec:
         return rows
 
     def unflatten(self, arrays: Sequence[Any]) -> Obs:
-        """Nest leaves (arrays or tensors, with or without batch axes) as the space has them."""
+        """Nest leaves (arrays or tensors, with or without batch axes) as in the space."""
         if self.structure is None:
             return arrays[0]
         return _unflatten(self.structure, iter(arrays))
@@ -127,10 +124,10 @@ class ObsSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ObsSpec:
-        """Read a description that may come from elsewhere.
+        """Decode a description, perhaps from another process.
 
         Raises:
-            ValueError: a leaf is not possible, or leaves and structure do not fit.
+            ValueError: a leaf is invalid, or leaves and structure do not fit.
         """
         leaves = tuple(ArraySpec.from_json(leaf) for leaf in data["leaves"])
         structure = data["structure"]
@@ -154,10 +151,10 @@ class ObsSpec:
 
     @classmethod
     def from_obs(cls, obs: Obs) -> ObsSpec:
-        """Describe an observation without a batch axis by what it is.
+        """Describe an observation without a batch axis.
 
         Raises:
-            ValueError: it holds something else than numbers and booleans, or nothing.
+            ValueError: it is empty, or holds other things than numbers and booleans.
         """
         leaves = tuple(_leaf_of_obs(path, leaf) for path, leaf in with_paths(obs))
         if not leaves:
@@ -166,7 +163,7 @@ class ObsSpec:
 
 
 def spaces_of(space: gymnasium.Space[Any]) -> Obs:
-    """Give the tree of the spaces that `Dict` and `Tuple` spaces hold: what goes leaf by leaf asks its leaves."""
+    """Return the tree of the spaces in `Dict` and `Tuple` spaces."""
     if isinstance(space, spaces.Dict):
         return {key: spaces_of(child) for key, child in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

@@ -1,7 +1,7 @@
 """Nested observations, `Obs` of `surreal.base.types`, as trees: a leaf, or mappings and tuples of such trees.
 
-A mapping is a dict or any other `Mapping`; everything else, a list too, is a leaf. Leaves have the order that `ObsSpec`
-gives them: keys sorted, items in place. Agents come here in every step, so a plain array costs one check.
+Lists are leaves. Leaves have the order of `ObsSpec`: keys sorted, items in place. Agents use this in every step, so a
+plain array costs one check.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from surreal.base.types import Obs
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Obs) -> Obs:
-    """Give the same nesting, in dicts and tuples, of what a function makes of each leaf.
-
-    It is called for the keys of a mapping as they come.
-    """
+    """Apply a function to each leaf, and return the results in the same nesting of dicts and tuples."""
     if isinstance(tree, np.ndarray):
         return function(tree)
     if isinstance(tree, Mapping):
@@ -29,7 +26,7 @@ def map_leaves(function: Callable[[Any], Any], tree: Obs) -> Obs:
 
 
 def take(tree: Obs, index: Any) -> Obs:
-    """Index every leaf: one row of a batch of observations, a slice of it, or the rows of a mask."""
+    """Index every leaf of a batch: one row, a slice, or the rows of a mask."""
     return tree[index] if isinstance(tree, np.ndarray) else map_leaves(lambda leaf: leaf[index], tree)
 
 
@@ -43,14 +40,14 @@ def leaves(tree: Obs) -> list[Any]:
 
 
 def first_leaf(tree: Obs) -> Any:
-    """Give the leaf that stands first."""
+    """Return the first leaf."""
     while isinstance(tree, Mapping | tuple):
         tree = tree[min(tree)] if isinstance(tree, Mapping) else tree[0]
     return tree
 
 
 def with_paths(tree: Obs, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each leaf with its dotted path, such as "pose.0", in their order; a tree that is a leaf has the path ""."""
+    """Yield each leaf in order with its dotted path, such as "pose.0"; a single leaf has the path ""."""
     children: Iterable[tuple[Any, Obs]]
     if isinstance(tree, Mapping):
         children = ((key, tree[key]) for key in sorted(tree))
@@ -64,5 +61,5 @@ def with_paths(tree: Obs, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def join(path: str, key: object) -> str:
-    """Give the path of a child."""
+    """Return the path of a child."""
     return f"{path}.{key}" if path else str(key)

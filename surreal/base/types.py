@@ -1,6 +1,7 @@
-"""The shared vocabulary: what environments, agents, the data path and learners hand to each other.
+"""Data types that environments, agents, the data path and learners pass to each other.
 
-No torch and no Redis here. Arrays have a leading batch axis N (rows of a pool) or B (rows of a learner's batch).
+This module imports neither torch nor Redis. Arrays have a leading batch axis N (rows of a pool) or B (rows of a batch of
+the learner).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: An observation, or a batch of them: an array, or nested dicts and tuples of arrays as the space has them.
+#: An observation, or a batch of them: an array, or nested dicts and tuples of arrays, as in the space.
 Obs = Any
 
 
@@ -25,7 +26,7 @@ class StepKind(enum.IntEnum):
 
 
 class StepBatch(NamedTuple):
-    """What an environment pool hands over in one `recv`: N rows, at most two of the same environment.
+    """Result of one `recv` of an environment pool: N rows, at most two of the same environment.
 
     The LAST rows come first (`num_last` of them), so the rows that need an action are the slice `[num_last:]`,
     and an environment that ended shows its LAST row before its next FIRST row. `reward`, `terminated` and
@@ -40,13 +41,13 @@ class StepBatch(NamedTuple):
     truncated: NDArray[np.bool_]  #: [N] the episode was cut (time limit): bootstrap from the final observation
     explore: NDArray[np.bool_]  #: [N] whether the agent may explore in this row
     record: NDArray[np.bool_]  #: [N] whether this row is experience to be sent
-    num_last: int  #: how many LAST rows stand at the front
+    num_last: int  #: number of LAST rows, which come first
     info: Mapping[str, NDArray[Any]]  #: optional columns, [N, ...] each; see `surreal.envs.pools.base`
-    closed_ids: NDArray[np.int64]  #: environments gone without an observation: their episode is cut
+    closed_ids: NDArray[np.int64]  #: environments that closed without an observation: their episode is cut
 
 
 class Action(NamedTuple):
-    """What `Agent.act_batch` returns for N acting rows."""
+    """Result of `Agent.act_batch` for N acting rows."""
 
     actions: NDArray[Any]  #: [N, *action_shape]
     extras: Mapping[str, NDArray[Any]]  #: columns recorded with the step: log-probability, value, recurrent state
@@ -54,24 +55,24 @@ class Action(NamedTuple):
 
 
 class SampleInfo(NamedTuple):
-    """Where the rows of a batch came from.
+    """Origin of the rows of a batch.
 
-    `generation` points into the replay's index, which has the pointer into Redis (block, row) of each. It stays valid:
-    what a learner says of a transition that was evicted meanwhile is known by its `generation`, and dropped.
+    `generation` identifies a transition in the replay's index. A priority for a transition that was evicted in the
+    meantime is recognized by its `generation` and dropped.
     """
 
-    generation: NDArray[np.int64]  #: [B] sequence number of the transition, never used again
-    probability: NDArray[np.float64]  #: [B] with which each row was drawn
+    generation: NDArray[np.int64]  #: [B] sequence number of the transition, never reused
+    probability: NDArray[np.float64]  #: [B] probability of drawing each row
     version: NDArray[np.int64]  #: [B] parameter version that acted
-    priority: NDArray[np.float64] | None = None  #: [B] p before its exponent; None where a replay has no priorities
-    #: [B] transitions that were inserted after it, when it was drawn; all of our replays tell
+    priority: NDArray[np.float64] | None = None  #: [B] p before its exponent; None without priorities
+    #: [B] transitions inserted between it and its draw; all built-in replays set it
     age_steps: NDArray[np.int64] | None = None
 
 
 class Batch(NamedTuple):
     """A minibatch of transitions as torch tensors, ready for `Learner.learn`.
 
-    Do not write into observations: stacks of frames in `obs` and `next_obs` may share their memory.
+    Do not write into observations: stacks of frames in `obs` and `next_obs` may share memory.
     """
 
     obs: Obs  #: [B, *obs_shape] per leaf, in the dtype of the observation
@@ -86,20 +87,20 @@ class Batch(NamedTuple):
 class TrajectoryBatch(NamedTuple):
     """B trajectories of T rows, time first, as torch tensors; `surreal.replay.trajectories.unrolling` draws one.
 
-    obs[t + 1] is what came of step t, always. A row where `mask` is 0 is no step: it holds the final observation of an
-    episode (or fills a trajectory up), and its reward and discount are 0. Multiply losses by `mask`.
+    obs[t + 1] always follows step t. A row where `mask` is 0 is not a step: it holds the final observation of an
+    episode or pads a trajectory, and its reward and discount are 0. Multiply losses by `mask`.
     """
 
     obs: Obs  #: [T + 1, B, *obs_shape] per leaf; the last row is the bootstrap observation
     action: Any  #: [T, B, *action_shape]
     reward: Any  #: [T, B] float32
     discount: Any  #: [T, B] float32, gamma * (1 - terminated)
-    mask: Any  #: [T, B] float32: 1 for a step, 0 for a final observation or filling
-    is_first: Any  #: [T + 1, B] bool: an episode begins in this row, so recurrent state is cleared before it
+    mask: Any  #: [T, B] float32: 1 for a step, 0 for a final observation or padding
+    is_first: Any  #: [T + 1, B] bool: an episode begins in this row, so recurrent state is reset before it
     terminated: Any  #: [T, B] bool: the step ended its episode in a terminal state
     truncated: Any  #: [T, B] bool: the episode was cut after the step; its discount stays gamma
     version: Any  #: [T, B] int64: parameter version that acted, -1 if unknown
     extras: Mapping[str, Any]  #: [T, B, ...] columns the agent added; `weight` [B] of a prioritized replay
     initial_state: Mapping[str, Any]  #: [B, ...] recurrent state before row 0: the columns `state`, `state.*`
     sample_info: SampleInfo  #: [B]; `version` is the oldest one of each trajectory
-    burn_in: int = 0  #: rows at the start that only bring the recurrent state up to date
+    burn_in: int = 0  #: rows at the start that only warm up the recurrent state

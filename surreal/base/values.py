@@ -1,7 +1,6 @@
-"""Numbers from elsewhere: which of them may enter. Called wherever experience comes in.
+"""Checks of numbers from other processes, wherever experience comes in.
 
-One NaN in one observation ends in every parameter, and so does a finite number whose square leaves float32. What is
-refused here is a fault of whoever sent it, never a property of a task.
+One NaN in one observation reaches every parameter, and so does a finite number whose square exceeds float32.
 """
 
 from __future__ import annotations
@@ -13,57 +12,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Largest magnitude of a number: the square of 1.8e19 is beyond float32, and networks square what they are shown.
+#: Largest magnitude of a number: the square of 1.8e19 exceeds float32, and networks square their inputs.
 LARGEST = 1e18
 
-#: Largest parameter version that may come from elsewhere. Experience holds versions as int32; this leaves room to grow.
+#: Largest parameter version from another process. Experience stores versions as int32; this leaves room to grow.
 MAX_VERSION = 1 << 30
-#: Largest count that may come from elsewhere: Redis' scripts count in doubles.
+#: Largest count from another process: Redis' scripts count in doubles.
 MAX_COUNT = 1 << 53
-#: Numbers of an array up to which a call with all of them is quicker than two of NumPy.
+#: Up to this size of an array, one call with all numbers is faster than two calls of NumPy.
 FEW = 32
-#: Characters of a value that is no number, in a message.
+#: Longest text of a bad value in a message.
 _SHOWN = 40
 
 
 def checked_count(value: Any, most: int = MAX_COUNT) -> int:
-    """Return `value` if it is a whole number from 0 to `most`.
-
-    Raises:
-        ValueError: it is anything else.
-    """
+    """Return `value` if it is a whole number from 0 to `most`; raise `ValueError` otherwise."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise ValueError(f"{str(value)[:_SHOWN]} is not a whole number from 0 to {most}")
     return value
 
 
 def is_sound(array: NDArray[Any]) -> bool:
-    """Whether all numbers of an array are finite and at most `LARGEST`; integers and booleans always are.
+    """Whether all numbers of an array are finite and at most `LARGEST`; integers and booleans are, objects are not.
 
-    What NumPy has no numbers for, such as a whole one of a hundred digits, never is. Quick for a single small row too,
-    because it is asked of each one that a loop of one's own sends.
+    It is fast for a single small row, because agents send such rows one by one.
     """
     kind = array.dtype.kind
     if kind != "f":
         return kind in "biu"
-    # The length of the vector: what is not finite spoils it, and nothing in it is longer than all of it.
+    # The length of the vector: it bounds each number, and is not finite if one of them is not.
     if array.size <= FEW:
         if hypot(*array.ravel().tolist()) <= LARGEST:
             return True
-    # Its square, in one pass and without warnings; one that leaves its dtype proves nothing.
+    # Its square, in one pass and without warnings; an overflow proves nothing.
     elif array.dtype.itemsize >= 4 and np.vdot(array, array) <= LARGEST * LARGEST:
         return True
     return are_within(_wide(array), -LARGEST, LARGEST)
 
 
 def are_within(array: NDArray[Any], least: float, most: float) -> bool:
-    """Whether all numbers of an array, of which there is one at least, are in a range; nan is in none."""
-    # It is found as smallest, and as largest. `min` and `max` take several times as long where the array is small.
+    """Whether all numbers of an array that is not empty are in a range; nan is in none."""
+    # argmin and argmax find a nan. `min` and `max` take several times as long for small arrays.
     return bool(array.item(array.argmin()) >= least and array.item(array.argmax()) <= most)
 
 
 def unsound_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say of each row [N, ...] whether it holds a number that is not finite, or larger than `LARGEST`; [N]."""
+    """Mark each row [N, ...] that holds a number that is not finite, or larger than `LARGEST`; returns [N]."""
     if array.dtype.kind in "biu":
         return np.zeros(len(array), np.bool_)
     if array.dtype.kind != "f":
@@ -74,7 +68,7 @@ def unsound_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def describe_unsound(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Name the first array that is not sound, and the first such number in it; "" if there is none."""
+    """Name the first array that is not sound and the first bad number in it; "" if all are sound."""
     for name, array in arrays.items():
         if not is_sound(array):
             return f"{name} is {_first_bad(array)}; numbers must be finite, and their magnitude at most {LARGEST:g}"
@@ -90,5 +84,5 @@ def _first_bad(array: NDArray[Any]) -> str:
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:
-    """A half-precision number cannot be compared with `LARGEST`, which is infinite there."""
+    """Widen half precision, in which `LARGEST` is infinite."""
     return array.astype(np.float32) if array.dtype.itemsize < 4 else array

@@ -1,1 +1,1 @@
-"""Files, threads, processes, logs and memory of the machine that a process runs on."""
+"""Files, threads, processes, logs and memory of this machine."""

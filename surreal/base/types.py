@@ -1,7 +1,6 @@
 """Data types that environments, agents, the data path and learners pass to each other.
 
-This module imports neither torch nor Redis. Arrays have a leading batch axis N (rows of a pool) or B (rows of a batch of
-the learner).
+This module imports neither torch nor Redis. Arrays have a leading batch axis: N rows of a pool, or B rows of a batch.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -188,11 +189,11 @@ def test_modules_of_the_roles_run_under_their_earlier_names() -> None:
         assert callable(names["main"])
 
 
-@pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
     """A copy of the files, in which commands write."""
-    folder = tmp_path_factory.mktemp("before")
-    shutil.copytree(BEFORE, folder, dirs_exist_ok=True)
+    folder = tmp_path / "before"
+    shutil.copytree(BEFORE, folder)
     return folder
 
 
@@ -215,68 +216,61 @@ class Commands:
             )
         self._started[name] = process, output
 
-    def finish(self, name: str) -> str:
-        """Wait for one that has to succeed; returns its output."""
-        process, output = self._started[name]
-        assert process.wait(200.0) == 0, output.read_text()
-        return output.read_text()
+    def finish(self) -> dict[str, str]:
+        """Wait for all of them, which have to succeed; returns their output by name."""
+        for process, output in self._started.values():
+            assert process.wait(200.0) == 0, output.read_text()
+        return {name: output.read_text() for name, (_, output) in self._started.items()}
+
+    def kill(self) -> None:
+        for process, _ in self._started.values():
+            process.kill()
+            process.wait(200.0)
 
 
-@pytest.fixture(scope="module")
-def commands(before: Path, warm_python: WarmPython) -> Commands:
-    started = Commands(warm_python)
+@pytest.fixture
+def commands(warm_python: WarmPython) -> Iterator[Commands]:
+    made = Commands(warm_python)
+    yield made
+    made.kill()
+
+
+def test_runs_are_resumed_from_their_checkpoints(before: Path, commands: Commands) -> None:
     for name, steps in STEPS.items():
         limit = ("--set", f"run.max_env_steps={steps}")
-        started.start(name, "run", "--resume", "--run-dir", f"runs/{name}", *limit, at=before)
-    settings = ("learner.max_updates=5", "replay.start_size=100", "eval.enabled=false", "run.stop_at_return=null")
-    chosen = [word for setting in settings for word in ("--set", setting)]
-    started.start(
-        "offline", "run", "cartpole-dqn", "--run", "offline", "--offline", "replays/parquet", *chosen, at=before
+        commands.start(name, "run", "--resume", "--run-dir", f"runs/{name}", *limit, at=before)
+    commands.finish()
+    for name, steps in STEPS.items():
+        folder, begun = before / "runs" / name, BEFORE / "runs" / name
+        result, earlier = (json.loads((each / "result.json").read_text()) for each in (folder, begun))
+        assert (result["status"], result["run"]) == ("finished", name)
+        assert result["env_steps"] >= steps > earlier["env_steps"]
+        assert result["updates"] > earlier["updates"] and result["time_s"] > earlier["time_s"]
+        assert f"{earlier['updates']:010d}.safetensors" in (folder / "logs" / "learner.log").read_text()
+        for file in ("logs/learner.log", "metrics.jsonl", "eval/scores.jsonl"):
+            text, start = (folder / file).read_text(), (begun / file).read_text()
+            assert text.startswith(start) and len(text) > len(start)
+    _check_that_a_sink_got_only_new_lines(before)
+    _check_that_past_versions_still_play(before)
+
+
+def _check_that_a_sink_got_only_new_lines(before: Path) -> None:
+    table, begun = ((folder / "runs/exact/metrics.csv").read_text().splitlines() for folder in (before, BEFORE))
+    assert table[: len(begun)] == begun and len(table) > len(begun)
+    assert not {*begun} & {*table[len(begun) :]}
+
+
+def _check_that_past_versions_still_play(before: Path) -> None:
+    league, begun = (
+        json.loads((folder / "runs/league/self_play/league.json").read_text()) for folder in (before, BEFORE)
     )
-    started.start("user", "run", "user.yaml", "--run-dir", "run", at=before / "user")
-    own_pytest = ("-q", "-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "-W", "ignore")
-    for name in ("cart", "corridor"):
-        app = before / "apps" / name
-        started.start(f"check-{name}", "run", "--check", at=app)
-        started.start(f"test-{name}", *own_pytest, "environment", at=app, module="pytest")
-    return started
-
-
-@pytest.mark.parametrize("name", STEPS)
-def test_a_run_is_resumed_from_its_checkpoint(name: str, before: Path, commands: Commands) -> None:
-    earlier = json.loads((BEFORE / "runs" / name / "result.json").read_text())
-    commands.finish(name)
-    folder = before / "runs" / name
-    result = json.loads((folder / "result.json").read_text())
-    assert result["env_steps"] >= STEPS[name] > earlier["env_steps"]
-    assert result["updates"] > earlier["updates"] and result["time_s"] > earlier["time_s"]
-    assert (result["status"], result["run"]) == ("finished", name)
-    log = (folder / "logs" / "learner.log").read_text()
-    assert f"{earlier['updates']:010d}.safetensors" in log
-    assert log.startswith((BEFORE / "runs" / name / "logs" / "learner.log").read_text())
-    for file in ("metrics.jsonl", "eval/scores.jsonl"):
-        text, begun = (folder / file).read_text(), (BEFORE / "runs" / name / file).read_text()
-        assert text.startswith(begun) and len(text) > len(begun)
-
-
-def test_a_sink_gets_what_is_new_only(before: Path, commands: Commands) -> None:
-    commands.finish("exact")
-    lines = (before / "runs" / "exact" / "metrics.csv").read_text().splitlines()
-    begun = (BEFORE / "runs" / "exact" / "metrics.csv").read_text().splitlines()
-    assert lines[: len(begun)] == begun and len(lines) > len(begun)
-    assert not {*begun} & {*lines[len(begun) :]}
-
-
-def test_past_versions_of_a_league_continue_to_play(before: Path, commands: Commands) -> None:
-    commands.finish("league")
-    path = Path("runs", "league", "self_play", "league.json")
-    league, earlier = (json.loads((folder / path).read_text()) for folder in (before, BEFORE))
-    known = {version["version"] for version in earlier["versions"]}
-    assert known & {version["version"] for version in league["versions"]}
+    now, earlier = ({version["version"] for version in each["versions"]} for each in (league, begun))
+    assert now & earlier
 
 
 def test_a_configuration_with_classes_of_a_user_runs(before: Path, commands: Commands) -> None:
-    commands.finish("user")
+    commands.start("user", "run", "user.yaml", "--run-dir", "run", at=before / "user")
+    commands.finish()
     run = before / "user" / "run"
     assert re.match(r"\d+ -?\d+\.\d+\n", (run / "mine-learner.txt").read_text())
     assert (run / "table.txt").read_text().count(" learner ") > 3
@@ -284,16 +278,35 @@ def test_a_configuration_with_classes_of_a_user_runs(before: Path, commands: Com
     assert '"learner/mine"' in (run / "metrics.jsonl").read_text()
 
 
-@pytest.mark.parametrize("app", ["cart", "corridor"])
-def test_an_app_with_its_own_copy_of_an_algorithm_is_accepted(app: str, commands: Commands) -> None:
-    assert f"{app} can run, as " in commands.finish(f"check-{app}")
-    assert " passed" in commands.finish(f"test-{app}")
+def test_a_policy_is_learned_from_an_archive_alone(before: Path, commands: Commands) -> None:
+    settings = ("learner.max_updates=5", "replay.start_size=100", "eval.enabled=false", "run.stop_at_return=null")
+    options = (
+        "--run",
+        "offline",
+        "--offline",
+        "replays/parquet",
+        *[word for one in settings for word in ("--set", one)],
+    )
+    commands.start("offline", "run", "cartpole-dqn", *options, at=before)
+    assert "max_updates: 5 updates were done" in commands.finish()["offline"]
+    result = json.loads((before / "runs" / "offline" / "result.json").read_text())
+    assert (result["updates"], result["env_steps"]) == (5, 300)
+
+
+def test_apps_with_their_own_copies_of_algorithms_are_accepted(before: Path, commands: Commands) -> None:
+    its_own_pytest = ("-q", "-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "-W", "ignore")
+    for app in ("cart", "corridor"):
+        folder = before / "apps" / app
+        commands.start(f"check-{app}", "run", "--check", at=folder)
+        commands.start(f"test-{app}", *its_own_pytest, "environment", at=folder, module="pytest")
+    output = commands.finish()
+    for app in ("cart", "corridor"):
+        assert f"{app} can run, as " in output[f"check-{app}"]
+        assert " passed" in output[f"test-{app}"]
 
 
 @pytest.mark.parametrize("app", ["cart", "corridor"])
-def test_settings_of_an_app_are_explained(
-    app: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_of_an_app_are_explained(app: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "-c", str(BEFORE / "apps" / app / "app.yaml"), "explain", "learner.gamma"]) == 0
     assert re.search(r"learner\.gamma.*0\.9[89]", capsys.readouterr().out, re.DOTALL)
 
@@ -326,12 +339,6 @@ def read_rows(archive: Path) -> list[dict[str, Any]]:
     if archive.name == "parquet":
         return pq.read_table(archive / "steps-00000.parquet").to_pylist()
     return pa.ipc.open_file(archive / "steps-00000.arrow").read_all().to_pylist()
-
-
-def test_a_policy_is_learned_from_an_archive_alone(before: Path, commands: Commands) -> None:
-    assert "max_updates: 5 updates were done" in commands.finish("offline")
-    result = json.loads((before / "runs" / "offline" / "result.json").read_text())
-    assert (result["updates"], result["env_steps"]) == (5, 300)
 
 
 @pytest.mark.parametrize("run", STEPS)

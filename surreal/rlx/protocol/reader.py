@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.rlx.protocol import dtypes, images
-from surreal.rlx.protocol import dtypes as type_ids
 from surreal.rlx.protocol.errors import Limits, RlxDecodeError, RlxLimitError
 
 _U32 = struct.Struct("<I")
@@ -21,8 +20,8 @@ _F64 = struct.Struct("<d")
 
 #: Lists of numbers of one type, by far the most common ones, are read in one go.
 _RECORDS = {
-    type_ids.DOUBLE: np.dtype([("type", "u1"), ("value", "<f8")]),
-    type_ids.INT4: np.dtype([("type", "u1"), ("value", "<i4")]),
+    dtypes.DOUBLE: np.dtype([("type", "u1"), ("value", "<f8")]),
+    dtypes.INT4: np.dtype([("type", "u1"), ("value", "<i4")]),
 }
 _MIN_RECORDS = 8
 

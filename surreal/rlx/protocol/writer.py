@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.rlx.protocol import dtypes, images
-from surreal.rlx.protocol import dtypes as type_ids
 from surreal.rlx.protocol.errors import RlxEncodeError
 
 _U32, _INT4 = struct.Struct("<I"), struct.Struct("<Bi")
 _INT64, _DOUBLE, _COUNT = struct.Struct("<Bq"), struct.Struct("<Bd"), struct.Struct("<BI")
-_HEAD = _U32.pack(type_ids.VERSION)
-_NULL = bytes([type_ids.NULL])
-_FALSE, _TRUE = bytes([type_ids.BOOLEAN, 0]), bytes([type_ids.BOOLEAN, 1])
-_STRING, _IMAGE, _NDARRAY = bytes([type_ids.STRING]), bytes([type_ids.IMAGE]), bytes([type_ids.NDARRAY])
+_HEAD = _U32.pack(dtypes.VERSION)
+_NULL = bytes([dtypes.NULL])
+_FALSE, _TRUE = bytes([dtypes.BOOLEAN, 0]), bytes([dtypes.BOOLEAN, 1])
+_STRING, _IMAGE, _NDARRAY = bytes([dtypes.STRING]), bytes([dtypes.IMAGE]), bytes([dtypes.NDARRAY])
 
 #: Lists of floats from this length on are written in one go.
 _MIN_RECORDS = 8
@@ -66,13 +65,13 @@ class Writer:
 
     def _int(self, value: int) -> None:
         if -0x80000000 <= value <= 0x7FFFFFFF:
-            self._parts.append(_INT4.pack(type_ids.INT4, value))
+            self._parts.append(_INT4.pack(dtypes.INT4, value))
         else:
             self._int64(value)
 
     def _int64(self, value: Any) -> None:
         try:
-            self._parts.append(_INT64.pack(type_ids.INT64, value))
+            self._parts.append(_INT64.pack(dtypes.INT64, value))
         except struct.error as error:
             raise RlxEncodeError(f"an int of {int(value).bit_length()} bits does not fit into 64") from error
 
@@ -80,17 +79,17 @@ class Writer:
         self._int(int(value))
 
     def _float(self, value: Any) -> None:
-        self._parts.append(_DOUBLE.pack(type_ids.DOUBLE, value))
+        self._parts.append(_DOUBLE.pack(dtypes.DOUBLE, value))
 
     def _str(self, value: str) -> None:
         self._parts.append(_STRING + _encode_text(value))
 
     def _list(self, value: Any) -> None:
         count = len(value)
-        self._parts.append(_COUNT.pack(type_ids.LIST, count))
+        self._parts.append(_COUNT.pack(dtypes.LIST, count))
         if count >= _MIN_RECORDS and type(value[0]) is float and set(map(type, value)) == {float}:
             records = np.empty(count, _DOUBLES)
-            records["type"] = type_ids.DOUBLE
+            records["type"] = dtypes.DOUBLE
             records["value"] = value
             self._parts.append(records.tobytes())
             return
@@ -100,7 +99,7 @@ class Writer:
         self._depth -= 1
 
     def _dict(self, value: Mapping[str, Any]) -> None:
-        self._parts.append(_COUNT.pack(type_ids.DICT, len(value)))
+        self._parts.append(_COUNT.pack(dtypes.DICT, len(value)))
         self._enter()
         for key, item in value.items():
             self._key(key)

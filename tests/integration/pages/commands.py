@@ -51,7 +51,7 @@ class Commands:
         # Windows that nobody sees.
         monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
         for role in _ROLES:
-            monkeypatch.setattr(f"surreal.run.{role}.run_role", _check_role)
+            monkeypatch.setattr(f"surreal.run.roles.{role}.run_role", _check_role)
         for place in (
             "surreal.run.commands.redis_server.serve",
             "surreal.run.roles.rlx_server.serve_policy",

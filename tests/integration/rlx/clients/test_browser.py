@@ -17,7 +17,7 @@ from tests.browser import Browser
 
 ROOT = Path(__file__).parents[4]
 PAGES = ROOT / "clients" / "js"
-BANDIT = ROOT / "surreal" / "apps" / "templates" / "environments" / "browser" / "environment"
+BANDIT = ROOT / "surreal" / "plugins" / "apps" / "templates" / "environments" / "browser" / "environment"
 VECTORS = ROOT / "tests" / "golden" / "rlx_vectors.json"
 
 COUNT_COLOURS = """(canvas) => {

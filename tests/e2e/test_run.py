@@ -9,6 +9,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from surreal.base.checkpoint import load_checkpoint
 
 if TYPE_CHECKING:
@@ -39,8 +41,13 @@ def test_run_trains_keeps_score_and_leaves_nothing_behind(workplace: Workplace) 
         lambda: found if len((found := workplace.status())["processes"]) == 5 else None, "all five processes"
     )
     assert status["run"] == run_dir.name
+    agents = [psutil.Process(each["pid"]) for each in status["processes"] if each["name"].startswith("agent")]
+    for agent in agents:  # or the run may be over before the command has started
+        agent.suspend()
     code, output = workplace.run("status")
     assert (code, f"{run_dir.name}: running" in output, "agent-1" in output) == (0, True, True), output
+    for agent in agents:
+        agent.resume()
     assert command.wait() == 0, command.output
     assert f"results in {run_dir}" in command.output
     result = result_of(run_dir)

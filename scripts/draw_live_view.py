@@ -76,7 +76,7 @@ def view_of(beats, footer):
     return Picture(
         RUN,
         elapsed_s=754.0,
-        snapshot=summarize_processes(beats),
+        view=summarize_processes(beats),
         bound=Bound("env steps", 42_016, 100_000, 201.0),
         goal=475.0,
         returns=returns.clip(9).tolist(),

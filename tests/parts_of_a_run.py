@@ -42,8 +42,8 @@ from surreal.run.process.liveness.claims import Claim
 from surreal.run.self_play.exchange import Games, LeagueExchange
 from surreal.run.session.scoring.book import ScoreBook
 from surreal.run.session.scoring.sharing import ScoreCollector, ScoreSender
-from surreal.run.view.listing import _from_redis
 from surreal.run.view.live.top import Follower
+from surreal.run.view.reader import RunReader
 
 
 class Act(NamedTuple):
@@ -272,13 +272,13 @@ class PartsOfARun:
 
     def look_at_runs(self) -> None:
         registry.list_runs(self.clients["observer"])
-        _from_redis(self.clients["observer"], "title", 0.0)
+        RunReader(self.clients["observer"], reads_all=True, has_counts=True, is_patient=True).read_all()
 
     def follow(self) -> None:
         follower = Follower(self.clients["observer"])
         follower.look()
         follower.limits()
-        follower.history(0.0)
+        follower.trend(0.0)
 
     def export(self) -> None:
         self.number += 1

@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.plugins.clusters.scaling.reading import RunNow, RunReader
+from surreal.run.view.reader import RunReader, RunView
 
 RECORDING = Path(__file__).with_name("recording.json")
 
@@ -74,7 +74,7 @@ class _Recorder:
         (folder / "slow_parts.py").write_text(_PARTS)
         (folder / "app.yaml").write_text(_SETTINGS.replace("START_SIZE", str(_START_SIZE)))
         self._address = f"unix://{folder}/redis.sock"
-        self._reader = RunReader(RedisClient(self._address, run="recorded"), "recorded")
+        self._reader = RunReader(RedisClient(self._address, run="recorded"))
 
     def record(self) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
@@ -139,12 +139,12 @@ class _Recorder:
         agent.wait(60)
         return time.monotonic() - began_s
 
-    def _now(self) -> RunNow:
-        return self._reader.read()[0]
+    def _now(self) -> RunView:
+        return self._reader.read()
 
     def _wait(self, is_there: Any) -> None:
         deadline_s = time.monotonic() + 120
-        while not (found := self._reader.read()) or not is_there(found[0]):
+        while not (found := self._reader.read()).alive or not is_there(found):
             if time.monotonic() > deadline_s:
                 raise TimeoutError("the run does not begin")
             time.sleep(0.1)
@@ -173,11 +173,11 @@ class _Recorder:
             process.wait(60)
 
 
-def _metric(now: RunNow, name: str, metric: str) -> float:
+def _metric(now: RunView, name: str, metric: str) -> float:
     return next((beat.metrics.get(metric, 0.0) for beat in now.alive if beat.name == name), 0.0)
 
 
-def _band_env_steps(now: RunNow) -> float:
+def _band_env_steps(now: RunView) -> float:
     """Half the width of the limiter's band, in env steps."""
     names = ("samples_per_insert_high", "samples_per_insert_low", "env_steps_total")
     high, low, steps = (_metric(now, "learner", f"replay/{name}") for name in names)

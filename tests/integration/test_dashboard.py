@@ -78,8 +78,8 @@ def addresses(folder: Path) -> Iterator[Addresses]:
 def test_a_run_in_redis_is_looked_at_and_stopped(run: RedisClient) -> None:
     opened = LiveRun(run.address, run.run, title="cartpole-dqn", started=0.0, folder=None)
     live = opened.look()
-    assert (live.status.state, live.status.snapshot.steps_per_s) == ("over", 0.0)  # from the future: proves nothing
-    assert [beat.name for beat in live.status.snapshot.processes] == [HOSTILE, "agent-0"]
+    assert (live.view.state, live.view.steps_per_s) == ("over", 0.0)  # from the future: proves nothing
+    assert [beat.name for beat in live.view.processes] == [HOSTILE, "agent-0"]
     assert live.config is not None
     assert live.config.run.max_env_steps == 680
     assert live.shards == ()

@@ -12,12 +12,14 @@ from surreal.base.errors import BusyError, ConfigError, RedisUnavailableError
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import Heartbeat
+from surreal.run.commands.status import run_status
 from surreal.run.process import registry
 from surreal.run.process.ending import Ending, ExitCode, result_of
 from surreal.run.process.registry import Registrant
 from surreal.run.process.run_folder import RunFolder
 from surreal.run.view.deleting import delete
 from surreal.run.view.listing import list_runs, runs_in_redis
+from surreal.run.view.reader import RunReader
 
 
 @pytest.fixture
@@ -44,6 +46,31 @@ def test_runs_are_listed_with_what_their_processes_say(server: Any) -> None:
     assert one.is_in_redis
     assert one.started > 0
     assert (two.run, two.status, two.reason, two.best_return) == ("two", "over", "interrupted by SIGINT", None)
+
+
+def test_counts_remain_when_all_processes_have_ended(server: Any) -> None:
+    """The version is that of the policy which the run publishes, and the env steps are those of all of its shards."""
+    settings = ["broadcast.policy=blue", "replay.shards=2"]
+    with RedisClient(server.address, run="one") as client, RedisClient(server.address, run="two") as other:
+        registry.register(client, load_config("cartpole-dqn", settings), Registrant("learner", leads=True))
+        for policy, version in (("blue", 7), ("default", 3)):
+            client.redis.hset(client.policy_keys(policy).params, "version", version)
+        for shard, steps in enumerate((100, 20)):
+            client.redis.hset(client.shard_keys(shard, 2).meta, "steps", steps)
+        other.redis.hset(other.policy_keys().params, "version", 4)  # of a run without a configuration
+        view = run_status(client)
+        assert (view.run, view.title, view.state, view.version, view.env_steps) == (
+            "one",
+            "cartpole-dqn",
+            "over",
+            7,
+            120,
+        )
+        assert RunReader(other, has_counts=True).read().version == 4
+        assert RunReader(client, has_counts=True, policy="default").read().version == 3
+        assert RunReader(client).read().version == 0  # without counts, heartbeats are all there is
+    (listed,) = runs_in_redis(server.address)
+    assert (listed.run, listed.env_steps) == ("one", 120)
 
 
 def test_address_that_is_none_is_refused() -> None:

@@ -57,19 +57,19 @@ def test_rounds_that_were_played_before_are_known_at_once(client: RedisClient) -
     score(client, 1, None, age_s=40.0)
     score(client, 2, 30.0, age_s=20.0)
     follower = Follower(client)
-    history = follower.history(1000.0)
-    first, second, third = history.eval_returns.points
+    trend = follower.trend(1000.0)
+    first, second, third = trend.eval_returns.points
     assert (first, math.isnan(second), third) == (9.0, True, 30.0)
-    assert [round(each.time_s, -1) for each in history.rounds] == [940.0, 960.0, 980.0]
+    assert [round(each.time_s, -1) for each in trend.rounds] == [940.0, 960.0, 980.0]
     metrics = {"eval/rounds_total": 3.0, "eval/episode_return": 30.0}
     beat(client, "eval", "eval", metrics=metrics)
     assert follower.look()
-    history.add(follower.snapshot, 1001.0)
-    assert len(history.eval_returns.points) == 3  # which the heartbeat says as well
+    trend.add(follower.view, 1001.0)
+    assert len(trend.eval_returns.points) == 3  # which the heartbeat says as well
     beat(client, "eval", "eval", metrics=metrics | {"eval/rounds_total": 4.0})
     assert follower.look()
-    history.add(follower.snapshot, 1002.0)
-    assert len(history.eval_returns.points) == 4
+    trend.add(follower.view, 1002.0)
+    assert len(trend.eval_returns.points) == 4
 
 
 def test_a_look_is_three_commands_in_one_round_trip(client: RedisClient) -> None:
@@ -84,7 +84,7 @@ def test_a_look_is_three_commands_in_one_round_trip(client: RedisClient) -> None
     assert {name: count for name, count in calls.items() if count and name != "cmdstat_info"} == {
         "cmdstat_time": 5, "cmdstat_hgetall": 5, "cmdstat_get": 5,
     }  # fmt: skip
-    assert (follower.snapshot.env_steps, follower.snapshot.steps_per_s) == (77, 10.0)
+    assert (follower.view.env_steps, follower.view.steps_per_s) == (77, 10.0)
 
 
 def test_a_run_is_over_when_it_was_told_to_end_and_nobody_is_left(client: RedisClient) -> None:
@@ -96,7 +96,7 @@ def test_a_run_is_over_when_it_was_told_to_end_and_nobody_is_left(client: RedisC
     assert follower.look() and not follower.is_over
     client.redis.delete(client.run_keys.processes)
     assert follower.look() and follower.is_over
-    assert (follower.stop_reason, follower.snapshot.env_steps) == ("surreal top", 500)
+    assert (follower.stop_reason, follower.view.env_steps) == ("surreal top", 500)
     client.redis.delete(client.run_keys.stop)  # as a launcher does at the end
     assert follower.look() and follower.is_over and follower.stop_reason == "surreal top"
 
@@ -123,7 +123,7 @@ def test_when_its_redis_goes_a_run_is_over_only_if_it_was_ending(start_redis: Ca
         assert not follower.look() and not follower.is_over
         assert not ending.look() and ending.is_over
         assert not follower.ask_to_stop()
-        assert ending.snapshot.env_steps == 5
+        assert ending.view.env_steps == 5
 
 
 def test_once_prints_it_as_plain_text(

@@ -1,4 +1,4 @@
-"""A picture of curves, drawn by matplotlib: one panel a metric, one colour a group.
+"""A picture of curves, drawn by matplotlib: one panel a metric, one color a group.
 
 Names come from folders and files: none of them is read as a formula.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from surreal.base.errors import ConfigError, FolderError, describe_os_error
 from surreal.base.system.program import install_command
-from surreal.run.view.curves import COLOURS, Axis, Band, Line, colour
+from surreal.run.view.curves import COLORS, Axis, Band, Line, color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def draw(panels: Sequence[Panel], axis: Axis, path: Path, *, title: str = "", is
 def _draw_panel(axes: Axes, panel: Panel, is_log: bool) -> None:
     handles = []
     for number, curve in enumerate(panel.curves):
-        style: dict[str, Any] = {"color": colour(number), "linestyle": _DASHES[number // len(COLOURS) % len(_DASHES)]}
+        style: dict[str, Any] = {"color": color(number), "linestyle": _DASHES[number // len(COLORS) % len(_DASHES)]}
         for line in curve.runs:
             axes.plot(line.x, line.y, linewidth=0.7, alpha=0.4, **style)
         # One point makes no line.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -17,37 +17,9 @@ from surreal.run.process import registry
 from surreal.run.process.arguments import REDIS_VARIABLE
 from surreal.run.process.finding import RunOverError, is_written_to, named_folder, require_folder
 from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
-from surreal.run.view.reader import Snapshot, take_snapshot
+from surreal.run.view.reader import RunReader, RunView
 
 _TIMEOUT_S = 5.0
-
-
-class RunStatus(NamedTuple):
-    """A run, as it is now."""
-
-    run: str
-    title: str
-    age_s: float
-    stop_reason: str
-    snapshot: Snapshot
-
-    @property
-    def state(self) -> str:
-        """running, ending, or over."""
-        if any(beat.is_alive() for beat in self.snapshot.processes):
-            return "ending" if self.stop_reason else "running"
-        return "over"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "run": self.run,
-            "title": self.title,
-            "state": self.state,
-            "age_s": round(self.age_s, 1),
-            "stop_reason": self.stop_reason or None,
-            **self.snapshot.to_json(),
-        }
 
 
 def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must_be_known: bool = True) -> RedisClient:
@@ -112,32 +84,30 @@ def find_address(run: str | None, *, address: str | None, run_dir: Path | None) 
     return found[0], run if run is not None and run_dir is not None else found[1]
 
 
-def run_status(client: RedisClient) -> RunStatus:
+def run_status(client: RedisClient) -> RunView:
     """Look at a run."""
+    view = RunReader(client, has_counts=True, is_patient=True).read()
     entry = next((entry for entry in registry.list_runs(client) if entry.run == client.run), None)
-    title, created = (entry.title, entry.created) if entry is not None else ("", time.time())
-    return RunStatus(
-        client.run, title, max(0.0, time.time() - created), registry.stop_reason(client), take_snapshot(client)
-    )
+    return view if entry is None else replace(view, title=entry.title, created=entry.created)
 
 
-def print_status(status: RunStatus, console: Console) -> None:
+def print_status(view: RunView, console: Console) -> None:
     """Show it to a person."""
-    state = status.state + (f" ({status.stop_reason})" if status.stop_reason else "")
-    console.print(f"{status.run}: {state}", markup=False, highlight=False)
+    state = view.state + (f" ({view.stop_reason})" if view.stop_reason else "")
+    console.print(f"{view.run}: {state}", markup=False, highlight=False)
     summary = Table(show_header=False, box=None)
-    for name, value in describe_numbers(status.snapshot, status.age_s):
+    for name, value in describe_numbers(view, max(0.0, time.time() - view.created) if view.created else 0.0):
         summary.add_row(name, value)
-    phase = starting_phase(status.snapshot) if status.state == "running" else ""
+    phase = starting_phase(view) if view.state == "running" else ""
     if phase:
         summary.add_row("now", phase)
-    for name, value in describe_troubles(status.snapshot, besides=phase):
+    for name, value in describe_troubles(view, without=phase):
         summary.add_row(name, value)
     console.print(summary)
     table = Table(box=None)
     for title in ("process", "host", "pid", "seen", "version", "env steps"):
         table.add_column(title)
-    for beat in status.snapshot.processes:
+    for beat in view.processes:
         seen = f"{max(0.0, beat.age_s):.0f} s ago" + ("" if beat.is_alive() else ", dead")
         table.add_row(beat.name, beat.host, str(beat.pid), seen, str(beat.version), f"{beat.global_step:,}")
     console.print(table)

@@ -43,7 +43,7 @@ from surreal.run.view.live.describe import describe_drain
 from surreal.run.view.live.progress import Progress
 from surreal.run.view.live.trend import RunLimits
 from surreal.run.view.outcome import RunOutcome
-from surreal.run.view.reader import Onlooker, take_snapshot
+from surreal.run.view.reader import RunReader, RunTracker
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Launcher:
         self._prepared = prepared = prepare(options)
         self.config, self.run, self.folder = prepared.config, prepared.run, prepared.folder
         self._warnings = ChildWarnings({}, self._say_unless_quiet)
-        self._onlooker: Onlooker
+        self._tracker: RunTracker
 
     def execute(self) -> RunOutcome:
         """Run it; returns when everything has ended.
@@ -94,8 +94,15 @@ class Launcher:
             stack.callback(self.folder.release)
             progress.phase("connecting to Redis" if options.redis or self.config.redis.address else "starting Redis")
             servers = RunServers(self.config, self.run, self.folder.path, options.redis, stack)
-            take = partial(take_snapshot, servers.client, servers.replay, servers.parameter_client)
-            self._onlooker = Onlooker(partial(take, policy=self.config.published_policy), self.folder.path)
+            reader = RunReader(
+                servers.client,
+                has_counts=True,
+                is_patient=True,
+                replay=servers.replay,
+                parameter_client=servers.parameter_client,
+                policy=self.config.published_policy,
+            )
+            self._tracker = RunTracker(reader.read, self.folder.path)
             progress.phase("checking what the configuration names")
             self._check()
             claim = Claim(servers.client, "launcher", fingerprint(self.config.shared()))
@@ -139,9 +146,9 @@ class Launcher:
                 ending = asked._replace(reason=f"{asked.reason} three times: its processes were killed")
             outcome = self._finish(ending, supervision.restarts)
             best_return = outcome.best["mean_return"] if outcome.best else None
-            snapshot, counts = self._onlooker.snapshot, outcome.counts
-            snapshot = replace(snapshot, updates=counts.updates, skipped_updates=counts.skipped_updates)
-            progress.finish(replace(snapshot, best_return=best_return), earlier_s=self.folder.earlier_s)
+            view, counts = self._tracker.view, outcome.counts
+            view = replace(view, updates=counts.updates, skipped_updates=counts.skipped_updates)
+            progress.finish(replace(view, best_return=best_return), earlier_s=self.folder.earlier_s)
             return outcome
 
     # -- before ----------------------------------------------------------------------------------------------------
@@ -237,8 +244,8 @@ class Launcher:
             now = time.monotonic()
             if reason or now - snapshot_s >= _SNAPSHOT_INTERVAL_S:
                 snapshot_s = now
-                if self._onlooker.look():
-                    progress.show(self._onlooker.snapshot)
+                if self._tracker.look():
+                    progress.show(self._tracker.view)
                 else:
                     progress.phase(f"waiting for Redis at {servers.client.address}")
             if reason:
@@ -248,7 +255,7 @@ class Launcher:
             if not supervision.are_finished(NormalEnd.ALL_END_RUN):
                 agents_done_s = now
             elif now - agents_done_s >= _ANNOUNCEMENT_S:
-                return Ending(f"the agents are done after {self._onlooker.snapshot.env_steps} env steps")
+                return Ending(f"the agents are done after {self._tracker.view.env_steps} env steps")
             time.sleep(_POLL_INTERVAL_S)
 
     def _stop_reason(self, servers: RunServers, supervision: Supervision) -> str:
@@ -280,22 +287,20 @@ class Launcher:
         problem = supervision.drain(
             is_hurried=lambda: self._interrupts.is_hurried,
             hanging={
-                beat.pid
-                for beat in self._onlooker.snapshot.alive
-                if beat.hangs_in and beat.host == socket.gethostname()
+                beat.pid for beat in self._tracker.view.alive if beat.hangs_in and beat.host == socket.gethostname()
             },
             on_wait=show,
         )
-        self._onlooker.look()
+        self._tracker.look()
         return ending if problem is None else Ending(f"{ending.reason}; then {problem}", ExitCode.FAILED)
 
     def _finish(self, ending: Ending, restarts: int) -> RunOutcome:
         self.folder.sweep()
         best = read_best(self.folder.path / "eval")
         counts = Counts(
-            self._onlooker.snapshot.env_steps,
-            max(self._onlooker.snapshot.updates, int(last_metric(self.folder.path, "learner/updates_total"))),
-            self._onlooker.snapshot.version,
+            self._tracker.view.env_steps,
+            max(self._tracker.view.updates, int(last_metric(self.folder.path, "learner/updates_total"))),
+            self._tracker.view.version,
             restarts,
             int(last_metric(self.folder.path, "learner/skipped_updates_total")),
         )

@@ -20,6 +20,7 @@ from surreal.run.launch.starting import Process, Starter
 from surreal.run.process.ending import ExitCode
 from surreal.run.process.interrupts import CHECKPOINT_SIGNAL
 from surreal.run.process.roles import NormalEnd, Role
+from surreal.run.process.run_folder import tail
 
 logger = logging.getLogger(__name__)
 
@@ -270,14 +271,7 @@ class Supervision:
 
 def last_error_line(console: Path) -> str:
     """The last line that begins with `error:`, else the last line of all."""
-    try:
-        with console.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return _NO_OUTPUT
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in tail(console, _TAIL_BYTES) if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return (errors or lines or [_NO_OUTPUT])[-1]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from pathlib import Path
@@ -20,6 +19,7 @@ from surreal.run.process.run_folder import (
     RUNS_FOLDER,
     RunFolder,
     newest_running,
+    read_result,
 )
 
 #: A process that began so much later than it took the lock, in s, is another one with the same number.
@@ -121,8 +121,8 @@ def _newest(runs: Path) -> RunFolder | None:
 
 def _ending(folder: Path) -> str:
     try:
-        result = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
+        result = read_result(folder)
         status, reason = result["status"], result["reason"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError):
         return f"its {RESULT_NAME} does not say how it ended"
     return "its launcher was killed" if status == "running" else f"{status}: {reason}"

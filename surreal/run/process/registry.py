@@ -105,7 +105,22 @@ def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
         ConfigError: no process has registered the run, or an override is wrong.
         ContractError: a version of Surreal whose format differs has registered it.
     """
-    stored = _parse(_stored(client))
+    return decode_config(client, _stored(client), overrides)
+
+
+def decode_config(client: RedisClient, value: bytes, overrides: Sequence[str] = ()) -> Config:
+    """Decode a configuration as Redis has it; see `stored_config`.
+
+    Args:
+        client: of the Redis, for messages.
+        value: what is stored; b"" if nothing is.
+        overrides: for this process.
+
+    Raises:
+        ConfigError: nothing that makes sense is stored, or an override is wrong.
+        ContractError: a version of Surreal whose format differs has registered it.
+    """
+    stored = _parse(value)
     if stored is None:
         raise ConfigError(f"Redis at {client.address} knows no run {client.run!r}; name its configuration", key="--run")
     return _configured(client, stored, overrides)
@@ -287,9 +302,14 @@ def delete_run(client: RedisClient) -> int:
 
 
 def list_runs(client: RedisClient) -> list[RunEntry]:
-    """All runs that this Redis knows, oldest first."""
+    """All runs that this Redis lists, oldest first."""
     with client.directory() as directory:
         entries: Any = directory.hgetall(RUNS)
+    return run_entries(entries)
+
+
+def run_entries(entries: Mapping[bytes, bytes]) -> list[RunEntry]:
+    """Decode what `surreal:runs` contains, oldest first."""
     runs = []
     for run, value in entries.items():
         data = json_object(value)

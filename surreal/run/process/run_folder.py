@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal.base.errors import BusyError, ConfigError, FolderError
-from surreal.base.system.files import FileLock, is_disk_full, write_in_place, write_whole
+from surreal.base.system.files import FileLock, is_disk_full, parse_json, write_in_place, write_whole
 from surreal.config import Config, to_yaml
 from surreal.distributed.connection.access.credentials import FoundAddress
 from surreal.run.process.ending import result_of
@@ -164,8 +164,8 @@ class RunFolder:
     def is_without_result(self) -> bool:
         """Whether a run began here, and nobody has written how it ended."""
         try:
-            return bool(json.loads((self.path / RESULT_NAME).read_text())["status"] == "running")
-        except (OSError, ValueError, KeyError, TypeError):
+            return bool(read_result(self.path)["status"] == "running")
+        except (OSError, ValueError, KeyError):
             return False
 
     def sweep(self) -> None:
@@ -231,12 +231,12 @@ def _padded(text: str) -> str:
 def time_so_far(run_dir: Path) -> float:
     """How long a run took, s, all parts of one that was resumed; a part that was killed lasts to its last metrics."""
     try:
-        result = json.loads((run_dir / RESULT_NAME).read_text(encoding="utf-8"))
+        result = read_result(run_dir)
         time_s, started = float(result["time_s"]), float(result["started"])
         lines = tail(run_dir / METRICS_NAME) if result["status"] == "running" else []
         # The last line may be cut off, so the newest of the last two counts.
         seen = max((float(found[1]) for line in lines[-2:] if (found := _TIME.match(line))), default=started)
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError):
         return 0.0
     total = time_s + max(0.0, seen - started)
     return total if math.isfinite(total) else 0.0
@@ -252,11 +252,24 @@ def last_metric(run_dir: Path, name: str) -> float:
     return 0.0
 
 
-def tail(path: Path) -> list[str]:
-    """The last lines of a file, [] if it cannot be read."""
+def read_result(run_dir: Path) -> dict[str, Any]:
+    """Read `result.json`.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not a JSON object.
+    """
+    result = parse_json((run_dir / RESULT_NAME).read_text(encoding="utf-8"))
+    if not isinstance(result, dict):
+        raise ValueError(f"it is a {type(result).__name__}, not an object")
+    return result
+
+
+def tail(path: Path, max_bytes: int = _TAIL_BYTES) -> list[str]:
+    """Read the last lines of a file, the first of which may be cut off; [] if it cannot be read."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            file.seek(max(0, path.stat().st_size - max_bytes))
             return file.read().decode(errors="replace").splitlines()
     except OSError:
         return []

@@ -1,4 +1,1 @@
-"""Read runs, in progress or finished, and show them.
-
-`listing.py` finds runs; everything else here starts from it.
-"""
+"""Read runs, in progress or finished, and show them. `reader.py` reads Redis, `listing.py` and `files.py` folders."""

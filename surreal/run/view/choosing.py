@@ -1,4 +1,4 @@
-"""Choosing."""
+"""Choose runs by names and patterns, by status, in some order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from surreal.run.view.listing import ListedRun, Status, list_runs
 
 SortKey = Literal["started", "name", "status", "return", "steps", "time"]
 
-#: What runs are sorted by: of numbers, the largest first.
+#: Sort keys; the largest numbers come first.
 _ORDERS: dict[SortKey, Callable[[ListedRun], Any]] = {
     "started": lambda run: run.started,
     "name": lambda run: run.label,
@@ -30,14 +30,14 @@ _ORDERS: dict[SortKey, Callable[[ListedRun], Any]] = {
 
 
 def choose(runs: Sequence[ListedRun], names: Sequence[str]) -> list[ListedRun]:
-    """The runs that are named, each once, in the order of the names.
+    """Find the runs that are named, each once, in the order of the names.
 
     Args:
-        runs: all there are.
+        runs: to choose from.
         names: each the name of a run's folder, its id, a path to its folder, or a pattern with `*`, `?` or `[...]`.
 
     Raises:
-        ConfigError: nothing has such a name; it says the nearest.
+        ConfigError: no run has such a name; the message has the nearest.
     """
     chosen: list[ListedRun] = []
     for name in names:
@@ -53,7 +53,7 @@ def choose(runs: Sequence[ListedRun], names: Sequence[str]) -> list[ListedRun]:
 
 
 def matching(runs: Sequence[ListedRun], names: Sequence[str], statuses: Sequence[Status]) -> list[ListedRun]:
-    """The runs that have one of these names, or whose configuration has, and one of these statuses; none given: any."""
+    """Find runs by name, their own or their configuration's, and by status; an empty list matches all."""
     return [
         run
         for run in runs
@@ -63,12 +63,12 @@ def matching(runs: Sequence[ListedRun], names: Sequence[str], statuses: Sequence
 
 
 def in_order(runs: Sequence[ListedRun], key: SortKey, *, is_reversed: bool = False) -> list[ListedRun]:
-    """Sort runs; of numbers the largest first, and what has none last."""
+    """Sort runs; the largest numbers come first, runs without a value last."""
     return sorted(runs, key=_ORDERS[key], reverse=is_reversed)
 
 
 def best_of(runs: Sequence[ListedRun], count: int) -> list[ListedRun]:
-    """The runs with the best returns."""
+    """Find the runs with the best returns."""
     return [run for run in in_order(runs, "return") if run.best_return is not None][:count]
 
 
@@ -79,20 +79,20 @@ def _is_called(run: ListedRun, name: str) -> bool:
 
 
 def find_runs(names: Sequence[str], runs: Path = RUNS_FOLDER) -> list[ListedRun]:
-    """Find the runs that are meant, each once.
+    """Find the runs that a person names, each once: `runs/demo`, `demo`, `runs/cartpole-*`, `runs`.
 
     Args:
-        names: each the folder of a run, one of many runs, a pattern of folders, or a run's name or id.
-        runs: where runs are by default.
+        names: each a run's folder, a folder of runs, a pattern of folders, or a run's name or id.
+        runs: default folder of runs.
 
     Raises:
-        ConfigError: a name means no run.
+        ConfigError: a name matches no run.
     """
     found: dict[Path | None, ListedRun] = {}
     for name in names:
         below = list_runs(_folders_of(name, runs))
         if not below:
-            raise ConfigError(f"{name} is no run{_nearest(name, runs)}", key="RUN")
+            raise ConfigError(f"{name} is not a run{_nearest(name, runs)}", key="RUN")
         found.update((run.folder, run) for run in below)
     return list(found.values())
 

@@ -1,4 +1,10 @@
-"""Learning curves."""
+"""Learning curves of one run and of many, over env steps, updates or seconds, smoothed, with confidence bands.
+
+Pure functions on arrays; `surreal plot` and `surreal dashboard` draw their results. A band is the interquartile mean
+(IQM) with a stratified bootstrap interval of percentiles: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge
+of the Statistical Precipice", arXiv:2108.13264, section 4 and appendix A.6. With few seeds, a mean follows the luckiest
+run, and a median hardly uses the others.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +17,26 @@ from numpy.typing import NDArray
 
 from surreal.run.view.history import Rows
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#999933")
-#: The same, brighter, for a dark ground.
-BRIGHT_COLOURS = ("#4da3e0", "#ff8747", "#2cc795", "#e59bc6", "#f2b93b", "#8bd0f5", "#b79ce6", "#c9c95e")
+#: Colors that color-blind people can tell apart, after Okabe and Ito 2008.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#999933")
+#: The same colors, brighter, for a dark background.
+BRIGHT_COLORS = ("#4da3e0", "#ff8747", "#2cc795", "#e59bc6", "#f2b93b", "#8bd0f5", "#b79ce6", "#c9c95e")
 
 
-def colour(number: int, *, is_dark: bool = False) -> str:
-    """The colour of a curve by its number; after the last they begin again."""
-    return (BRIGHT_COLOURS if is_dark else COLOURS)[number % len(COLOURS)]
+def color(number: int, *, is_dark: bool = False) -> str:
+    """Color of a curve by its number; colors repeat after the last."""
+    return (BRIGHT_COLORS if is_dark else COLORS)[number % len(COLORS)]
 
 
 Floats = NDArray[np.float64]
 
-#: What a rate or a count of the run adds up from: each of these processes does a part of the work.
+#: Rates and counts of these processes add up: each does a part of the work.
 _SHARED_WORK = ("agent/", "env/", "sender/", "rlx/")
 _SUMMED = ("_per_s", "_total", "_count")
 
 
 class Axis(StrEnum):
-    """What a curve goes along."""
+    """Horizontal axis of a curve."""
 
     STEPS = "steps"
     UPDATES = "updates"
@@ -37,24 +44,24 @@ class Axis(StrEnum):
 
     @property
     def label(self) -> str:
-        """For a picture."""
+        """Label in a picture."""
         return {"steps": "env steps", "updates": "updates", "seconds": "seconds"}[self]
 
 
 class Line(NamedTuple):
-    """A curve: x grows from point to point."""
+    """A curve; x grows from point to point."""
 
     x: Floats
     y: Floats
 
 
 def line_of(rows: Rows, axis: Axis, started: float) -> Line:
-    """The curve of one process; of what a run did again, after it went back to a checkpoint, the newest counts.
+    """Make the curve of one process; where a run repeated steps after going back to a checkpoint, the newest count.
 
     Args:
         rows: what it reported.
-        axis: what to go along; points of which nobody knows where they are on it are left out.
-        started: the beginning of the run, s since 1970.
+        axis: points whose place on it is unknown are left out.
+        started: start of the run, s since 1970.
     """
     x = {Axis.STEPS: rows.step, Axis.UPDATES: rows.updates, Axis.SECONDS: rows.time - started}[axis]
     is_known = np.isfinite(x)
@@ -67,7 +74,7 @@ def line_of(rows: Rows, axis: Axis, started: float) -> Line:
 
 
 def run_line(curves: Mapping[str, Rows], name: str, axis: Axis, started: float) -> Line:
-    """The curve of a run: the mean over its processes, or their sum where each does a part of what is counted."""
+    """Make the curve of a run: the mean over its processes, or the sum if each does a part of the work."""
     lines = [line_of(rows, axis, started) for rows in curves.values()]
     lines = [line for line in lines if len(line.x)]
     if len(lines) <= 1:
@@ -80,16 +87,16 @@ def run_line(curves: Mapping[str, Rows], name: str, axis: Axis, started: float) 
 
 
 def on_grid(line: Line, grid: Floats) -> Floats:
-    """The values of a curve at some places, between its points; NaN before its first and behind its last."""
+    """Interpolate a curve; NaN before its first point and after its last."""
     return np.interp(grid, line.x, line.y, left=np.nan, right=np.nan)
 
 
 def smooth(values: Floats, weight: float) -> Floats:
-    """Exponential moving average, corrected for its beginning as in Kingma and Ba 2015, algorithm 1; NaN stays NaN.
+    """Compute the exponential moving average, bias-corrected as in Kingma and Ba 2015, algorithm 1; NaN stays NaN.
 
     Args:
-        values: at places of equal distance.
-        weight: of what was before, 0 to below 1; 0 changes nothing, raising it smoothes more.
+        values: at equal distances.
+        weight: of earlier values, 0 <= weight < 1; 0 changes nothing, raising it smooths more.
     """
     if not weight:
         return values
@@ -104,12 +111,12 @@ def smooth(values: Floats, weight: float) -> Floats:
     return smoothed
 
 
-#: Numbers that the drawn runs of one pass may have, which bounds the memory.
+#: Maximum number of values in one pass of the bootstrap, which bounds memory.
 _BLOCK = 4 << 20
 
 
 def interquartile_mean(values: Floats, axis: int = 0) -> Floats:
-    """Mean of what is left along an axis after a quarter of it, rounded down, was dropped at each end."""
+    """Compute the mean after dropping a quarter of the values, rounded down, at each end."""
     size = values.shape[axis]
     dropped = size // 4
     if not dropped:
@@ -121,13 +128,13 @@ def interquartile_mean(values: Floats, axis: int = 0) -> Floats:
 def bootstrap_interval(
     strata: Sequence[Floats], rng: np.random.Generator, *, confidence: float = 0.95, resamples: int = 2000
 ) -> tuple[Floats, Floats]:
-    """Lower and upper end of the interval of the IQM over all runs, at each point.
+    """Compute the ends of the IQM's interval at each point; runs are resampled with replacement within each task.
 
     Args:
-        strata: of each task its runs, `[runs, points]`; all finite.
+        strata: runs of each task, `[runs, points]`; all finite.
         rng: draws the runs.
-        confidence: raising it widens the interval; 0 to 1.
-        resamples: how often runs are drawn; raising it makes the ends steadier.
+        confidence: 0 to 1; raising it widens the interval.
+        resamples: raising it makes the ends more stable.
 
     Returns:
         Two arrays `[points]`.
@@ -147,18 +154,18 @@ def bootstrap_interval(
     return low, high
 
 
-#: Points of a curve of a group.
+#: Points of a group's curve.
 GRID_POINTS = 300
 
 
 class Band(NamedTuple):
-    """A curve with its band; all of one length."""
+    """A curve with its band; all arrays have one length."""
 
     x: Floats
     middle: Floats
-    low: Floats  #: NaN where there is one run, of which nothing can be said
+    low: Floats  #: NaN where there is only one run
     high: Floats
-    runs: NDArray[np.int64]  #: how many there are at each point
+    runs: NDArray[np.int64]  #: number of runs at each point
 
 
 def group_band(
@@ -170,15 +177,13 @@ def group_band(
     confidence: float = 0.95,
     resamples: int = 2000,
 ) -> Band:
-    """Put the curves of a group together.
-
-    Where some of the runs have not begun, or are over, the others count, as long as they are at least half.
+    """Combine the curves of a group; where runs have not begun or are over, the others count if they are at least half.
 
     Args:
-        lines: of each run; those without points are left out.
-        strata: of each run, its task.
+        lines: curve of each run; runs without points are left out.
+        strata: task of each run.
         rng: for the bootstrap.
-        smoothing: of each run, before they are put together; see `smooth`.
+        smoothing: of each run before combination; see `smooth`.
         confidence: of the band, 0 to 1.
         resamples: see `bootstrap_interval`.
     """
@@ -192,7 +197,7 @@ def group_band(
     is_there = np.isfinite(values)
     runs = is_there.sum(axis=0)
     middle, low, high = (np.full(len(grid), np.nan) for _ in range(3))
-    # Points at which the same runs are there are worked out together: there are few kinds of them.
+    # Points with the same runs are computed together: there are few combinations.
     for present in np.unique(is_there[:, 2 * runs >= len(lines)], axis=1).T:
         points = (is_there == present[:, None]).all(axis=0)
         part = values[np.ix_(present, points)]
@@ -205,7 +210,7 @@ def group_band(
 
 
 def _grid(lines: Sequence[Line]) -> Floats:
-    """Places from the first point of any run to the last; the points themselves if they are few and of one run."""
+    """Places between the first and last point of all runs; the points themselves if there are few, of one run."""
     if len(lines) == 1 and len(lines[0].x) <= GRID_POINTS:
         return lines[0].x
     return np.linspace(min(line.x[0] for line in lines), max(line.x[-1] for line in lines), GRID_POINTS)

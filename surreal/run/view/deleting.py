@@ -17,7 +17,7 @@ from surreal.run.view.settings import settings_of
 
 logger = logging.getLogger(__name__)
 
-#: Who writes into a run's folder besides its one writer.
+#: Locks of other processes that write into a run's folder.
 _OTHER_LOCKS = ("eval/eval.lock", "collector.lock")
 _REDIS_SETTINGS = ("address", "replay_address", "parameter_address")
 
@@ -33,18 +33,18 @@ def require_dead(runs: Sequence[ListedRun]) -> None:
 
 
 def delete(run: ListedRun, address: str | None = None) -> None:
-    """Remove all that a run has left here: its keys first, then its folder.
+    """Remove a run's keys, then its folder.
 
-    Its Redis is the one that is named, the one that its folder names, and those of its configuration; one of the latter
-    that does not answer keeps what it has, which is said.
+    Keys are removed from the given Redis, the one that its folder names, and those of its configuration. If one of the
+    latter two does not answer, its keys remain, with a warning.
 
     Args:
         run: which is over.
         address: of a Redis.
 
     Raises:
-        BusyError: a process of it is alive after all; nothing was removed.
-        RedisUnavailableError: the Redis that is named does not answer.
+        BusyError: one of its processes is alive; nothing was removed.
+        RedisUnavailableError: the given Redis does not answer.
         FolderError: a file cannot be removed.
     """
     with ExitStack() as stack:
@@ -68,7 +68,7 @@ def delete(run: ListedRun, address: str | None = None) -> None:
 
 
 def _addresses(run: ListedRun, given: str | None) -> list[str]:
-    """Where a run may have left keys, as far as its folder says so."""
+    """Addresses of Redis that a run's folder names."""
     if run.folder is None:
         return []
     known = RunFolder(run.folder).read_address()
@@ -85,7 +85,7 @@ def _delete_keys(run: str, address: str, *, must_answer: bool) -> None:
         if not client.ping():
             if must_answer:
                 raise RedisUnavailableError(f"Redis at {client.address} does not answer", address=client.address)
-            if not address.startswith("unix:"):  # a run's own server, which has ended with it
+            if not address.startswith("unix:"):  # a run's own server ended with it
                 logger.warning("Redis at %s does not answer; what it has of run %s stays there", client.address, run)
             return
         with suppress(ConfigError):  # it has nothing of the run

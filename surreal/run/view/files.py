@@ -1,4 +1,4 @@
-"""Files."""
+"""What a run writes into its folder, read while it grows: metrics and scores line by line, and the ends of logs."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from surreal.base.errors import CodecError
 from surreal.base.system.files import parse_json
 from surreal.distributed.telemetry.records import decode_number
 from surreal.distributed.telemetry.render import METRICS_PATH
+from surreal.run.process.run_folder import tail
 from surreal.run.view.history import POINTS, History, check_place
 
-#: Bytes that are read at once; a longer line is passed over.
+#: Bytes that are read at once; a longer line is skipped.
 BLOCK_BYTES = 1 << 20
-#: Bytes before the place that was reached, by which another file under the same name is told.
+#: Bytes before the current offset, which tell whether the file was replaced.
 _MEMORY_BYTES = 64
 
 
 class Portion(NamedTuple):
-    """What one reading gave."""
+    """Lines of one read."""
 
     lines: list[bytes]
-    is_restart: bool = False  #: the file is another than it was: these lines are its first
-    is_end: bool = True  #: whether there is no more for now
+    is_restart: bool = False  #: the file was replaced or cut back; these lines are its first
+    is_end: bool = True  #: there is no more for now
 
 
 class LineReader:
-    """Gives each whole line of a file once; a line that is still being written comes when it is whole.
-
-    A file that was cut back or replaced is read again from its beginning.
+    """Gives each whole line of a growing file once; a file that was cut back or replaced is read again from its start.
 
     Args:
-        path: of the file, which need not be there yet.
+        path: of the file, which need not exist yet.
 
     Attributes:
-        offset: bytes that were read.
+        offset: bytes read so far.
         skipped: lines that were too long.
     """
 
@@ -49,7 +48,7 @@ class LineReader:
         self._is_inside_long_line = False
 
     def read(self) -> Portion:
-        """Read on, at most one block.
+        """Read the next block.
 
         Raises:
             OSError: the file cannot be read.
@@ -88,7 +87,7 @@ _SCORES_PATH = Path("eval", "scores.jsonl")
 
 
 class RunHistory(History):
-    """Metrics and scores of a folder; only what is new is read.
+    """Metrics and scores in a run's folder; `update` reads what is new, and skips and counts what it cannot read.
 
     Args:
         folder: of the run.
@@ -102,24 +101,24 @@ class RunHistory(History):
 
     @property
     def skipped(self) -> int:
-        """Lines that could not be read."""
+        """Number of lines that could not be read."""
         return self._bad_lines + sum(reader.skipped for reader, _ in self._sources)
 
     @property
     def read_bytes(self) -> int:
-        """How far the files have been read."""
+        """Bytes read so far."""
         return sum(reader.offset for reader, _ in self._sources)
 
     @property
     def total_bytes(self) -> int:
-        """How long the files are."""
+        """Total size of the files."""
         return sum(reader.path.stat().st_size for reader, _ in self._sources if reader.path.exists())
 
     def update(self, max_bytes: int = 1 << 62) -> bool:
-        """Read what has been written since; returns whether that is all for now.
+        """Read what is new; returns whether that is all for now.
 
         Args:
-            max_bytes: about how much to read in one call, at least a block of each file.
+            max_bytes: approximate limit of one call; at least one block of each file is read.
 
         Raises:
             OSError: a file cannot be read.
@@ -129,7 +128,7 @@ class RunHistory(History):
             is_end = False
             while not is_end:
                 lines, is_restart, is_end = reader.read()
-                if is_restart:  # a file was replaced, or cut back: everything anew
+                if is_restart:  # a file was replaced or cut back: read everything again
                     self._begin()
                     return False
                 for line in lines:
@@ -159,25 +158,25 @@ class RunHistory(History):
             self.add_round(line)
 
 
-#: From the least to the most serious.
+#: From least to most severe.
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-#: Of each log no more than this is read, from its end; and of a record no more is kept, in characters.
+#: Bytes that are read from the end of each log, and the longest text of a record.
 _TAIL_BYTES = 256 << 10
 _MAX_TEXT_CHARS = 10_000
 _RECORD = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]+Z) (\S+) +(.*)")
 
 
 class LogRecord(NamedTuple):
-    """One record of one process."""
+    """One log record of one process."""
 
     time: str  #: UTC
     process: str
-    level: str  #: one of LEVELS; INFO for the line that begins a process
+    level: str  #: one of LEVELS; INFO for the first line of a process
     text: str  #: logger and message, with further lines
 
 
 def log_names(folder: Path) -> list[str]:
-    """The processes of a run that have logs."""
+    """List the processes of a run that have logs."""
     return sorted(path.stem for path in (folder / "logs").glob("*.log"))
 
 
@@ -189,14 +188,14 @@ def tail_logs(
     contains: str = "",
     limit: int = 500,
 ) -> list[LogRecord]:
-    """The newest records of a run, oldest first.
+    """Read the newest records of a run, oldest first.
 
     Args:
         folder: of the run.
-        processes: whose; none: of all.
-        level: the least serious one to show.
-        contains: text that must be in a record, in any case.
-        limit: how many at most.
+        processes: whose records; empty: all.
+        level: lowest severity.
+        contains: text that records must contain, ignoring case.
+        limit: maximum number of records.
     """
     wanted = set(LEVELS[LEVELS.index(level) :])
     found = [
@@ -210,16 +209,8 @@ def tail_logs(
 
 
 def _read(path: Path, process: str) -> list[LogRecord]:
-    try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            begin = max(0, file.tell() - _TAIL_BYTES)
-            file.seek(begin)
-            lines = file.read().decode(errors="replace").split("\n")
-    except OSError:
-        return []
     records: list[LogRecord] = []
-    for line in lines:
+    for line in tail(path, _TAIL_BYTES):
         match = _RECORD.fullmatch(line)
         if match:
             level = match[2] if match[2] in LEVELS else "INFO"

@@ -1,4 +1,4 @@
-"""History."""
+"""Recorded metrics and evaluation rounds of one run as curves, thinned as they grow so that memory is bounded."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from surreal.distributed.telemetry.records import decode_number
 
 #: Rows of a curve: twice what a wide screen shows.
 POINTS = 1000
-#: Rows that wait to be thinned together; a power of two.
+#: Rows that are thinned together; a power of two.
 _FRESH = 64
 
 
 class Series:
-    """Rows in the order in which they came, each the mean of `stride` that came: as many as it takes to stay bounded.
+    """Rows of numbers in order, each the mean of `stride` added rows; `stride` grows so that memory stays bounded.
 
     Args:
         width: numbers in a row.
-        points: rows that are kept at least, once there were as many, and half of those kept at most; raising it keeps
+        points: smallest number of rows that remain after thinning; at most twice as many are kept. Raising it keeps
             finer curves.
     """
 
@@ -41,7 +41,7 @@ class Series:
         self.stride = 1
 
     def add(self, row: Sequence[float]) -> None:
-        """Take a row."""
+        """Add a row."""
         self._fresh.extend(row)
         if len(self._fresh) >= self._fresh_limit:
             self._thinned = self.table()
@@ -52,13 +52,13 @@ class Series:
             self._fresh_limit = max(_FRESH, self.stride) * self._width
 
     def table(self) -> NDArray[np.float64]:
-        """All rows, the last the mean of what has come of it so far: `[rows, width]`."""
+        """All rows, `[rows, width]`; the last is the mean of what has been added to it so far."""
         fresh = np.array(self._fresh).reshape(-1, self._width)
         return np.concatenate([self._thinned, _means(fresh, self.stride)])
 
 
 def _means(rows: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """The means of each `size` rows, and of what is left at the end."""
+    """Average groups of `size` rows, and the rest."""
     if size == 1 or not len(rows):
         return rows
     begins = np.arange(0, len(rows), size)
@@ -66,45 +66,47 @@ def _means(rows: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     return np.asarray(np.add.reduceat(rows, begins) / counts[:, None])
 
 
-#: Curves of one run, and the longest name of one.
+#: Maximum number of curves of a run, and length of their names.
 MAX_CURVES = 2000
 MAX_NAME_CHARS = 200
-#: Evaluation rounds as the metrics that they are, with their columns in `scores.jsonl`.
+#: Metrics of evaluation rounds, and their columns in `scores.jsonl`.
 ROUND_METRICS = {
     "eval/episode_return": "mean_return",
     "eval/episode_return_std": "std_return",
     "eval/episode_length": "mean_length",
 }
-#: The metric that most people want to see first.
+#: The metric that is shown first.
 RETURN = "eval/episode_return"
 UPDATES = "learner/updates_total"
 
 
-#: Number beyond which a scale overflows when it is drawn; no metric is as large.
+#: Beyond this, a drawn scale overflows.
 _LARGEST = 1e100
 _LAST_TIME_S = 1e11  # the year 5138; beyond it dates overflow
 
 
 class Rows(NamedTuple):
-    """A curve's columns, all of one length, in the order in which they were written."""
+    """Columns of a curve, all of one length, in the order of writing."""
 
     time: NDArray[np.float64]  #: s since 1970
     step: NDArray[np.float64]  #: env steps of the run
-    updates: NDArray[np.float64]  #: of the learner; NaN where nobody knows
+    updates: NDArray[np.float64]  #: of the learner; NaN if unknown
     value: NDArray[np.float64]
 
 
 class History:
-    """Metrics of one run, from wherever they come; one thread may add while others look.
+    """Metrics of one run; one thread may add while others read.
+
+    `RunHistory` fills it from a run's folder, the dashboard from heartbeats.
 
     Args:
         points: see `Series`.
 
     Attributes:
-        not_finite: numbers that were NaN, infinite or too large to draw, and are in no curve, by metric.
-        dropped: numbers for which there was no room: of further metrics or processes.
-        started: when the first of them were reported, s since 1970; 0 if none were.
-        version: grows with all that comes.
+        not_finite: count of values that are in no curve because they were NaN, infinite or too large, by metric.
+        dropped: count of values beyond the maximum number of curves.
+        started: time of the first report, s since 1970; 0 if there was none.
+        version: grows with each addition.
     """
 
     def __init__(self, points: int = POINTS) -> None:
@@ -123,10 +125,10 @@ class History:
             self.started = 0.0
 
     def add(self, process: str, time_s: float, step: float, metrics: Mapping[str, Any]) -> None:
-        """Take the metrics that a process reported at one time.
+        """Add the metrics that a process reported at one time.
 
         Raises:
-            CodecError: something among them is no number.
+            CodecError: a value is not a number.
         """
         with self._lock:
             self.started = self.started or time_s
@@ -143,16 +145,16 @@ class History:
                     series.add((time_s, step, number))
 
     def add_round(self, line: dict[str, Any]) -> None:
-        """Take a round of the evaluation, a line of `scores.jsonl`; one without a return only counts.
+        """Add an evaluation round, a line of `scores.jsonl`; a round without a return is only counted.
 
         Raises:
-            CodecError: something in it is no number.
+            CodecError: a value is not a number.
         """
         with self._lock:
             if line.get("mean_return") is None:
                 self.not_finite[RETURN] += 1
                 return
-            # What user code sends along with parameters need not say how far the run was.
+            # A user's own broadcaster need not send the run's progress.
             progress = [decode_number(line.get(key, "nan")) for key in ("time", "global_step", "updates")]
             values = [decode_number(line.get(key)) for key in ROUND_METRICS.values()]
             check_place(progress[0], *(number for number in progress[1:] if not math.isnan(number)))
@@ -165,12 +167,12 @@ class History:
             self._rounds.add((*progress, *values))
 
     def names(self) -> list[str]:
-        """All metrics there are."""
+        """Names of all metrics."""
         with self._lock:
             return sorted({name for name, _ in self._curves} | ({*ROUND_METRICS} if self._rounds else set()))
 
     def curves(self, name: str) -> dict[str, Rows]:
-        """A metric's curve of each process that reports it; of the evaluation's scores, one of its rounds."""
+        """Curves of a metric by process; scores have one curve, of evaluation rounds."""
         with self._lock:
             if self._rounds and name in ROUND_METRICS:
                 table = self._rounds.table()
@@ -190,7 +192,7 @@ class History:
         return series
 
     def _updates_at(self, time: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How many updates were done at these times, between what the learner reported."""
+        """Interpolate the learner's updates at these times."""
         for (name, _), series in self._curves.items():
             if name == UPDATES:
                 known = series.table()
@@ -199,7 +201,7 @@ class History:
 
 
 def check_place(time_s: float, *counts: float) -> tuple[float, ...]:
-    """Return when and how far a run was, if that makes sense.
+    """Check time and progress of a run, and return them.
 
     Raises:
         CodecError: the time is not a date, or a count is negative or too large.

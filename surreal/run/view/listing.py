@@ -1,59 +1,62 @@
-"""Listing."""
+"""List runs and their state, from folders and from Redis, for every command about many runs.
+
+Listing is cheap: for a run that is over, only `result.json` is read, and neither torch nor Redis is imported.
+
+    list_runs([Path("runs")], runs_in_redis("replay-host:6379"))
+"""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from surreal.base.errors import ConfigError, SurrealError
+from surreal.base.errors import ConfigError
 from surreal.base.system.files import parse_json
-from surreal.distributed.connection.client import RedisClient
 from surreal.run.build.kept import round_lines
-from surreal.run.process import registry
 from surreal.run.process.finding import is_run_folder, is_written_to
-from surreal.run.process.run_folder import RESULT_NAME, RUNS_FOLDER, RunFolder
+from surreal.run.process.run_folder import METRICS_NAME, RESULT_NAME, RUNS_FOLDER, RunFolder, read_result, tail
 from surreal.run.session.scoring.best import read_best
-from surreal.run.view.reader import take_snapshot
 
-#: `killed`: it was running, and no process of it is alive; `over`: Redis alone knows it, and no process is alive;
-#: `unreadable`: a folder that looks like a run's, but does not say how the run is doing.
+if TYPE_CHECKING:
+    from surreal.distributed.connection.client import RedisClient
+
+#: `killed`: it was running, and no process of it is alive; `over`: only Redis knows it, and no process is alive;
+#: `unreadable`: a run's folder whose state cannot be read.
 Status = Literal["running", "finished", "interrupted", "failed", "killed", "over", "unreadable"]
-STATUSES: tuple[Status, ...] = ("running", "finished", "interrupted", "failed", "killed", "over", "unreadable")
-#: How much of the end of a file of metrics is read to know how far a run is, bytes.
+STATUSES: tuple[Status, ...] = get_args(Status)
+#: How much of the end of the metrics is read to learn how far a run is, bytes.
 _TAIL_BYTES = 16 << 10
+_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
 class ListedRun:
-    """One run, as far as it says how it is doing."""
+    """One run and its state."""
 
-    run: str  #: its id
+    run: str  #: id
     status: Status
-    folder: Path | None = None  #: None: only Redis knows it
-    name: str = ""  #: of its configuration
+    folder: Path | None = None  #: None: only Redis knows the run
+    name: str = ""  #: name of its configuration
     seed: int | None = None
-    reason: str = ""  #: why it ended; of one that is unreadable, what is wrong
-    started: float = 0.0  #: when it began or was resumed last, s since 1970; 0: nobody knows
-    time_s: float = 0.0  #: how long it took, or has taken so far
+    reason: str = ""  #: why it ended; for an unreadable run, what is wrong
+    started: float = 0.0  #: when it began or was last resumed, s since 1970; 0: unknown
+    time_s: float = 0.0  #: duration so far
     env_steps: int = 0
     updates: int = 0
-    best_return: float | None = None  #: mean return of the best round of its evaluation
+    best_return: float | None = None  #: mean return of the best evaluation round
     is_in_redis: bool = False  #: whether the Redis that was asked knows it
 
     @property
     def is_alive(self) -> bool:
-        """Whether processes of it are at work."""
         return self.status == "running"
 
     @property
     def label(self) -> str:
-        """What a person calls it: the name of its folder, else its id."""
+        """Name for people: the folder's name, or the id if there is no folder."""
         return self.run if self.folder is None else self.folder.name
 
     def to_json(self) -> dict[str, Any]:
@@ -62,12 +65,12 @@ class ListedRun:
 
 
 def list_runs(folders: Iterable[Path] = (RUNS_FOLDER,), in_redis: Iterable[ListedRun] = ()) -> list[ListedRun]:
-    """List the runs of some folders, and those that a Redis knows; each once, the oldest first.
+    """List the runs of folders and of a Redis, each once, oldest first.
 
     Args:
-        folders: each a run's own, one of many runs, or one that holds a folder `runs`, as that of a sweep; one that
-            does not exist holds none.
-        in_redis: what `runs_in_redis` gave.
+        folders: each the folder of a run, a folder of runs, or a folder that contains `runs`, such as a sweep's; a
+            folder that does not exist has no runs.
+        in_redis: what `runs_in_redis` returned.
 
     Raises:
         ConfigError: a folder cannot be read.
@@ -80,27 +83,68 @@ def list_runs(folders: Iterable[Path] = (RUNS_FOLDER,), in_redis: Iterable[Liste
     return sorted(found, key=lambda run: (run.started, run.label))
 
 
+def runs_in_redis(address: str) -> list[ListedRun]:
+    """List the runs that a Redis knows, oldest first.
+
+    Raises:
+        ConfigError: the address is invalid.
+        RedisUnavailableError: it does not answer.
+    """
+    from surreal.run.view.reader import RunReader
+
+    with open_client(address) as client:
+        client.check_server(timeout_s=_TIMEOUT_S)
+        views = RunReader(client, reads_all=True, has_counts=True, is_patient=True).read_all()
+    return [
+        ListedRun(
+            run=view.run,
+            status="running" if view.alive else "over",
+            name=view.title,
+            seed=view.seed,
+            reason=view.stop_reason,
+            started=view.created,
+            time_s=max(0.0, time.time() - view.created) if view.alive else 0.0,
+            env_steps=view.env_steps,
+            updates=view.updates,
+            best_return=view.best_return,
+            is_in_redis=True,
+        )
+        for view in views
+    ]
+
+
+def open_client(address: str, run: str = "default") -> RedisClient:
+    """Make a client of a run that does not wait long.
+
+    Raises:
+        ConfigError: the address or the run's id is invalid.
+    """
+    from surreal.distributed.connection.client import RedisClient
+
+    try:
+        return RedisClient(address, run=run, retry_timeout_s=_TIMEOUT_S)
+    except ValueError as error:
+        raise ConfigError(str(error), key="--redis") from error
+
+
 def read_run(folder: Path) -> ListedRun:
-    """Look at the folder of a run; what is half written or makes no sense is said, not raised."""
+    """Look at the folder of a run; what cannot be read makes it unreadable and raises nothing."""
     run = RunFolder(folder).read_run() or folder.name
     try:
-        result = parse_json((folder / RESULT_NAME).read_text(encoding="utf-8"))
-        listed = _from_result(result, run, folder)
+        listed = _from_result(read_result(folder), run, folder)
     except FileNotFoundError:
         return ListedRun(run, "unreadable", folder, reason=f"it has no {RESULT_NAME}")
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        return ListedRun(run, "unreadable", folder, reason=f"its {RESULT_NAME} makes no sense: {_first_line(error)}")
+        problem = (str(error) or type(error).__name__).splitlines()[0]
+        return ListedRun(run, "unreadable", folder, reason=f"its {RESULT_NAME} makes no sense: {problem}")
     if listed.status != "running":
         return listed
-    if not is_written_to(folder):
-        return replace(
-            listed, status="killed", **_so_far(folder, is_alive=False, started=listed.started, earlier_s=listed.time_s)
-        )
-    return replace(listed, **_so_far(folder, is_alive=True, started=listed.started, earlier_s=listed.time_s))
+    is_alive = is_written_to(folder)
+    return replace(listed, status="running" if is_alive else "killed", **_progress(listed, folder, is_alive=is_alive))
 
 
 def last_round(folder: Path) -> dict[str, Any] | None:
-    """The newest round of the evaluation in a run's folder, None if there is none."""
+    """Read the newest evaluation round in a run's folder."""
     rounds = round_lines(folder / "eval" / "scores.jsonl", warns=False)
     return rounds[-1] if rounds else None
 
@@ -125,8 +169,7 @@ def _from_result(result: dict[str, Any], run: str, folder: Path) -> ListedRun:
     status = result["status"]
     if status not in STATUSES:
         raise ValueError(f"its status is {status!r}")
-    best = result.get("best") or {}
-    value = best.get("mean_return")
+    best_return = (result.get("best") or {}).get("mean_return")
     return ListedRun(
         run=str(result.get("run") or run),
         status=status,
@@ -138,18 +181,18 @@ def _from_result(result: dict[str, Any], run: str, folder: Path) -> ListedRun:
         time_s=_finite(result.get("time_s")),
         env_steps=int(result.get("env_steps") or 0),
         updates=int(result.get("updates") or 0),
-        best_return=_finite(value) if isinstance(value, int | float) else None,
+        best_return=_finite(best_return) if isinstance(best_return, int | float) else None,
     )
 
 
-def _so_far(folder: Path, *, is_alive: bool, started: float, earlier_s: float) -> dict[str, Any]:
-    """What `result.json` does not say of a run before its end; `earlier_s` is its time before it was resumed."""
+def _progress(run: ListedRun, folder: Path, *, is_alive: bool) -> dict[str, Any]:
+    """Read what `result.json` has only after the end; `run.time_s` is the time before the run was resumed."""
     best = read_best(folder / "eval")
     round_ = last_round(folder) or {}
-    last_seen, step = _last_metrics(folder / "metrics.jsonl")
+    last_seen, step = _last_metrics(folder / METRICS_NAME)
     until = time.time() if is_alive else last_seen
     return {
-        "time_s": earlier_s + (max(0.0, until - started) if started and until else 0.0),
+        "time_s": run.time_s + (max(0.0, until - run.started) if run.started and until else 0.0),
         "env_steps": max(step, _count(round_.get("global_step"))),
         "updates": _count(round_.get("updates")),
         "best_return": None if best is None else float(best["mean_return"]),
@@ -158,13 +201,7 @@ def _so_far(folder: Path, *, is_alive: bool, started: float, earlier_s: float) -
 
 def _last_metrics(path: Path) -> tuple[float, int]:
     """Time and env step of the newest line of metrics."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            lines = file.read().splitlines()
-    except OSError:
-        return 0.0, 0
-    for line in reversed(lines):
+    for line in reversed(tail(path, _TAIL_BYTES)):
         try:
             row = parse_json(line)
             return float(row["time"]), int(row["step"])
@@ -174,7 +211,7 @@ def _last_metrics(path: Path) -> tuple[float, int]:
 
 
 def _merged(run: ListedRun, known: ListedRun | None) -> ListedRun:
-    """A run of a folder, with what Redis says of it besides: it may be at work on another machine."""
+    """Add what Redis knows to a run of a folder: it may run on another machine."""
     if known is None:
         return run
     if not known.is_alive or run.is_alive:
@@ -192,70 +229,3 @@ def _count(value: object) -> int:
 def _finite(value: object) -> float:
     number = float(value) if isinstance(value, int | float) else 0.0
     return number if math.isfinite(number) else 0.0
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
-
-
-_TIMEOUT_S = 5.0
-
-
-def runs_in_redis(address: str) -> list[ListedRun]:
-    """The runs that a Redis knows, oldest first.
-
-    Raises:
-        ConfigError: the address is none.
-        RedisUnavailableError: it does not answer.
-    """
-    with open_client(address) as client:
-        client.check_server(timeout_s=_TIMEOUT_S)
-        entries = registry.list_runs(client)
-    found = []
-    for entry in entries:
-        with suppress(ConfigError), open_client(address, entry.run) as client:  # a name that is none of ours
-            found.append(_from_redis(client, entry.title, entry.created))
-    return found
-
-
-def open_client(address: str, run: str = "default") -> RedisClient:
-    """A client of a run, which does not wait long.
-
-    Raises:
-        ConfigError: the address is none.
-    """
-    try:
-        return RedisClient(address, run=run, retry_timeout_s=_TIMEOUT_S)
-    except ValueError as error:
-        raise ConfigError(str(error), key="--redis") from error
-
-
-def _from_redis(client: RedisClient, title: str, created: float) -> ListedRun:
-    snapshot, reason = take_snapshot(client), registry.stop_reason(client)
-    is_alive = bool(snapshot.alive)
-    seed: int | None = None
-    with suppress(SurrealError):  # nobody has registered a configuration, or it is one of another version
-        seed = registry.stored_config(client).seed
-    score = _score(client)
-    return ListedRun(
-        run=client.run,
-        status="running" if is_alive else "over",
-        name=title,
-        seed=seed,
-        reason=reason,
-        started=created,
-        time_s=max(0.0, time.time() - created) if is_alive else 0.0,
-        env_steps=snapshot.env_steps,
-        updates=snapshot.updates,
-        best_return=snapshot.best_return if score is None else score,
-        is_in_redis=True,
-    )
-
-
-def _score(client: RedisClient) -> float | None:
-    """Mean return of the best round, as an evaluation without a launcher sends it."""
-    text: Any = client.retry(lambda: client.redis.hget(client.run_keys.best, "score"), what="read the best score")
-    try:
-        return float(json.loads(text)["mean_return"]) if text else None
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None

@@ -1,4 +1,4 @@
-"""Outcome."""
+"""How a run ended, from the launcher or from its folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from surreal.run.process.ending import Counts, Ending, ExitCode
 from surreal.run.process.run_folder import newest_checkpoint
 from surreal.run.view.listing import last_round, read_run
 
-#: What a person looks at first, if it is there.
+#: Files that are listed when a run ends.
 FILES = (
     "result.json",
     "eval/scores.jsonl",
@@ -34,10 +34,10 @@ class RunOutcome:
     ending: Ending
     counts: Counts
     time_s: float
-    best: dict[str, Any] | None = None  #: what the evaluation's best round says of itself
+    best: dict[str, Any] | None = None  #: the best evaluation round
 
     def files(self) -> list[str]:
-        """What the run left in its folder, of what a person looks at first."""
+        """List the files that the run left."""
         return [name for name in FILES if (self.folder / name).exists()]
 
     def last_words(self) -> list[str]:
@@ -59,17 +59,12 @@ class RunOutcome:
 
 
 def _short(path: Path) -> str:
-    """A path as a command line in this folder may give it."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def describe_ended(folder: Path) -> list[tuple[str, str]]:
-    """Give names and values to show, in order.
-
-    Args:
-        folder: of the run; it may lack any of its files.
-    """
+    """Give names and values to show, in order; the folder may lack any of its files."""
     run, last = read_run(folder), last_round(folder) or {}
     returns = {"best return": run.best_return, "last return": last.get("mean_return")}
     updates = newest_checkpoint(folder)
@@ -85,7 +80,7 @@ def describe_ended(folder: Path) -> list[tuple[str, str]]:
 
 
 def ended_to_json(folder: Path) -> dict[str, Any]:
-    """Give plain data, with the names of a run in progress where they mean the same."""
+    """Give plain data, with the names that `RunView.to_json` uses where they mean the same."""
     run = read_run(folder)
     plain = run.to_json() | {"title": run.name, "state": "over", "stop_reason": run.reason or None, "processes": []}
     return {name: plain[name] for name in plain if name not in ("is_in_redis", "name", "reason")}

@@ -1,4 +1,8 @@
-"""Settings."""
+"""Settings of runs as flat names and values: compared side by side, and grouped into experiments.
+
+People read them, so addresses of Redis, which may contain passwords, and everything that looks like a secret are left
+out.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,13 @@ from surreal.config.yaml_tree import join, parse
 from surreal.run.process.run_folder import CONFIG_NAME
 from surreal.run.view.listing import ListedRun, last_round, open_client
 
-#: A larger file, or one with more settings, is none of ours.
+#: A larger file, or one with more settings, is not a configuration of Surreal.
 _MAX_BYTES = 1 << 20
 _MAX_SETTINGS = 5000
 _SECRET_NAME = re.compile(r"(password|passwd|secret|(?<!max_)tokens?$|api_?key|access_key)", re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]+(?=@)")
 HIDDEN = "***"
-#: libyaml's, where it is there: a page reads the settings of many runs.
+#: The fast loader of libyaml if it is installed: a page reads the settings of many runs.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -30,39 +34,39 @@ class SettingRow(NamedTuple):
     """One setting of several runs."""
 
     key: str
-    values: tuple[str | None, ...]  #: of each run, as JSON; None: it has no such setting
+    values: tuple[str | None, ...]  #: JSON of each run; None: no such setting
 
     @property
     def differs(self) -> bool:
-        """Whether the runs do not agree."""
+        """Whether the values differ."""
         return len({*self.values}) > 1
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The settings in a run's folder by their dotted names; empty if there are none that can be read."""
+    """Read the settings in a run's folder by dotted name; empty if they cannot be read."""
     path = folder / CONFIG_NAME
     try:
         if path.stat().st_size > _MAX_BYTES:
             return {}
-        plain = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - it is a safe one
+        plain = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return {}
     return flat_settings(plain) if isinstance(plain, dict) else {}
 
 
 def flat_settings(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain data of a configuration as dotted names and values, without secrets."""
+    """Flatten plain data of a configuration into dotted names, without secrets."""
     shown = {name: value for name, value in plain.items() if name != "redis"}
     found: dict[str, Any] = {}
     for key, value in _leaves(shown, ""):
-        if len(found) >= _MAX_SETTINGS:  # a file made to grow when it is read
+        if len(found) >= _MAX_SETTINGS:  # YAML aliases may expand without bound
             break
         found[key] = HIDDEN if _SECRET_NAME.search(key) and value is not None else _without_secret(value)
     return found
 
 
 def compare_settings(runs: Sequence[Mapping[str, Any]]) -> list[SettingRow]:
-    """Every setting of some runs, those that differ first, each in the order of the configuration."""
+    """List the settings of runs; those that differ come first."""
     keys = dict.fromkeys(key for run in runs for key in run)
     rows = [SettingRow(key, tuple(_text(run[key]) if key in run else None for run in runs)) for key in keys]
     return sorted(rows, key=lambda row: not row.differs)
@@ -89,7 +93,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-#: Settings that make no other experiment: seed and name, where it ran, what it kept, and what it told.
+#: Settings that do not make another experiment: seed and name, place, checkpoints, logging.
 _NOT_COMPARED = (
     "seed",
     "name",
@@ -107,22 +111,23 @@ _MAX_VALUE_CHARS = 40
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that are one experiment."""
+    """Runs of one experiment."""
 
     label: str
-    members: tuple[int, ...]  #: their places among all runs
-    strata: tuple[str, ...]  #: of each, the task
+    members: tuple[int, ...]  #: positions among all runs
+    strata: tuple[str, ...]  #: task of each member
 
 
 def group_runs(
     names: Sequence[str], settings: Sequence[Mapping[str, Any]], by: Sequence[str] | None = None
 ) -> list[Group]:
-    """Sort runs into groups, in the order of their first members.
+    """Group runs that differ in nothing but their seed, in the order of their first members.
 
     Args:
-        names: what each run is called by its configuration.
-        settings: of each run, as `read_settings` gives them; a run without any is alone.
-        by: settings that tell groups apart; None: all but those that make no other experiment; none: one group.
+        names: name of each run's configuration.
+        settings: of each run, from `read_settings`; a run without settings is alone.
+        by: settings that separate groups; None: all that make another experiment; empty: one group. A group may contain
+            runs of several environments, each a stratum.
 
     Raises:
         ConfigError: no run has one of these settings.
@@ -151,7 +156,7 @@ def _is_compared(key: str) -> bool:
 def _labels(
     names: Sequence[str], settings: Sequence[Mapping[str, Any]], keys: Sequence[str], *, is_named_by: bool
 ) -> list[str]:
-    """Names, with the settings that tell groups of one name apart; the settings alone if they were asked for."""
+    """Label groups by name, and by settings where names are equal; by settings alone if the caller chose them."""
     if is_named_by:
         return [_named(each, keys) for each in settings]
     labels = list(names)
@@ -177,12 +182,12 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several runs side by side; each list has a value for each run, None where it has none.
+    """Several runs side by side; each list has a value for each run, or None.
 
     Attributes:
-        runs: what is compared.
-        settings: those that are not the same in all runs, by their dotted names.
-        results: what came of it, by names for people.
+        runs: compared runs.
+        settings: settings that differ, by dotted name.
+        results: by name for people.
     """
 
     runs: list[ListedRun]
@@ -195,14 +200,14 @@ class Comparison:
 
 
 def compare(runs: Sequence[ListedRun], address: str | None = None) -> Comparison:
-    """Put runs side by side.
+    """Compare runs.
 
     Args:
         runs: at least two.
-        address: of the Redis that knows those without a folder.
+        address: Redis that knows the runs without a folder.
 
     Raises:
-        ConfigError: fewer than two, or one has no configuration.
+        ConfigError: there are fewer than two, or one has no configuration.
     """
     if len(runs) < 2:
         raise ConfigError(f"{len(runs)} run to compare; name at least two", key="NAME")
@@ -224,10 +229,10 @@ def compare(runs: Sequence[ListedRun], address: str | None = None) -> Comparison
 
 
 def settings_of(run: ListedRun, address: str | None = None) -> dict[str, Any]:
-    """The configuration of a run as plain data, whatever version of Surreal wrote it.
+    """Read a run's configuration as plain data, whichever version of Surreal wrote it.
 
     Raises:
-        ConfigError: it has none that can be read.
+        ConfigError: it has none, or it cannot be read.
     """
     if run.folder is None:
         from surreal.run.process import registry
@@ -245,7 +250,7 @@ def settings_of(run: ListedRun, address: str | None = None) -> dict[str, Any]:
 
 
 def flattened(settings: Mapping[str, Any], key: str = "") -> dict[str, Any]:
-    """Settings by their dotted names; a list is one value."""
+    """Flatten settings into dotted names; a list is one value."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         inner = join(key, name)

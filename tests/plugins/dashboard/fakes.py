@@ -10,7 +10,6 @@ from surreal.base.metrics import Reading
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.plugins.dashboard.sources.live import Live
 from surreal.replay.stream.info import ReplayInfo
-from surreal.run.commands.status import RunStatus
 from surreal.run.view.reader import summarize_processes
 
 BEAT = Heartbeat("id", "agent", "agent-0", 17, "host", started=1000.0, time=1100.0, version=5, global_step=340)
@@ -23,7 +22,8 @@ SHARD = ReplayInfo(
 
 def live(*beats: Heartbeat, stop_reason: str = "") -> Live:
     """A run with these processes."""
-    return Live(RunStatus("demo", "cartpole-dqn", 100.0, stop_reason, summarize_processes(beats)), (SHARD,), None)
+    view = replace(summarize_processes(beats), run="demo", title="cartpole-dqn", stop_reason=stop_reason)
+    return Live(view, 100.0, (SHARD,), None)
 
 
 class FakeLive:

@@ -38,7 +38,7 @@ def test_seeds_are_one_curve_and_other_settings_another(capsys: pytest.CaptureFi
     assert written == "out.png: 4 runs along env steps"
     with Image.open("out.png") as picture:
         assert picture.size == (1080, 570)
-        assert {(0, 114, 178), (213, 94, 0)} <= {colour[:3] for _, colour in picture.convert("RGB").getcolors(1 << 20)}
+        assert {(0, 114, 178), (213, 94, 0)} <= {color[:3] for _, color in picture.convert("RGB").getcolors(1 << 20)}
 
 
 def test_names_and_labels_are_in_a_vector_picture_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_metrics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["dqn-9"], "dqn-9 is no run; did you mean"),
+        (["dqn-9"], "dqn-9 is not a run; did you mean"),
         (["dqn-0", "-m", "learner/los"], "did you mean learner/loss?"),
         (["dqn-0", "-m", "nothing/like-it"], "--list shows what there is"),
         (["dqn-0", "-o", "out.bmp"], "must end with .png, .svg or .pdf"),

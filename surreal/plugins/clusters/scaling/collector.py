@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from surreal.base.errors import SurrealError
 from surreal.plugins.clusters.scaling.figures import FIGURES, Figure, processes_by_role
-from surreal.plugins.clusters.scaling.reading import RunNow, RunReader
+from surreal.run.view.reader import RunReader, RunView
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +59,9 @@ class RunCollector(Collector):
                 processes.add_metric((now.run, role), count)
         yield processes
 
-    def _read(self) -> list[RunNow]:
+    def _read(self) -> list[RunView]:
         try:
-            found = self._reader.read()
+            found = [view for view in self._reader.read_all() if view.alive]
         except (RedisError, SurrealError) as error:
             self._errors += 1
             logger.log(logging.DEBUG if self.is_away else logging.WARNING, "no figures: %s", error)
@@ -73,7 +73,7 @@ class RunCollector(Collector):
         return found
 
 
-def _family(figure: Figure, found: list[RunNow]) -> Metric:
+def _family(figure: Figure, found: list[RunView]) -> Metric:
     make = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
     family = make(figure.name, figure.help, labels=("run",))
     for now in found:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
-from surreal.plugins.clusters.scaling.reading import RunNow
 from surreal.run.process.roles import LEARNER, RLX_SERVER
+from surreal.run.view.reader import RunView
 
 #: What latency is said to be where sessions wait and none was answered, s: as long as nothing is known of.
 _NO_ANSWER_S = 10.0
@@ -30,10 +30,10 @@ class Figure(NamedTuple):
     name: str
     kind: Literal["gauge", "counter"]
     help: str
-    read: Callable[[RunNow], float | None]
+    read: Callable[[RunView], float | None]
 
 
-def processes_by_role(now: RunNow) -> dict[str, int]:
+def processes_by_role(now: RunView) -> dict[str, int]:
     """How many processes of each role are alive; an RLX server is `rlx-server`, though it counts as an agent."""
     return dict(Counter(RLX_SERVER.name if _is_server(beat) else beat.role for beat in now.alive))
 
@@ -42,39 +42,39 @@ def _is_server(beat: Heartbeat) -> bool:
     return "rlx/active_sessions_count" in beat.metrics
 
 
-def _servers(now: RunNow) -> list[Heartbeat]:
+def _servers(now: RunView) -> list[Heartbeat]:
     return [beat for beat in now.alive if _is_server(beat)]
 
 
-def _values(now: RunNow, metric: str) -> list[float]:
+def _values(now: RunView, metric: str) -> list[float]:
     """A metric of all living processes that have it."""
     found = (beat.metrics.get(metric) for beat in now.alive)
     return [value for value in found if value is not None and math.isfinite(value)]
 
 
-def _learners(metric: str) -> Callable[[RunNow], float | None]:
+def _learners(metric: str) -> Callable[[RunView], float | None]:
     """What the learner says, or a parameter server; agents that compute gradients have learners of their own."""
 
-    def read(now: RunNow) -> float | None:
+    def read(now: RunView) -> float | None:
         found = (beat.metrics.get(metric) for beat in now.alive if beat.role == LEARNER.counts_as)
         return next((value for value in found if value is not None), None)
 
     return read
 
 
-def _sum(metric: str) -> Callable[[RunNow], float | None]:
+def _sum(metric: str) -> Callable[[RunView], float | None]:
     return lambda now: sum(values) if (values := _values(now, metric)) else None
 
 
-def _mean(metric: str) -> Callable[[RunNow], float | None]:
+def _mean(metric: str) -> Callable[[RunView], float | None]:
     return lambda now: sum(values) / len(values) if (values := _values(now, metric)) else None
 
 
-def _answer_s(now: RunNow) -> float | None:
+def _answer_s(now: RunView) -> float | None:
     return _each_waits_s(now, [beat.metrics.get("rlx/waiting_sessions_count", 0.0) for beat in _servers(now)])
 
 
-def _queue_s(now: RunNow) -> float | None:
+def _queue_s(now: RunView) -> float | None:
     """Without the time in which the server itself waited for the learner, and all of its sessions with it."""
     waiting = []
     for beat in _servers(now):
@@ -84,7 +84,7 @@ def _queue_s(now: RunNow) -> float | None:
     return _each_waits_s(now, waiting)
 
 
-def _each_waits_s(now: RunNow, waiting: Iterable[float]) -> float | None:
+def _each_waits_s(now: RunView, waiting: Iterable[float]) -> float | None:
     """Little's law: how long each waits is how many wait, by how many are answered in a second."""
     wait, answers = sum(waiting), sum(_values(now, "rlx/answers_per_s"))
     return min(wait / answers, _NO_ANSWER_S) if answers > 0 else _NO_ANSWER_S if wait > 0 else None
@@ -125,11 +125,11 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "surreal_policy_lag_versions", "gauge", "Versions between the learner's and the newest experience's.",
-        lambda now: now.snapshot.policy_lag,
+        lambda now: now.policy_lag,
     ),
     Figure(
         "surreal_replay_fill_ratio", "gauge", "Transitions in the replay, of its capacity.",
-        lambda now: now.snapshot.replay_fill,
+        lambda now: now.replay_fill,
     ),
     Figure(
         "surreal_replay_transitions", "gauge", "Transitions that can be sampled.",
@@ -139,11 +139,11 @@ FIGURES: tuple[Figure, ...] = (
         "surreal_replay_bytes", "gauge", "Memory of Redis that the experience takes.",
         _learners("replay/redis_bytes"),
     ),
-    Figure("surreal_env_steps_total", "counter", "Env steps of the run.", lambda now: now.snapshot.env_steps),
+    Figure("surreal_env_steps_total", "counter", "Env steps of the run.", lambda now: now.env_steps),
     Figure("surreal_updates_total", "counter", "Updates of the run.", _learners("learner/updates_total")),
     Figure("surreal_samples_total", "counter", "Transitions sampled in the run.", _learners("replay/samples_total")),
     Figure(
-        "surreal_parameter_version", "gauge", "Newest version of the parameters.", lambda now: now.snapshot.version
+        "surreal_parameter_version", "gauge", "Newest version of the parameters.", lambda now: now.version
     ),
     Figure(
         "surreal_rlx_sessions", "gauge", "RLX sessions that ask for actions.", _sum("rlx/active_sessions_count")
@@ -165,16 +165,16 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "surreal_episode_return", "gauge", "Mean return of the agents' recent episodes, exploration included.",
-        lambda now: now.snapshot.episode_return,
+        lambda now: now.episode_return,
     ),
-    Figure("surreal_eval_return", "gauge", "Mean return of the last evaluation.", lambda now: now.snapshot.eval_return),
+    Figure("surreal_eval_return", "gauge", "Mean return of the last evaluation.", lambda now: now.eval_return),
     Figure(
         "surreal_eval_return_best", "gauge", "Mean return of the best evaluation.",
-        lambda now: now.snapshot.best_return,
+        lambda now: now.best_return,
     ),
-    Figure("surreal_run_ending", "gauge", "1 if the run was told to end, else 0.", lambda now: now.is_ending),
+    Figure("surreal_run_ending", "gauge", "1 if the run was told to end, else 0.", lambda now: bool(now.stop_reason)),
     Figure(
         "surreal_run_age_seconds", "gauge", "Time since the run began or was resumed.",
-        lambda now: now.snapshot.age_s,
+        lambda now: now.age_s,
     ),
 )  # fmt: skip

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from surreal.base.errors import ConfigError, RedisUnavailableError, SurrealError, describe_os_error
 from surreal.base.system.program import install_command
 from surreal.distributed.connection.client import RedisClient
-from surreal.plugins.clusters.scaling.reading import RunReader
 from surreal.run.process.interrupts import set_at_signals
+from surreal.run.view.reader import RunReader
 
 #: Of one answer of Redis, s: a scrape has ten, by default.
 _TIMEOUT_S = 3.0
@@ -24,7 +24,8 @@ def open_reader(address: str, run: str | None) -> RunReader:
         ConfigError: the address or the run's name is none.
     """
     try:
-        return RunReader(RedisClient(address, run=run or "default", timeout_s=_TIMEOUT_S), run)
+        client = RedisClient(address, run=run or "default", timeout_s=_TIMEOUT_S)
+        return RunReader(client, reads_all=run is None)
     except ValueError as error:
         raise ConfigError(str(error), key="--redis") from error
 

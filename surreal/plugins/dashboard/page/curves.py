@@ -1,4 +1,4 @@
-"""The pane of curves: one chart a metric, one colour a group of seeds or a run."""
+"""The pane of curves: one chart a metric, one color a group of seeds or a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dash import dcc, html
 from surreal.plugins.dashboard.page.figures import Drawing, figure
 from surreal.plugins.dashboard.page.parts import Shown, note
 from surreal.plugins.dashboard.sources.watched import Recorded, WatchedRun
-from surreal.run.view.curves import Axis, Line, colour, group_band, run_line
+from surreal.run.view.curves import Axis, Line, color, group_band, run_line
 from surreal.run.view.history import RETURN
 from surreal.run.view.settings import Group, group_runs
 
@@ -66,7 +66,7 @@ def groups_of(loaded: Sequence[Loaded], *, groups_seeds: bool) -> list[Group]:
 
 
 def legend(groups: Sequence[Group], theme: str) -> list[Shown]:
-    """Which colour is whose."""
+    """Which color is whose."""
     return [
         html.Span(
             [
@@ -120,7 +120,7 @@ def _chart(loaded: Sequence[Loaded], groups: Sequence[Group], name: str, view: V
 
 
 def _colour(number: int, theme: str) -> str:
-    return colour(number, is_dark=theme == "dark")
+    return color(number, is_dark=theme == "dark")
 
 
 def chart(name: str, drawings: Sequence[Drawing], x_title: str, theme: str, **more: Any) -> Shown:

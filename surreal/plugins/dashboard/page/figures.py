@@ -26,7 +26,7 @@ class Drawing(NamedTuple):
     """One curve of a figure."""
 
     label: str
-    colour: str
+    color: str
     band: Band
     behind: Line | None = None  #: drawn paler behind it: the same before it was smoothed
 
@@ -87,14 +87,14 @@ def _traces(drawing: Drawing) -> list[dict[str, Any]]:
                 "x": _numbers(np.concatenate([x, x[::-1]])),
                 "y": _numbers(edge),
                 "fill": "toself",
-                "fillcolor": _pale(drawing.colour),
+                "fillcolor": _pale(drawing.color),
                 "line": {"width": 0},
                 "mode": "lines",
                 "hoverinfo": "skip",
             }
         )
     if drawing.behind is not None:
-        pale = {"color": _pale(drawing.colour, 0.35), "width": 1}
+        pale = {"color": _pale(drawing.color, 0.35), "width": 1}
         behind = {"type": "scatter", "mode": "lines", "line": pale, "hoverinfo": "skip"}
         traces.append({**behind, "x": _numbers(drawing.behind.x), "y": _numbers(drawing.behind.y)})
     traces.append(
@@ -105,8 +105,8 @@ def _traces(drawing: Drawing) -> list[dict[str, Any]]:
             "y": _numbers(band.middle),
             # One point makes no line.
             "mode": "lines" if len(band.x) > 1 else "markers",
-            "line": {"color": drawing.colour, "width": 2},
-            "marker": {"color": drawing.colour, "size": 6},
+            "line": {"color": drawing.color, "width": 2},
+            "marker": {"color": drawing.color, "size": 6},
             "hovertemplate": "%{y:.5~g}",
         }
     )
@@ -118,6 +118,6 @@ def _numbers(values: NDArray[np.float64]) -> list[float | None]:
     return [float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None for value in values]
 
 
-def _pale(colour: str, opacity: float = 0.18) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+def _pale(color: str, opacity: float = 0.18) -> str:
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"

@@ -62,7 +62,7 @@ def percent(value: float | None) -> str:
 
 
 def badge(state: str) -> Shown:
-    """A state in its colour."""
+    """A state in its color."""
     return html.Span(state, className=f"badge state-{state}")
 
 

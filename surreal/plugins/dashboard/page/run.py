@@ -14,11 +14,11 @@ from surreal.plugins.dashboard.page.figures import Drawing
 from surreal.plugins.dashboard.page.parts import NOTHING, Shown, badge, bar, duration, note, number, size, table
 from surreal.plugins.dashboard.sources.live import Live
 from surreal.replay.stream.info import ReplayInfo
-from surreal.run.view.curves import Axis, Band, Line, colour, line_of
+from surreal.run.view.curves import Axis, Band, Line, color, line_of
 from surreal.run.view.history import History
 from surreal.run.view.listing import ListedRun
 from surreal.run.view.live.describe import describe_troubles
-from surreal.run.view.reader import Snapshot
+from surreal.run.view.reader import RunView
 
 #: How a run has been doing: small charts, those that it has.
 HEALTH_METRICS = (
@@ -34,7 +34,7 @@ HEALTH_METRICS = (
 def overview(listed: ListedRun, live: Live | str, history: History, settings: Mapping[str, Any]) -> Shown:
     """State, progress and numbers of a run."""
     words = [badge(_state(listed, live)), html.H2(listed.label, title=str(listed.folder or listed.run))]
-    reason = live.status.stop_reason if isinstance(live, Live) and live.status.stop_reason else listed.reason
+    reason = live.view.stop_reason if isinstance(live, Live) and live.view.stop_reason else listed.reason
     parts: list[Shown] = [html.Div([*words, html.Span(reason, className="dim")], className="run-title")]
     if isinstance(live, str) and live:
         parts.append(html.P(f"Its Redis does not answer: {live}", className="note trouble"))
@@ -49,7 +49,7 @@ def processes(live: Live | str) -> Shown:
     """Who takes part in a run, and what they wait for."""
     if not isinstance(live, Live):
         return _card_of("Processes", note("No process of this run can be seen: it is over, or elsewhere."))
-    snapshot = live.status.snapshot
+    snapshot = live.view
     troubles = [
         html.P([html.B(f"{kind} "), text], className=f"trouble {kind}") for kind, text in describe_troubles(snapshot)
     ]
@@ -105,9 +105,7 @@ def health_charts(history: History, theme: str) -> list[Shown]:
         curves = history.curves(name)
         if curves:
             drawings = [
-                Drawing(
-                    process, colour(i, is_dark=theme == "dark"), _bare(line_of(rows, Axis.SECONDS, history.started))
-                )
+                Drawing(process, color(i, is_dark=theme == "dark"), _bare(line_of(rows, Axis.SECONDS, history.started)))
                 for i, (process, rows) in enumerate(curves.items())
             ]
             shown.append(chart(name, drawings, Axis.SECONDS.label, theme))
@@ -119,7 +117,7 @@ def _card_of(title: str, *parts: Shown) -> Shown:
 
 
 def _state(listed: ListedRun, live: Live | str) -> str:
-    return live.status.state if isinstance(live, Live) and listed.is_alive else listed.status
+    return live.view.state if isinstance(live, Live) and listed.is_alive else listed.status
 
 
 def _card(name: str, value: str, more: str) -> Shown:
@@ -132,7 +130,7 @@ def _card(name: str, value: str, more: str) -> Shown:
 def _numbers(listed: ListedRun, live: Live | str, history: History) -> list[tuple[str, str, str]]:
     """Names, values, and a word more."""
     if isinstance(live, Live):
-        seen, age = live.status.snapshot, live.status.age_s
+        seen, age = live.view, live.age_s
         rates = f"{number(seen.steps_per_s, 3)}/s", f"{number(seen.updates_per_s, 3)}/s"
     else:
         seen, age, rates = _last_words(listed, history), listed.time_s, ("", "")
@@ -149,9 +147,9 @@ def _numbers(listed: ListedRun, live: Live | str, history: History) -> list[tupl
     ]
 
 
-def _last_words(listed: ListedRun, history: History) -> Snapshot:
+def _last_words(listed: ListedRun, history: History) -> RunView:
     """What a run that is over said last."""
-    return Snapshot(
+    return RunView(
         processes=(),
         env_steps=listed.env_steps,
         updates=listed.updates,
@@ -174,7 +172,7 @@ def _progress(listed: ListedRun, live: Live | str, settings: Mapping[str, Any]) 
     """How far a run is towards the nearest of its limits, and when it will be there."""
     if not isinstance(live, Live) or not listed.is_alive:
         return None
-    seen, age = live.status.snapshot, live.status.age_s
+    seen, age = live.view, live.age_s
     limits = (
         ("run.max_env_steps", seen.env_steps, "env steps"),
         ("learner.max_updates", seen.updates, "updates"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from redis.exceptions import RedisError
@@ -16,10 +16,9 @@ from surreal.distributed.connection.access.credentials import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.stream.info import ReplayInfo, replay_info
-from surreal.run.commands.status import RunStatus
 from surreal.run.process import registry
 from surreal.run.process.run_folder import CONFIG_NAME
-from surreal.run.view.reader import take_snapshot
+from surreal.run.view.reader import RunReader, RunView
 
 #: A page does not wait longer than this for a server that does not answer, in s.
 _TIMEOUT_S = 2.0
@@ -29,7 +28,8 @@ _TIMEOUT_S = 2.0
 class Live:
     """A run in Redis, as it is now."""
 
-    status: RunStatus
+    view: RunView
+    age_s: float  #: since the run began
     shards: tuple[ReplayInfo, ...]
     config: Config | None  #: None: nobody has registered it
 
@@ -68,15 +68,21 @@ class LiveRun:
         try:
             if self._config is None:
                 self._find_servers()
-            snapshot = take_snapshot(self._client, self._replay, self._parameters, policy=self._policy)
-            reason = registry.stop_reason(self._client)
+            reader = RunReader(
+                self._client,
+                has_counts=True,
+                is_patient=True,
+                replay=self._replay,
+                parameter_client=self._parameters,
+                policy=None if self._config is None else self._config.published_policy,
+            )
+            view = replace(reader.read(), title=self._title, created=self._started)
             replay = self._replay or ReplayShards(self._client)
             shards = tuple(replay_info(replay, stream.shard) for stream in replay.streams())
         except RedisError as error:
             raise SurrealError(f"Redis at {self._client.address}: {error}") from error
         age_s = max(0.0, time.time() - self._started) if self._started else 0.0
-        status = RunStatus(self._client.run, self._title, age_s, reason, snapshot)
-        return Live(status, tuple(shard for shard in shards if shard.epoch), self._config)
+        return Live(view, age_s, tuple(shard for shard in shards if shard.epoch), self._config)
 
     def stop(self, reason: str) -> bool:
         """Ask the run to end; returns whether this was the first to ask.
@@ -92,10 +98,6 @@ class LiveRun:
             self._replay.close()
         for client in (self._client, *self._others):
             client.close()
-
-    @property
-    def _policy(self) -> str:
-        return "default" if self._config is None else self._config.published_policy
 
     def _find_servers(self) -> None:
         """Learn from the run's configuration where its experience and its parameters are."""

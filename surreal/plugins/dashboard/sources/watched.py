@@ -155,10 +155,10 @@ class WatchedRun:
 
     def _remember(self, live: Live) -> None:
         """Of a run whose folder is elsewhere, heartbeats are all there is: they make curves from now on."""
-        for beat in live.status.snapshot.processes:
+        for beat in live.view.processes:
             if self._heard.get(beat.name) != beat.time:
                 self._heard[beat.name] = beat.time
-                self._history.add(beat.name, beat.time, live.status.snapshot.env_steps, beat.metrics)
+                self._history.add(beat.name, beat.time, live.view.env_steps, beat.metrics)
                 if beat.reading.time > self._last_reading.get(beat.name, 0.0):
                     self._last_reading[beat.name] = beat.reading.time
                     self._history.add(beat.name, *beat.reading)

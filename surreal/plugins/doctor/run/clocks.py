@@ -27,7 +27,7 @@ def clocks(look: Look) -> Iterator[Finding]:
             is_even = False
             where = "behind" if known[-1] > 0 else "ahead of"
             yield PROCESS_CLOCK.found(f"{record.name} is {abs(known[-1]):.1f} s {where} Redis")
-    for beat in look.beats:
+    for beat in look.view.beats:
         if beat.age_s < -_FUTURE_S:
             is_even = False
             yield CLOCK_JUMPS.found(f"{beat.name} gave a sign of life {-beat.age_s:.0f} s from now")

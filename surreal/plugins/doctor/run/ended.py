@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from surreal.config import Config
 from surreal.plugins.doctor.frame.finding import Finding, ok
 from surreal.plugins.doctor.run.faults import COLLAPSED, FAILED, KILLED, LOGGED, SKIPPED, UNREACHED, UNTRAINED
 from surreal.run.build.kept import round_lines
-from surreal.run.process.run_folder import RESULT_NAME, last_metric, tail
+from surreal.run.process.run_folder import RESULT_NAME, last_metric, read_result, tail
 from surreal.run.session.scoring.best import is_finite, read_best
 
 #: Share of what was gained over the first round that the last one has lost, from which on a policy has collapsed.
@@ -20,9 +19,9 @@ _COLLAPSE = 0.5
 def ending(folder: Path) -> Iterator[Finding]:
     """Report how the run ended, and whether it learned."""
     try:
-        result = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
+        result = read_result(folder)
         status, reason, updates = result["status"], result["reason"], int(result["updates"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         yield KILLED.found(f"{folder / RESULT_NAME} does not say how the run ended: {error}")
         return
     if status == "running":

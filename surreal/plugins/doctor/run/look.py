@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 from surreal.base.errors import CodecError
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.telemetry.heartbeats import Heartbeat, all_processes
 from surreal.distributed.telemetry.records import decode_entry
-from surreal.run.process.registry import stop_reason
-from surreal.run.view.reader import Snapshot, take_snapshot
+from surreal.run.view.reader import RunReader, RunView
 
 #: How far to look back, s; shorter spans say nothing about rates.
 WINDOW_S = 60.0
@@ -67,19 +65,17 @@ class Look:
 
     run: str
     config: Config
-    snapshot: Snapshot
-    beats: tuple[Heartbeat, ...]  #: all that are kept: several of a name that was restarted
+    view: RunView
     records: tuple[Record, ...]
-    stop_reason: str  #: why it ends; "" if it does not
 
     @property
     def is_going_on(self) -> bool:
         """Whether anybody is alive, and nobody has told the run to end."""
-        return bool(self.snapshot.alive) and not self.stop_reason
+        return bool(self.view.alive) and not self.view.stop_reason
 
     def living(self, prefix: str) -> list[Record]:
         """Records of processes that are alive and report metrics of a group, such as `learner/`."""
-        alive = {beat.id for beat in self.snapshot.alive}
+        alive = {beat.id for beat in self.view.alive}
         found = [record for record in self.records if record.process in alive]
         return [record for record in found if any(name.startswith(prefix) for name in record.series)]
 
@@ -100,10 +96,8 @@ def look_at(client: RedisClient, config: Config, *, window_s: float = WINDOW_S) 
     return Look(
         client.run,
         config,
-        take_snapshot(client, policy=config.published_policy),
-        tuple(all_processes(client)),
+        RunReader(client, has_counts=True, is_patient=True, policy=config.published_policy).read(),
         tuple(read_records(client, window_s)),
-        stop_reason(client),
     )
 
 

@@ -18,20 +18,20 @@ _STALE_S, _OLD_S = 30.0, 30.0
 
 def alive(look: Look) -> Iterator[Finding]:
     """See who is there, and who should be."""
-    beats = look.snapshot.processes
-    living = look.snapshot.alive
-    if look.stop_reason and not living:
-        yield OVER.found(f"the run is over: {look.stop_reason}")
+    beats = look.view.processes
+    living = look.view.alive
+    if look.view.stop_reason and not living:
+        yield OVER.found(f"the run is over: {look.view.stop_reason}")
         return
     dead = [beat for beat in beats if not beat.is_alive()]
-    for beat in dead if not look.stop_reason else ():
+    for beat in dead if not look.view.stop_reason else ():
         said = f"{beat.name} on {beat.host}, pid {beat.pid}, gave its last sign of life {_ago(beat.age_s)}"
         is_learner = beat.role == LEARNER.counts_as
         yield NO_LEARNER.found(said, NO_LEARNER.remedy.replace("NAME", look.run)) if is_learner else DEAD.found(said)
     for beat in living:
         if beat.hangs_in:
             yield HANGS.found(f"{beat.name}: {beat.hangs_in}")
-    lives = Counter(beat.name for beat in look.beats)
+    lives = Counter(beat.name for beat in look.view.beats)
     for name, count in lives.items():
         if count > _MANY_LIVES:
             yield RESTARTS.found(f"{name} was started {count} times in ten minutes")
@@ -48,7 +48,7 @@ def logged(look: Look) -> Iterator[Finding]:
 
 def parameters(look: Look) -> Iterator[Finding]:
     """See how far behind the learner those are who act."""
-    published = look.snapshot.version
+    published = look.view.version
     if not look.is_going_on or not published or look.learner is None:
         return
     rate = look.learner.rate("broadcast/version") or look.learner.rate("broadcast/broadcasts_total")

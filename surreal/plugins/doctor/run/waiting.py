@@ -43,14 +43,14 @@ def waiting(look: Look) -> Iterator[Finding]:
     busy = busy_share(look.learner)
     idle = _IDLE if look.config.agent.round_steps is None else _IDLE_IN_TURNS
     said = _describe(agents_wait, busy)
-    texts = [text for beat in look.snapshot.alive for text in beat.waits_for]
+    texts = [text for beat in look.view.alive for text in beat.waits_for]
     ratio = look.config.replay.samples_per_insert
     if agents_wait is not None and agents_wait > _WAITING:
         if ratio is not None and not any("the replay is full" in text for text in texts):
             yield AGENTS_WAIT.found(f"{said}; replay.samples_per_insert is {ratio:g}", _fewer_agents(look, agents_wait))
         else:
             yield AGENTS_BLOCKED.found(said)
-    elif busy is not None and busy < idle and look.snapshot.updates:
+    elif busy is not None and busy < idle and look.view.updates:
         yield STARVED.found(said, _more_experience(look))
     elif said:
         yield ok(said)
@@ -82,7 +82,7 @@ def _stall(look: Look) -> Finding | None:
                 moved += abs(record.growth(metric))
     if not spans or moved or max(spans) < _STALLED_S:
         return None
-    waits = list(dict.fromkeys(f"{beat.name}: {text}" for beat in look.snapshot.alive for text in beat.waits_for))
+    waits = list(dict.fromkeys(f"{beat.name}: {text}" for beat in look.view.alive for text in beat.waits_for))
     return STALLED.found(f"nothing moved for {max(spans):.0f} s" + (f"; {'; '.join(waits[:4])}" if waits else ""))
 
 
@@ -109,7 +109,7 @@ def _more_experience(look: Look) -> str:
 def _named_waits(look: Look) -> Iterator[Finding]:
     """Pass on waits that have a name, but for those that the limiter makes, which are its purpose."""
     said: dict[str, list[str]] = {}
-    for beat in look.snapshot.alive:
+    for beat in look.view.alive:
         for text in beat.waits_for:
             said.setdefault(text, []).append(beat.name)
     for text, names in said.items():

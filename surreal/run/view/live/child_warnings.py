@@ -1,7 +1,8 @@
-"""What the launcher's children warn of, on the launcher's own console: nobody reads `logs/NAME.out` meanwhile.
+"""Warnings of the launcher's children, shown on the launcher's own console.
 
-The launcher keeps each child's console in a file. This follows the files, and passes on the log records in them that
-are warnings or worse, each text once a minute, and not too many of one child; of environment programs, all they print.
+The launcher keeps each child's console in a file, `logs/NAME.out`. This follows the files and passes on warnings and
+errors: each text once a minute, and a limited number for each child. Everything that environment programs print is
+passed on.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 _RECORD = re.compile(r"\d\d:\d\d:\d\d\.\d{3} (WARNING|ERROR|CRITICAL) (\S+) (.*)")
-#: The last words of a child that failed: the launcher says them itself, as the run's reason.
-_LAST_WORDS = re.compile(r"\S+ ends: ")
+#: The last record of a child that failed: the launcher shows it as the run's reason.
+_FINAL_RECORD = re.compile(r"\S+ ends: ")
 _WAIT = re.compile(r"waiting (for|to|until) ")
 _REPEAT_S = 60.0
 _MAX_PER_MINUTE = 10
@@ -24,10 +25,10 @@ class ChildWarnings:
     """Follows the consoles of children.
 
     Args:
-        consoles: the file of each child, by its name; what they hold already is old.
+        consoles: file of each child by its name; what they already contain is skipped.
         say: shows a line.
-        has_waits: pass on what children wait for, too; not needed where that is shown from their heartbeats.
-        printing: names of children of which everything is passed on: what they print is meant for a person.
+        has_waits: also pass on what children wait for; not needed where their heartbeats are shown.
+        printing: names of children whose whole output is passed on.
         clock: seconds, monotonic.
     """
 
@@ -42,7 +43,7 @@ class ChildWarnings:
     ) -> None:
         self._consoles = dict(consoles)
         self._say = say
-        self._left = _LAST_WORDS if has_waits else re.compile(f"{_LAST_WORDS.pattern}|{_WAIT.pattern}")
+        self._ignored = _FINAL_RECORD if has_waits else re.compile(f"{_FINAL_RECORD.pattern}|{_WAIT.pattern}")
         self._printing = frozenset(printing)
         self._clock = clock
         self._read = {name: _size(path) for name, path in self._consoles.items()}
@@ -52,7 +53,7 @@ class ChildWarnings:
         self._left_out = dict.fromkeys(self._consoles, 0)
 
     def poll(self) -> None:
-        """Pass on what has come."""
+        """Pass on what is new."""
         for name, path in self._consoles.items():
             for line in self._new_lines(name, path):
                 if found := _RECORD.fullmatch(line):
@@ -73,7 +74,7 @@ class ChildWarnings:
 
     def _pass_on(self, name: str, level: str, text: str) -> None:
         now, kind = self._clock(), re.sub(r"\d+", "#", text)
-        if self._left.match(text) or now - self._said_s.get(kind, -_REPEAT_S) < _REPEAT_S:
+        if self._ignored.match(text) or now - self._said_s.get(kind, -_REPEAT_S) < _REPEAT_S:
             return
         self._said_s[kind] = now
         self._recent[name] = recent = [said_s for said_s in self._recent[name] if now - said_s < 60.0]

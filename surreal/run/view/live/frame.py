@@ -1,4 +1,8 @@
-"""One picture of a run."""
+"""One picture of a run: what `surreal run` and `surreal top` show on a terminal.
+
+A pure function of a `Picture` and the space there is. A short terminal drops the least important lines. A narrow one
+has shorter bars or none. No meaning is in a color alone.
+"""
 
 from __future__ import annotations
 
@@ -26,119 +30,112 @@ from surreal.run.view.live.text import (
     rate,
 )
 from surreal.run.view.live.trend import Bound
-from surreal.run.view.reader import Snapshot
+from surreal.run.view.reader import RunView
 
 _LABEL = 15
 _MIN_BAR, _MAX_BAR, _MAX_CURVE = 8, 60, 80
 _WIDE = 100
-#: Lines for processes, their titles included, where nobody says how many there may be.
+#: Lines for processes, titles included, if the height is unlimited.
 _PROCESS_ROWS = 24
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What is known of a run at one moment."""
+    """Everything that is shown of a run at one moment."""
 
     title: str  #: its id
     elapsed_s: float
-    snapshot: Snapshot | None = None
-    phase: str = ""  #: what goes on, "" if all is as usual
-    phase_s: float = 0.0  #: for how long
-    bound: Bound | None = None  #: what ends it first
-    goal: float | None = None  #: of the mean return
+    view: RunView | None = None
+    phase: str = ""  #: "" if there is nothing special
+    phase_s: float = 0.0  #: duration of the phase so far
+    bound: Bound | None = None  #: the limit that ends the run first
+    goal: float | None = None  #: mean return at which the run stops
     goal_left_s: float | None = None  #: time to the goal; None: unknown
     returns: Sequence[float] = ()
     eval_returns: Sequence[float] = ()
-    restarts: Mapping[str, int] = field(default_factory=dict)  #: by names of processes
+    restarts: Mapping[str, int] = field(default_factory=dict)  #: by process name
     is_over: bool = False
     footer: str = ""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A view as a rich renderable: as wide as the console, in ASCII where that is all it has.
+    """A picture as a rich renderable: as wide as the console, in ASCII if that is all it has."""
 
-    Args:
-        view: of the run.
-        rows: lines at most; None: as many as it takes.
-    """
-
-    view: Picture
-    rows: int | None = None
+    picture: Picture
+    rows: int | None = None  #: maximum number of lines; None: unlimited
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         glyphs = ASCII if options.ascii_only else UNICODE
-        yield Text("\n").join(frame_lines(self.view, width=options.max_width, rows=self.rows, glyphs=glyphs))
+        yield Text("\n").join(frame_lines(self.picture, width=options.max_width, rows=self.rows, glyphs=glyphs))
 
 
 class _Line(NamedTuple):
     text: Text
-    rank: int  #: lines with the largest go first where there is too little room
+    rank: int  #: lines with the largest rank are dropped first
 
 
-def frame_lines(view: Picture, *, width: int, rows: int | None = None, glyphs: Glyphs = UNICODE) -> list[Text]:
-    """Lines of a picture.
+def frame_lines(picture: Picture, *, width: int, rows: int | None = None, glyphs: Glyphs = UNICODE) -> list[Text]:
+    """Draw a picture as lines.
 
     Args:
-        view: of the run.
+        picture: of the run.
         width: cells of a line.
-        rows: lines at most; None: as many as it takes.
-        glyphs: what to draw with.
+        rows: maximum number of lines; None: unlimited.
+        glyphs: characters of bars.
     """
-    head, tail = _head(view, width, glyphs), _tail(view, glyphs)
+    head, tail = _head(picture, width, glyphs), _tail(picture, glyphs)
     if rows is not None:
         kept = {id(line) for line in sorted([*head, *tail], key=lambda line: line.rank)[: max(rows, 1)]}
         head, tail = ([line for line in lines if id(line) in kept] for lines in (head, tail))
     processes: list[Text] = []
-    if view.snapshot is not None and not view.is_over:
-        room = _PROCESS_ROWS if rows is None else rows - len(head) - len(tail)
-        processes = process_lines(view.snapshot.processes, view.restarts, width=width, rows=room, glyphs=glyphs)
+    if picture.view is not None and not picture.is_over:
+        space = _PROCESS_ROWS if rows is None else rows - len(head) - len(tail)
+        processes = process_lines(picture.view.processes, picture.restarts, width=width, rows=space, glyphs=glyphs)
     lines = [*(line.text for line in head), *processes, *(line.text for line in tail)]
     return [fitted(line, width, glyphs) for line in lines]
 
 
-def _head(view: Picture, width: int, glyphs: Glyphs) -> list[_Line]:
-    """How the run is."""
-    lines = [_Line(_title(view, width, glyphs), 0)]
-    if view.bound is not None:
-        lines.append(_Line(_progress(view.bound, width, glyphs, is_over=view.is_over), 1))
-    if view.phase:
-        lines.append(_Line(_labelled("now", f"{view.phase}, {duration(view.phase_s)}", glyphs), 2))
-    if (snapshot := view.snapshot) is None:
+def _head(picture: Picture, width: int, glyphs: Glyphs) -> list[_Line]:
+    lines = [_Line(_title(picture, width, glyphs), 0)]
+    if picture.bound is not None:
+        lines.append(_Line(_progress(picture.bound, width, glyphs, is_over=picture.is_over), 1))
+    if picture.phase:
+        lines.append(_Line(_labelled("now", f"{picture.phase}, {duration(picture.phase_s)}", glyphs), 2))
+    if (view := picture.view) is None:
         return lines
-    lines.append(_Line(_numbers(view, snapshot, width), 4))
-    facts = [f"best {number(snapshot.best_return)}"] if snapshot.best_return is not None else []
-    if view.goal is not None:
-        is_near = view.goal_left_s is not None and not view.is_over
+    lines.append(_Line(_numbers(picture, view, width), 4))
+    facts = [f"best {number(view.best_return)}"] if view.best_return is not None else []
+    if picture.goal is not None:
+        is_near = picture.goal_left_s is not None and not picture.is_over
         facts.append(
-            f"goal {number(view.goal)}" + (f" in about {duration(view.goal_left_s or 0.0)}" if is_near else "")
+            f"goal {number(picture.goal)}" + (f" in about {duration(picture.goal_left_s or 0.0)}" if is_near else "")
         )
-    lines.append(_Line(_curve("eval return", snapshot.eval_return, view.eval_returns, facts, width, glyphs), 5))
-    lines.append(_Line(_curve("return", snapshot.episode_return, view.returns, [], width, glyphs), 6))
-    if snapshot.replay_fill is not None:
-        lines.append(_Line(_replay(snapshot.replay_fill, width, glyphs), 7))
-    if snapshot.samples_per_insert is not None:
-        lines.append(_Line(_samples(snapshot.samples_per_insert, snapshot.limiter_position, width, glyphs), 8))
+    lines.append(_Line(_curve("eval return", view.eval_return, picture.eval_returns, facts, width, glyphs), 5))
+    lines.append(_Line(_curve("return", view.episode_return, picture.returns, [], width, glyphs), 6))
+    if view.replay_fill is not None:
+        lines.append(_Line(_replay(view.replay_fill, width, glyphs), 7))
+    if view.samples_per_insert is not None:
+        lines.append(_Line(_samples(view.samples_per_insert, view.limiter_position, width, glyphs), 8))
     return lines
 
 
-def _tail(view: Picture, glyphs: Glyphs) -> list[_Line]:
-    """What needs a look."""
+def _tail(picture: Picture, glyphs: Glyphs) -> list[_Line]:
     lines = []
-    if view.snapshot is not None:
-        for kind, text in () if view.is_over else describe_troubles(view.snapshot, besides=view.phase):
+    if picture.view is not None:
+        for kind, text in () if picture.is_over else describe_troubles(picture.view, without=picture.phase):
             lines.append(_Line(_labelled(kind, text, glyphs, "red" if kind == "hanging" else "yellow"), 3))
-        if (last := view.snapshot.last_warning) is not None:
+        if (last := picture.view.last_warning) is not None:
             text = f"{last.name}, {duration(last.age_s)} ago: {last.text}"
             lines.append(_Line(_labelled("last warning", text, glyphs, "yellow"), 3))
-    if view.footer:
-        lines.append(_Line(Text(view.footer, style="dim"), 0))
+    if picture.footer:
+        lines.append(_Line(Text(picture.footer, style="dim"), 0))
     return lines
 
 
-def _title(view: Picture, width: int, glyphs: Glyphs) -> Text:
-    time = duration(view.elapsed_s)
-    title = fitted(Text(plain(view.title, glyphs), style="bold"), max(width - len(time) - 2, 8), glyphs)
+def _title(picture: Picture, width: int, glyphs: Glyphs) -> Text:
+    time = duration(picture.elapsed_s)
+    title = fitted(Text(plain(picture.title, glyphs), style="bold"), max(width - len(time) - 2, 8), glyphs)
     return Text.assemble(title, " " * max(width - title.cell_len - len(time), 2), time)
 
 
@@ -154,18 +151,18 @@ def _progress(bound: Bound, width: int, glyphs: Glyphs, *, is_over: bool) -> Tex
     return _with_bar(bound.name, lambda cells: draw_bar(bound.share, cells, glyphs), share, facts, width, style="green")
 
 
-def _numbers(view: Picture, snapshot: Snapshot, width: int) -> Text:
+def _numbers(picture: Picture, view: RunView, width: int) -> Text:
     def count(value: int, per_s: float) -> str:
-        return f"{value:,}" + ("" if view.is_over or not value else f" ({rate(per_s)}/s)")
+        return f"{value:,}" + ("" if picture.is_over or not value else f" ({rate(per_s)}/s)")
 
     parts = [
-        f"{count(snapshot.env_steps, snapshot.steps_per_s)} env steps",
-        f"{count(snapshot.updates, snapshot.updates_per_s)} updates",
-        f"version {snapshot.version:,}",
-        *([] if snapshot.policy_lag is None else [f"policy lag {snapshot.policy_lag:,.0f}"]),
+        f"{count(view.env_steps, view.steps_per_s)} env steps",
+        f"{count(view.updates, view.updates_per_s)} updates",
+        f"version {view.version:,}",
+        *([] if view.policy_lag is None else [f"policy lag {view.policy_lag:,.0f}"]),
     ]
-    played, wanted = snapshot.eval_progress
-    if played < wanted and not view.is_over:
+    played, wanted = view.eval_progress
+    if played < wanted and not picture.is_over:
         parts.append(f"evaluation {played} of {wanted}")
     while len(parts) > 1 and len("   ".join(parts)) > width:
         parts.pop()
@@ -213,19 +210,19 @@ def _with_bar(
     style: str,
     longest: int = _MAX_BAR,
 ) -> Text:
-    """A line with a label, something drawn, a value, and further facts; the last facts go first, then the drawing."""
-    kept = list(facts)
+    """Make a line of label, drawing, value and facts; a lack of space drops the last facts first, then the drawing."""
+    shown = list(facts)
 
-    def room() -> int:
-        return width - _LABEL - len("  ".join(["", value, *kept]))
+    def space() -> int:
+        return width - _LABEL - len("  ".join(["", value, *shown]))
 
-    while kept and room() < _MIN_BAR:
-        kept.pop()
+    while shown and space() < _MIN_BAR:
+        shown.pop()
     line = Text.assemble((label.ljust(_LABEL), "dim"))
-    if room() >= _MIN_BAR:
-        line.append(draw(min(room(), longest)), style)
+    if space() >= _MIN_BAR:
+        line.append(draw(min(space(), longest)), style)
         line.append("  ")
-    line.append("  ".join([value, *kept]))
+    line.append("  ".join([value, *shown]))
     return line
 
 

@@ -1,4 +1,4 @@
-"""The processes of a run as lines of text."""
+"""The processes of a run as lines: one for each, or one for all of a role if there is not enough space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from surreal.run.view.live.text import Glyphs, duration, fitted, plain, rate
 from surreal.run.view.reader import whole
 
 _ORDER = (LEARNER.counts_as, AGENT.counts_as, EVAL.counts_as)
-#: What a process of a role does a second, and how that is called.
+#: The rate of a role's processes: metric and unit.
 _RATES = {
     LEARNER.counts_as: ("learner/updates_per_s", "updates/s"),
     AGENT.counts_as: ("agent/env_steps_per_s", "steps/s"),
@@ -39,14 +39,14 @@ _TITLES = _Row("process", "rate", "version", "restarts", "host, pid", "state", "
 def process_lines(
     processes: Sequence[Heartbeat], restarts: Mapping[str, int], *, width: int, rows: int, glyphs: Glyphs
 ) -> list[Text]:
-    """Lines for all processes, with their titles.
+    """Draw all processes, with titles.
 
     Args:
         processes: the newest heartbeat of each.
-        restarts: how often those that began again did so, by their names.
-        width: of a line, cells.
-        rows: at most so many lines; fewer than 2: none.
-        glyphs: what to draw with.
+        restarts: counts by process name.
+        width: cells of a line.
+        rows: maximum number of lines; fewer than 2: none.
+        glyphs: characters to draw with.
     """
     if rows < 2 or not processes:
         return []
@@ -56,7 +56,7 @@ def process_lines(
 
 
 def _folded(ordered: Sequence[Heartbeat], restarts: Mapping[str, int], rows: int) -> list[_Row]:
-    """Of each role what needs a look, as long as there is room, and the rest as one line."""
+    """Show processes with problems one by one while there is space, and the others of each role as one line."""
     roles = list(dict.fromkeys(beat.role for beat in ordered))
     troubled = sorted((beat for beat in ordered if _severity(beat, restarts)), key=lambda b: -_severity(b, restarts))
     alone = {beat.name for beat in troubled[: max(rows - len(roles), 0)]}
@@ -105,7 +105,7 @@ def _row_of_many(role: str, beats: Sequence[Heartbeat], restarts: Mapping[str, i
 
 
 def _state(beat: Heartbeat) -> tuple[str, str]:
-    """In a word, with its colour; what it waits for or hangs in is said elsewhere."""
+    """State in a word, and its color; other lines show what it waits for or hangs in."""
     if not beat.is_alive():
         return f"dead, seen {duration(abs(beat.age_s))} ago", "red"
     if beat.hangs_in:
@@ -114,7 +114,7 @@ def _state(beat: Heartbeat) -> tuple[str, str]:
 
 
 def _severity(beat: Heartbeat, restarts: Mapping[str, int]) -> int:
-    """How much it needs a look of its own; that some of many wait is usual."""
+    """How much a process needs its own line; waiting alone is normal."""
     return 2 if _state(beat)[1] == "red" else int(beat.name in restarts)
 
 
@@ -129,7 +129,7 @@ def _rate(beats: Sequence[Heartbeat]) -> str:
 
 
 def _aligned(rows: Sequence[_Row], width: int, glyphs: Glyphs) -> list[Text]:
-    """Rows as lines of columns; a narrow terminal does without those that say least."""
+    """Align rows in columns; a narrow terminal drops the least important columns."""
     shown = ["name", "rate", "version", "restarts", "host", "state"]
     for name, least in (("host", _WIDE), ("version", 64), ("restarts", 52), ("rate", 38)):
         if width < least:
@@ -145,7 +145,7 @@ def _aligned(rows: Sequence[_Row], width: int, glyphs: Glyphs) -> list[Text]:
 
 
 def _place(beat: Heartbeat) -> tuple[int, str, list[tuple[int, str]]]:
-    """Order: by role, then by name, in which numbers count as such."""
+    """Sort key: role, then name, with numbers in numerical order."""
     place = _ORDER.index(beat.role) if beat.role in _ORDER else len(_ORDER)
     parts = re.findall(r"(\d+)|(\D+)", beat.name)
     return place, beat.role, [(int(digits[:18]), "") if digits else (0, letters) for digits, letters in parts]

@@ -1,4 +1,4 @@
-"""The live view of a run."""
+"""The live view of `surreal run` and `surreal top`: a picture on a terminal, otherwise lines."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from rich.table import Table
 
 from surreal.run.view.live.describe import describe_numbers, describe_troubles, starting_phase
 from surreal.run.view.live.frame import Frame, Picture
-from surreal.run.view.live.trend import History, RunLimits, nearest_bound, seconds_to_goal
-from surreal.run.view.reader import Snapshot
+from surreal.run.view.live.trend import RunLimits, Trend, nearest_bound, seconds_to_goal
+from surreal.run.view.reader import RunView
 
-#: Redraws a second: as often as the launcher looks at its run.
+#: Redraws per second: as often as the launcher looks at its run.
 _REDRAWS_PER_S = 2
 
 
 class SteadyLive(Live):
-    """Keeps a picture below all that is written to the terminal meanwhile, and removes it at the end.
+    """Keeps a picture below all other output of the terminal, and removes it at the end.
+
+    When a terminal gets narrower, it breaks the lines that are there. Rich alone moves up as many lines as it drew, and
+    would leave the top of the old picture above the new one.
 
     Args:
         console: a terminal.
-        draw: makes the picture; called by a thread of its own.
+        draw: makes the picture; called by another thread.
     """
 
     def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
@@ -39,7 +42,7 @@ class SteadyLive(Live):
             get_renderable=draw,
             refresh_per_second=_REDRAWS_PER_S,
             transient=True,
-            # Of a stream that goes elsewhere, nothing can tear the picture.
+            # A stream that goes elsewhere cannot tear the picture.
             redirect_stdout=sys.stdout.isatty(),
             redirect_stderr=sys.stderr.isatty(),
         )
@@ -47,8 +50,6 @@ class SteadyLive(Live):
 
 
 class _ReflowedRender(LiveRender):
-    """Knows how many lines its picture takes by now."""
-
     def __init__(self, console: Console, renderable: RenderableType) -> None:
         super().__init__(renderable)
         self._console = console
@@ -61,7 +62,7 @@ class _ReflowedRender(LiveRender):
         yield from segments
 
     def position_cursor(self) -> Control:
-        """Move to where the picture begins, and clear it."""
+        """Move to the start of the picture, and clear it."""
         if not self._lengths:
             return Control()
         width = max(self._console.width, 1)
@@ -74,22 +75,22 @@ _LINE_INTERVAL_S = 5.0
 
 
 class Progress:
-    """Shows the phases and snapshots of a run.
+    """Shows the phases of a run and its newest state.
 
         with Progress(...) as progress:
             progress.phase("starting Redis")
-            progress.show(snapshot)
+            progress.show(view)
             progress.phase("draining: the learner writes its checkpoint")
-            progress.finish(snapshot)
+            progress.finish(view)
 
-    A terminal gets a picture that a thread of its own keeps fresh, whatever the caller waits for; else a phase is a
-    line when it begins, and a snapshot is one every few seconds.
+    A terminal gets a picture that another thread redraws, whatever the caller waits for. Otherwise, a phase is a line
+    when it begins, and a view is a line every few seconds.
 
     Args:
         title: the run's id.
-        console: where to.
-        limits: what ends the run.
-        history: what is known of it from before.
+        console: output.
+        limits: of the run.
+        trend: what is known from before.
         is_quiet: show nothing.
         clock: seconds, monotonic.
 
@@ -103,20 +104,20 @@ class Progress:
         console: Console,
         limits: RunLimits = RunLimits(),  # noqa: B008 - it is immutable
         *,
-        history: History | None = None,
+        trend: Trend | None = None,
         is_quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.footer = ""
         self._console = console
         self._limits = limits
-        self._history = history or History()
+        self._trend = trend or Trend()
         self._is_quiet = is_quiet
         self._clock = clock
         self._started_s = clock()
         self._line_s = self._started_s
         self._phase, self._phase_s = "", self._started_s
-        self._view = Picture(title, 0.0, goal=limits.stop_at_return)
+        self._picture = Picture(title, 0.0, goal=limits.stop_at_return)
         self._live: SteadyLive | None = None
 
     def __enter__(self) -> Progress:
@@ -133,7 +134,7 @@ class Progress:
             self._live = None
 
     def phase(self, text: str) -> None:
-        """Name what goes on now, "" if all is as usual; numbers in it may change without making it another."""
+        """Name the current phase, "" if there is nothing special; a change of numbers alone is not a new phase."""
         is_new = _kind(text) != _kind(self._phase)
         self._phase = text
         if is_new:
@@ -141,42 +142,42 @@ class Progress:
             if text:
                 self._line(f"time {self._elapsed_s:.0f} s  {text}")
 
-    def show(self, snapshot: Snapshot, *, phase: str = "", age_s: float | None = None) -> None:
-        """Show the newest state; as a line, only every few seconds.
+    def show(self, view: RunView, *, phase: str = "", age_s: float | None = None) -> None:
+        """Show the newest state; lines come only every few seconds.
 
         Args:
-            snapshot: the state.
-            phase: what goes on; "" if the snapshot says it.
-            age_s: for how long the run goes on, if not since this view began.
+            view: the state.
+            phase: current phase; "" takes it from the view.
+            age_s: age of the run, if it began before this display.
         """
         now = self._clock()
         if age_s is not None:
             self._started_s = now - age_s
-        self._history.add(snapshot, now)
-        self._view = self._view_of(snapshot)
-        self.phase(phase or starting_phase(snapshot))
+        self._trend.add(view, now)
+        self._picture = self._picture_of(view)
+        self.phase(phase or starting_phase(view))
         if now - self._line_s >= _LINE_INTERVAL_S:
             self._line_s = now
-            facts = describe_numbers(snapshot, self._elapsed_s) + describe_troubles(snapshot)
+            facts = describe_numbers(view, self._elapsed_s) + describe_troubles(view)
             known = [f"{name} {value}" for name, value in facts if value != "-"]
             if len(known) > 1:  # more than the time
                 self._line("  ".join(known))
 
     def redraw(self) -> None:
-        """Show what has changed at once."""
+        """Redraw the picture now."""
         if self._live is not None:
             self._live.refresh()
 
     def print_frame(self) -> None:
-        """Print the picture once, of any height, also where there is no terminal."""
-        self._console.print(Frame(self._newest_view()))
+        """Print the picture once, at full height, with or without a terminal."""
+        self._console.print(Frame(self._newest_picture()))
 
-    def finish(self, snapshot: Snapshot, *, is_over: bool = True, earlier_s: float = 0.0) -> None:
+    def finish(self, view: RunView, *, is_over: bool = True, earlier_s: float = 0.0) -> None:
         """Leave the last state on the console.
 
         Args:
-            snapshot: the state.
-            is_over: whether the run has ended; else only this view does.
+            view: the state.
+            is_over: whether the run has ended, and not only this display.
             earlier_s: how long the run took before it was resumed.
         """
         self._started_s -= earlier_s
@@ -187,11 +188,11 @@ class Progress:
             return
         if is_live:
             self._phase, self.footer = "" if is_over else self._phase, ""
-            self._view = replace(self._view_of(snapshot), is_over=is_over)
+            self._picture = replace(self._picture_of(view), is_over=is_over)
             self.print_frame()
             return
-        table = Table(title=self._view.title, title_justify="left", show_header=False, box=None)
-        for name, value in describe_numbers(snapshot, elapsed_s, is_over=is_over):
+        table = Table(title=self._picture.title, title_justify="left", show_header=False, box=None)
+        for name, value in describe_numbers(view, elapsed_s, is_over=is_over):
             table.add_row(name, value)
         self._console.print(table)
 
@@ -203,23 +204,23 @@ class Progress:
         if self._live is None and not self._is_quiet:
             self._console.print(text, soft_wrap=True, highlight=False, markup=False)
 
-    def _view_of(self, snapshot: Snapshot) -> Picture:
-        history, goal = self._history, self._limits.stop_at_return
+    def _picture_of(self, view: RunView) -> Picture:
+        trend, goal = self._trend, self._limits.stop_at_return
         return replace(
-            self._view,
-            snapshot=snapshot,
-            goal_left_s=None if goal is None else seconds_to_goal(tuple(history.rounds), goal),
-            bound=nearest_bound(self._limits, snapshot, history, self._elapsed_s),
-            returns=history.returns.points,
-            eval_returns=history.eval_returns.points,
-            restarts=history.restarts,
+            self._picture,
+            view=view,
+            goal_left_s=None if goal is None else seconds_to_goal(tuple(trend.rounds), goal),
+            bound=nearest_bound(self._limits, view, trend, self._elapsed_s),
+            returns=trend.returns.points,
+            eval_returns=trend.eval_returns.points,
+            restarts=trend.restarts,
         )
 
-    def _newest_view(self) -> Picture:
-        """What is to be seen now; the thread of the picture calls it, beside everything else here."""
+    def _newest_picture(self) -> Picture:
+        """The picture now; also called by the thread that redraws."""
         now = self._clock()
         return replace(
-            self._view,
+            self._picture,
             elapsed_s=now - self._started_s,
             phase=self._phase,
             phase_s=now - self._phase_s,
@@ -227,7 +228,7 @@ class Progress:
         )
 
     def _frame(self) -> Frame:
-        return Frame(self._newest_view(), max(self._console.height - 1, 1))
+        return Frame(self._newest_picture(), max(self._console.height - 1, 1))
 
 
 def _kind(phase: str) -> str:

@@ -13,13 +13,13 @@ from surreal.run.view.live.trend import mean
 
 
 class Glyphs(NamedTuple):
-    """The characters of a drawing, one cell each but for the ellipsis."""
+    """The characters of a drawing, one cell each except the ellipsis."""
 
-    levels: str  #: of a sparkline, from low to high
+    levels: str  #: sparkline, from low to high
     full: str
     empty: str
     line: str
-    ends: str  #: of a band: left and right
+    ends: str  #: left and right end of a band
     marker: str
     ellipsis: str
 
@@ -30,13 +30,13 @@ ASCII = Glyphs("_.-:=+*#", "#", ".", "-", "||", "o", "...")
 
 
 def draw_bar(share: float, width: int, glyphs: Glyphs) -> str:
-    """A bar that is full up to a share, 0..1; only a whole one is full to its end, and NaN is empty."""
+    """Draw a bar that is full up to a share, 0..1; only 1 fills the last cell, and NaN is empty."""
     full = int(min(max(share, 0.0), 1.0) * width) if math.isfinite(share) else 0
     return glyphs.full * full + glyphs.empty * (width - full)
 
 
 def draw_band(position: float, width: int, glyphs: Glyphs) -> str:
-    """A band from edge to edge, with a marker at a position, 0..1; NaN has none."""
+    """Draw a band with a marker at a position, 0..1; NaN has no marker."""
     line = [glyphs.line] * (width - 2)
     if math.isfinite(position) and line:
         line[round(min(max(position, 0.0), 1.0) * (len(line) - 1))] = glyphs.marker
@@ -44,7 +44,7 @@ def draw_band(position: float, width: int, glyphs: Glyphs) -> str:
 
 
 def draw_sparkline(values: Sequence[float], width: int, glyphs: Glyphs) -> str:
-    """A curve from its lowest value to its highest; of more values than cells, each cell is a mean; NaN is a gap."""
+    """Draw a curve between its lowest and highest value; cells are means if there are many values, and NaN is a gap."""
     cells = _resample(values, width)
     finite = [value for value in cells if math.isfinite(value)]
     if not finite:
@@ -55,7 +55,7 @@ def draw_sparkline(values: Sequence[float], width: int, glyphs: Glyphs) -> str:
     def level(value: float) -> str:
         if not math.isfinite(value):
             return " "
-        # Halved, since the difference of two numbers may be none.
+        # Halved, because the difference of two numbers may overflow.
         share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
         return glyphs.levels[round(share * top)]
 
@@ -71,19 +71,19 @@ def _resample(values: Sequence[float], width: int) -> list[float]:
 
 
 def number(value: float | None) -> str:
-    """A return or a ratio in few characters; "-" if there is none yet."""
+    """Format a return or a ratio in few characters; "-" if there is none yet."""
     if value is None:
         return "-"
     return f"{value:,.1f}" if abs(value) < 1e6 or not math.isfinite(value) else f"{value:.3g}"
 
 
 def rate(per_s: float) -> str:
-    """How often a second; seldom things have digits of their own."""
+    """Format a rate per second; small rates have more digits."""
     return f"{per_s:,.0f}" if per_s >= 10 or not per_s else f"{per_s:.2g}"
 
 
 def duration(seconds: float) -> str:
-    """In the two largest units that say something."""
+    """Format a duration in its two largest units."""
     if not math.isfinite(seconds):
         return "-"
     whole = max(0, round(seconds))
@@ -98,13 +98,13 @@ def duration(seconds: float) -> str:
 
 
 def plain(text: str, glyphs: Glyphs) -> str:
-    """A text that came from elsewhere, in one line, and without what would steer the terminal or is not in its set."""
+    """Make foreign text safe to show: one line, no control characters, and ASCII if the terminal needs that."""
     shown = "".join(char if char.isprintable() else " " for char in text)
     return shown.encode("ascii", "replace").decode() if glyphs is ASCII else shown
 
 
 def fitted(text: Text, width: int, glyphs: Glyphs) -> Text:
-    """A line that is no longer than this, in place."""
+    """Shorten a line to a width, in place."""
     if text.cell_len > width:
         text.truncate(max(width - len(glyphs.ellipsis), 0), overflow="crop")
         text.append(glyphs.ellipsis[:width])

@@ -1,4 +1,8 @@
-"""Trends of a run in progress: its curves, its pace, and when it will end."""
+"""How a run develops while it is watched: curves of its returns, its pace, its restarts, and when it will end.
+
+A limit is reached at the pace of the last half minute. Returns follow no law, so the time to the goal is estimated only
+if the last rounds clearly rise, and only up to half of the time that these rounds cover. Memory is bounded.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,26 @@ from typing import NamedTuple, Self
 
 from surreal.base.values import LARGEST
 from surreal.config import Config
-from surreal.run.view.reader import Snapshot
+from surreal.run.view.reader import RunView
 
 _MAX_POINTS = 512
-#: Between two points of the curve of training, s: as often as agents report.
+#: Between two points of the curve of training returns, s: as often as agents report.
 _INTERVAL_S = 1.0
-#: What a pace is the mean of, s.
+#: Time over which a pace is averaged, s.
 _PACE_WINDOW_S = 30.0
 _RECENT_ROUNDS = 10
+_MIN_ROUNDS = 5
+#: How many of its standard errors a slope must be above zero.
+_SURE = 3.0
+#: How far ahead a trend is trusted, as a share of the time it covers.
+_FAR = 0.5
 
 
 class Curve:
-    """Values in the order in which they came; when there are too many, each two neighbours become their mean.
+    """Values in order; when there are too many, each two neighbors become their mean.
 
     Args:
-        max_points: even; raising it keeps more detail of what is long ago.
+        max_points: even; raising it keeps more detail of old values.
     """
 
     def __init__(self, max_points: int = _MAX_POINTS) -> None:
@@ -45,98 +54,79 @@ class Curve:
 
     @property
     def points(self) -> tuple[float, ...]:
-        """All of it, the newest last."""
+        """All points, the newest last."""
         return (*self._points, *([mean(self._group)] if self._group else ()))
 
 
-class Round(NamedTuple):
-    """A round of evaluation."""
+class TimedReturn(NamedTuple):
+    """Time and mean return of an evaluation round."""
 
     time_s: float
     mean_return: float
 
 
-class History:
-    """Adds up what snapshots say.
+class Trend:
+    """Adds up the views of a run.
 
     Attributes:
         returns: of training.
-        eval_returns: a point for each round of evaluation that was seen.
+        eval_returns: a point for each evaluation round that was seen.
         rounds: the newest of these rounds.
     """
 
     def __init__(self) -> None:
         self.returns = Curve()
         self.eval_returns = Curve()
-        self.rounds: deque[Round] = deque(maxlen=_RECENT_ROUNDS)
+        self.rounds: deque[TimedReturn] = deque(maxlen=_RECENT_ROUNDS)
         self._number_of_rounds = 0
         self._paces: deque[tuple[float, float, float]] = deque()
         self._return_s = -math.inf
         self._lives: dict[str, set[str]] = {}
 
-    def add(self, snapshot: Snapshot, now_s: float) -> None:
-        """Add what was seen now.
-
-        Args:
-            snapshot: the newest one.
-            now_s: monotonic.
-        """
-        for name, life in snapshot.lives:
+    def add(self, view: RunView, now_s: float) -> None:
+        """Add the newest view, at a monotonic time."""
+        for name, life in view.lives:
             self._lives.setdefault(name, set()).add(life)
-        if snapshot.episode_return is not None and now_s - self._return_s >= _INTERVAL_S:
+        if view.episode_return is not None and now_s - self._return_s >= _INTERVAL_S:
             self._return_s = now_s
-            self.returns.add(snapshot.episode_return)
-        if snapshot.eval_return is not None and snapshot.eval_rounds not in (0, self._number_of_rounds):
-            self.add_round(snapshot.eval_return, snapshot.eval_rounds, now_s)
-        if snapshot.updates:  # a start has another pace
-            self._paces.append((now_s, snapshot.steps_per_s, snapshot.updates_per_s))
+            self.returns.add(view.episode_return)
+        if view.eval_return is not None and view.eval_rounds not in (0, self._number_of_rounds):
+            self.add_round(view.eval_return, view.eval_rounds, now_s)
+        if view.updates:  # a start has another pace
+            self._paces.append((now_s, view.steps_per_s, view.updates_per_s))
         while self._paces and now_s - self._paces[0][0] > _PACE_WINDOW_S:
             self._paces.popleft()
 
     def add_round(self, mean_return: float, number: int, time_s: float) -> None:
-        """Add a round of evaluation.
+        """Add an evaluation round.
 
         Args:
-            mean_return: its mean; NaN if it has none.
-            number: how many rounds there are with it.
+            mean_return: NaN if it has none.
+            number: count of rounds, this one included.
             time_s: when it was played, by the clock of `add`.
         """
         self._number_of_rounds = number
         self.eval_returns.add(mean_return)
-        self.rounds.append(Round(time_s, mean_return))
+        self.rounds.append(TimedReturn(time_s, mean_return))
 
     @property
     def steps_per_s(self) -> float:
-        """Env steps per second, over the last half minute; NaN before the first update."""
+        """Env steps per second over the last half minute; NaN before the first update."""
         return mean(steps for _, steps, _ in self._paces)
 
     @property
     def updates_per_s(self) -> float:
-        """Updates per second, over the last half minute; NaN before the first one."""
+        """Updates per second over the last half minute; NaN before the first update."""
         return mean(updates for _, _, updates in self._paces)
 
     @property
     def restarts(self) -> dict[str, int]:
-        """How often processes have begun again, by their names, as far as was seen; without those that never did."""
+        """Restarts that were seen, by process name; without processes that never restarted."""
         return {name: len(lives) - 1 for name, lives in self._lives.items() if len(lives) > 1}
 
 
-def mean(values: Iterable[float]) -> float:
-    """Mean of those that are finite; NaN if none is."""
-    finite = [value for value in values if math.isfinite(value)]
-    # Divided first: the sum of the largest numbers is none.
-    return math.fsum(value / len(finite) for value in finite) if finite else math.nan
-
-
-_MIN_ROUNDS = 5
-#: How many of its standard errors a slope must be above zero.
-_SURE = 3.0
-#: How far ahead a trend is trusted, as a share of what it looks back on.
-_FAR = 0.5
-
-
 class RunLimits(NamedTuple):
-    """What ends a run; None: nothing of this kind does."""
+    """Limits that end a run; None: there is no such limit."""
 
     max_env_steps: int | None = None
     max_updates: int | None = None
@@ -145,36 +135,36 @@ class RunLimits(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """Those of a configuration."""
+        """The limits of a configuration."""
         run = config.run
         return cls(run.max_env_steps, config.learner.max_updates, run.max_time_s, run.stop_at_return)
 
 
 class Bound(NamedTuple):
-    """One of a run's limits, and how far it is."""
+    """Progress toward one limit."""
 
     name: str  #: env steps, updates, time, or eval return
     done: float
     total: float
-    left_s: float | None  #: None: nobody can say
-    start: float = 0.0  #: where it began
+    left_s: float | None  #: None: unknown
+    start: float = 0.0  #: value at the run's start
 
     @property
     def share(self) -> float:
-        """How much of it is done, 0..1; NaN where that is no number."""
+        """Share that is done, 0..1; NaN if undefined."""
         way = self.total - self.start
         return min(max((self.done - self.start) / way, 0.0), 1.0) if way > 0 else math.nan
 
 
-def nearest_bound(limits: RunLimits, snapshot: Snapshot, history: History, elapsed_s: float) -> Bound | None:
-    """Find the limit that ends the run first; of limits without a known time, the one that is done most.
+def nearest_bound(limits: RunLimits, view: RunView, trend: Trend, elapsed_s: float) -> Bound | None:
+    """Find the limit that ends the run first; among limits without a known time, the one that is done most.
 
-    The goal counts only in a run without limits, so that the measure does not change with the curve.
+    The goal counts only in a run without limits, so that the displayed limit does not change with the curve.
 
     Args:
         limits: of the run.
-        snapshot: the newest one.
-        history: before it.
+        view: the newest one.
+        trend: of the run.
         elapsed_s: since the run's start.
 
     Returns:
@@ -182,22 +172,19 @@ def nearest_bound(limits: RunLimits, snapshot: Snapshot, history: History, elaps
     """
     bounds = []
     if (steps := limits.max_env_steps) is not None:
-        bounds.append(_paced("env steps", snapshot.env_steps, steps, history.steps_per_s))
+        bounds.append(_paced("env steps", view.env_steps, steps, trend.steps_per_s))
     if (updates := limits.max_updates) is not None:
-        bounds.append(_paced("updates", snapshot.updates, updates, history.updates_per_s))
+        bounds.append(_paced("updates", view.updates, updates, trend.updates_per_s))
     if (time_s := limits.max_time_s) is not None:
         bounds.append(_paced("time", elapsed_s, time_s, 1.0))
-    if (goal := limits.stop_at_return) is not None and history.rounds and not bounds:
-        first, last = history.eval_returns.points[0], history.rounds[-1].mean_return
-        bounds.append(Bound("eval return", last, goal, seconds_to_goal(tuple(history.rounds), goal), first))
-    return min(bounds, key=_order, default=None)
+    if (goal := limits.stop_at_return) is not None and trend.rounds and not bounds:
+        first, last = trend.eval_returns.points[0], trend.rounds[-1].mean_return
+        bounds.append(Bound("eval return", last, goal, seconds_to_goal(tuple(trend.rounds), goal), first))
+    return min(bounds, key=lambda b: (math.inf if b.left_s is None else b.left_s, -b.share), default=None)
 
 
-def seconds_to_goal(rounds: Sequence[Round], goal: float) -> float | None:
-    """How long the last rounds' trend takes to the goal, s; None if there is no trend to trust.
-
-    The trend is a line through them by least squares.
-    """
+def seconds_to_goal(rounds: Sequence[TimedReturn], goal: float) -> float | None:
+    """Estimate the time to the goal from a least-squares line, s; None if the rounds show no clear trend."""
     known = [(each.time_s, each.mean_return) for each in rounds if abs(each.mean_return) <= LARGEST]
     count = len(known)
     if count < _MIN_ROUNDS:
@@ -216,9 +203,12 @@ def seconds_to_goal(rounds: Sequence[Round], goal: float) -> float | None:
     return left_s if 0 < left_s <= _FAR * span_s else None
 
 
+def mean(values: Iterable[float]) -> float:
+    """Mean of the finite values; NaN if there are none."""
+    finite = [value for value in values if math.isfinite(value)]
+    # Divided first: the sum of the largest numbers overflows.
+    return math.fsum(value / len(finite) for value in finite) if finite else math.nan
+
+
 def _paced(name: str, done: float, total: float, per_s: float) -> Bound:
     return Bound(name, done, total, max(total - done, 0.0) / per_s if per_s > 0 else None)
-
-
-def _order(bound: Bound) -> tuple[float, float]:
-    return (math.inf if bound.left_s is None else bound.left_s, -bound.share)

@@ -10,8 +10,7 @@ import pytest
 
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.plugins.clusters.scaling.figures import FIGURES, processes_by_role
-from surreal.plugins.clusters.scaling.reading import RunNow
-from surreal.run.view.reader import summarize_processes
+from surreal.run.view.reader import RunView, summarize_processes
 
 ROOT = Path(__file__).parents[4]
 
@@ -20,12 +19,11 @@ def beat(role: str, name: str, metrics: dict[str, float], **more: Any) -> Heartb
     return Heartbeat(f"{name}-x", role, name, 1, "host", 0.0, 0.0, metrics=metrics, **more)
 
 
-def run_of(*beats: Heartbeat) -> RunNow:
-    snapshot = summarize_processes(beats)
-    return RunNow("demo", snapshot, tuple(snapshot.alive), is_ending=False)
+def run_of(*beats: Heartbeat) -> RunView:
+    return summarize_processes(beats)
 
 
-def figures(now: RunNow) -> dict[str, float]:
+def figures(now: RunView) -> dict[str, float]:
     return {figure.name: value for figure in FIGURES if (value := figure.read(now)) is not None}
 
 

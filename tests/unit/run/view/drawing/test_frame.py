@@ -1,4 +1,4 @@
-"""The picture of a run, at several widths and heights, with colour and without, with and without data."""
+"""The picture of a run, at several widths and heights, with color and without, with and without data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.view.live.frame import Frame, Picture, frame_lines
 from surreal.run.view.live.text import ASCII, UNICODE, Glyphs
 from surreal.run.view.live.trend import Bound
-from surreal.run.view.reader import Snapshot
+from surreal.run.view.reader import RunView
 
 LEARNER = Heartbeat("l", "learner", "learner", 1, "host", 0.0, 50.0, metrics={"learner/updates_per_s": 30.0})
 AGENTS = tuple(Heartbeat(f"a{i}", "agent", f"agent-{i}", 100 + i, "host", 0.0, 50.0) for i in range(40))
-SNAPSHOT = Snapshot(
+SNAPSHOT = RunView(
     (LEARNER, AGENTS[0]),
     env_steps=42_000,
     steps_per_s=1234.0,
@@ -76,7 +76,7 @@ def test_at_160_columns_there_is_more_of_it() -> None:
 
 def test_without_utf_8_it_is_ascii() -> None:
     hostile = replace(SNAPSHOT, processes=(replace(LEARNER, name="größe", warning="…", warned=49.0),))
-    text = text_of(replace(VIEW, title="größe", snapshot=hostile, phase="füllen"), glyphs=ASCII)
+    text = text_of(replace(VIEW, title="größe", view=hostile, phase="füllen"), glyphs=ASCII)
     assert text.isascii()
     assert "env steps      #########..............   42%" in text
     assert "agents wait |------------------o-----------| learner waits" in text
@@ -110,9 +110,7 @@ def test_a_colour_says_nothing_that_words_do_not() -> None:
     assert "\x1b" not in printed(no_color=True, is_terminal=False)
     troubled = replace(LEARNER, hangs_in="the main loop hangs in learn (my.py line 3)", warning="bad", warned=20.0)
     waiting = replace(AGENTS[0], waits_for=("waiting for credit",))
-    text = text_of(
-        replace(VIEW, snapshot=replace(SNAPSHOT, processes=(troubled, waiting, replace(AGENTS[1], age_s=20.0))))
-    )
+    text = text_of(replace(VIEW, view=replace(SNAPSHOT, processes=(troubled, waiting, replace(AGENTS[1], age_s=20.0)))))
     assert "hanging        learner: the main loop hangs in learn (my.py line 3)" in text
     assert "waiting        agent-0: waiting for credit" in text
     assert "last warning   learner, 30 s ago: bad" in text
@@ -123,7 +121,7 @@ def test_before_anything_is_known_there_is_the_name_and_what_goes_on() -> None:
     assert text_of(Picture("run", 3.0, phase="starting Redis", phase_s=2.0)) == (
         "run" + " " * 74 + "3 s\nnow            starting Redis, 2 s"
     )
-    text = text_of(Picture("run", 3.0, Snapshot(())))
+    text = text_of(Picture("run", 3.0, RunView(())))
     assert "0 env steps   0 updates   version 0" in text
     assert [line.split()[-1] for line in text.splitlines() if "return" in line] == ["-", "-"]
     assert "replay" not in text and "samples" not in text and "process" not in text
@@ -136,7 +134,7 @@ def test_numbers_that_are_none_are_shown_as_such() -> None:
     )
     view = replace(
         VIEW,
-        snapshot=broken,
+        view=broken,
         returns=[nan, nan],
         eval_returns=[1.0, nan, 3.0],
         bound=Bound("eval return", nan, 9.0, None),
@@ -152,12 +150,12 @@ def test_numbers_that_are_none_are_shown_as_such() -> None:
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
 def test_it_fits_any_terminal(width: int, rows: int | None, glyphs: Glyphs) -> None:
     beats = (LEARNER, *(replace(agent, waits_for=(f"waiting {i}",)) for i, agent in enumerate(AGENTS)))
-    view = replace(VIEW, snapshot=replace(SNAPSHOT, processes=beats), phase="x" * 200, footer="q")
+    view = replace(VIEW, view=replace(SNAPSHOT, processes=beats), phase="x" * 200, footer="q")
     assert text_of(view, width, rows, glyphs)
 
 
 def test_a_short_terminal_keeps_what_says_most() -> None:
-    view = replace(VIEW, snapshot=replace(SNAPSHOT, processes=(LEARNER, *AGENTS)), footer="q leaves")
+    view = replace(VIEW, view=replace(SNAPSHOT, processes=(LEARNER, *AGENTS)), footer="q leaves")
     text = text_of(view, 40, 5)
     assert [line.split()[0] for line in text.splitlines()] == [
         "cartpole-dqn-20260131-1234…",
@@ -171,7 +169,7 @@ def test_a_short_terminal_keeps_what_says_most() -> None:
 
 
 def test_at_the_end_nothing_goes_on_any_more() -> None:
-    view = replace(VIEW, is_over=True, snapshot=replace(SNAPSHOT, processes=(replace(LEARNER, waits_for=("x",)),)))
+    view = replace(VIEW, is_over=True, view=replace(SNAPSHOT, processes=(replace(LEARNER, waits_for=("x",)),)))
     text = text_of(view)
     assert "left" not in text and "/s" not in text and "waiting" not in text and "process" not in text
     assert "42,000 of 100,000" in text

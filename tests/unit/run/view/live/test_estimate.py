@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from surreal.config import load_config
-from surreal.run.view.live.trend import Bound, History, Round, RunLimits, nearest_bound, seconds_to_goal
-from surreal.run.view.reader import Snapshot
+from surreal.run.view.live.trend import Bound, RunLimits, TimedReturn, Trend, nearest_bound, seconds_to_goal
+from surreal.run.view.reader import RunView
 
-HALF_WAY = replace(Snapshot(()), env_steps=500, updates=90, steps_per_s=10.0, updates_per_s=1.0)
+HALF_WAY = replace(RunView(()), env_steps=500, updates=90, steps_per_s=10.0, updates_per_s=1.0)
 
 
-def nearest(limits: RunLimits, snapshot: Snapshot = HALF_WAY, elapsed_s: float = 50.0) -> Bound | None:
-    history = History()
+def nearest(limits: RunLimits, snapshot: RunView = HALF_WAY, elapsed_s: float = 50.0) -> Bound | None:
+    history = Trend()
     history.add(snapshot, 0.0)
     return nearest_bound(limits, snapshot, history, elapsed_s)
 
 
-def rounds(values: Sequence[float], interval_s: float = 10.0) -> list[Round]:
-    return [Round(index * interval_s, value) for index, value in enumerate(values)]
+def rounds(values: Sequence[float], interval_s: float = 10.0) -> list[TimedReturn]:
+    return [TimedReturn(index * interval_s, value) for index, value in enumerate(values)]
 
 
 def test_a_configuration_says_what_ends_its_run() -> None:
@@ -85,7 +85,7 @@ def test_noise_around_a_level_is_rarely_taken_for_a_trend() -> None:
 
 
 def test_the_bar_keeps_its_measure_however_near_the_goal_is() -> None:
-    history, limits = History(), RunLimits(max_env_steps=1000, stop_at_return=70.0)
+    history, limits = Trend(), RunLimits(max_env_steps=1000, stop_at_return=70.0)
     history.add(HALF_WAY, 0.0)
     for number, (time_s, value) in enumerate(rounds([0, 10, 20, 30, 40, 50])):
         history.add_round(value, number + 1, time_s)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from surreal.run.view.live.trend import Curve, History, mean
-from surreal.run.view.reader import Snapshot
+from surreal.run.view.live.trend import Curve, Trend, mean
+from surreal.run.view.reader import RunView
 
-NOTHING = Snapshot(())
+NOTHING = RunView(())
 
 
 def test_a_long_curve_keeps_its_shape_in_few_points() -> None:
@@ -38,7 +38,7 @@ def test_a_return_that_is_no_number_is_a_gap_and_spoils_nothing() -> None:
 
 
 def test_each_round_is_a_point_once_however_often_it_is_seen() -> None:
-    history = History()
+    history = Trend()
     history.add_round(5.0, 1, -10.0)  # from before
     for second, (rounds, value) in enumerate([(1, 5.0), (1, 5.0), (2, 7.0), (2, 7.0), (0, 7.0), (4, math.nan)]):
         history.add(replace(NOTHING, eval_rounds=rounds, eval_return=value), float(second))
@@ -47,14 +47,14 @@ def test_each_round_is_a_point_once_however_often_it_is_seen() -> None:
 
 
 def test_training_has_a_point_a_second() -> None:
-    history = History()
+    history = Trend()
     for tick in range(11):
         history.add(replace(NOTHING, episode_return=float(tick)), tick / 2)
     assert history.returns.points == (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 
 
 def test_the_pace_is_that_of_the_last_half_minute() -> None:
-    history = History()
+    history = Trend()
     history.add(replace(NOTHING, steps_per_s=1e6), 59.0)
     assert math.isnan(history.steps_per_s)  # it has not begun to learn
     for second in range(60):
@@ -64,7 +64,7 @@ def test_the_pace_is_that_of_the_last_half_minute() -> None:
 
 
 def test_a_process_that_began_again_is_counted() -> None:
-    history = History()
+    history = Trend()
     history.add(replace(NOTHING, lives=frozenset({("agent-0", "a"), ("agent-0", "b"), ("agent-1", "x")})), 0.0)
     assert history.restarts == {"agent-0": 1}
     for _ in range(2):

@@ -10,27 +10,27 @@ from rich.console import Console
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.view.live.describe import describe_drain, describe_troubles, starting_phase
 from surreal.run.view.live.progress import Progress
-from surreal.run.view.reader import Snapshot
+from surreal.run.view.reader import RunView
 
 LEARNER = Heartbeat("learner-x", "learner", "learner", 1, "host", 0.0, 0.0)
 AGENT = Heartbeat("agent-0-x", "agent", "agent-0", 2, "host", 0.0, 0.0)
 
 
 def test_the_phase_of_a_start_is_named() -> None:
-    assert starting_phase(Snapshot((AGENT,))) == "waiting for the learner to start"
+    assert starting_phase(RunView((AGENT,))) == "waiting for the learner to start"
     filling = replace(LEARNER, waits_for=("filling the replay, 340/1000",))
-    assert starting_phase(Snapshot((AGENT, filling))) == "filling the replay, 340/1000"
-    assert starting_phase(Snapshot((LEARNER,))) == "waiting for the first update"
-    assert starting_phase(Snapshot((filling,), updates=1)) == ""
+    assert starting_phase(RunView((AGENT, filling))) == "filling the replay, 340/1000"
+    assert starting_phase(RunView((LEARNER,))) == "waiting for the first update"
+    assert starting_phase(RunView((filling,), updates=1)) == ""
     dead = replace(LEARNER, age_s=60.0)
-    assert starting_phase(Snapshot((dead,))) == "waiting for the learner to start"
+    assert starting_phase(RunView((dead,))) == "waiting for the learner to start"
 
 
 def test_waits_and_hangs_are_shown_with_the_processes_that_have_them() -> None:
     beats = [replace(AGENT, name=f"agent-{i}", waits_for=("waiting for credit",)) for i in range(5)]
     beats.append(replace(LEARNER, hangs_in="the main loop hangs in learn (my.py line 3)"))
     beats.append(replace(AGENT, name="agent-9", age_s=99.0, waits_for=("waiting for nothing any more",)))
-    assert describe_troubles(Snapshot(tuple(beats))) == [
+    assert describe_troubles(RunView(tuple(beats))) == [
         ("waiting", "agent-0 and 4 more: waiting for credit"),
         ("hanging", "learner: the main loop hangs in learn (my.py line 3)"),
     ]
@@ -52,12 +52,12 @@ def shown(*, is_quiet: bool = False) -> str:
         for second in range(1, 6):
             now[0] = float(second)
             waits = f"filling the replay, {second * 100}/1000"
-            progress.show(Snapshot((replace(filling, waits_for=(waits,)),), env_steps=100 * second))
+            progress.show(RunView((replace(filling, waits_for=(waits,)),), env_steps=100 * second))
         for second in range(6, 12):
             now[0] = float(second)
-            progress.show(Snapshot((LEARNER, AGENT), env_steps=100 * second, updates=second))
+            progress.show(RunView((LEARNER, AGENT), env_steps=100 * second, updates=second))
         progress.phase("draining: learner writes its checkpoint")
-        progress.finish(Snapshot((), env_steps=1200, updates=12, eval_return=9.0, best_return=10.0))
+        progress.finish(RunView((), env_steps=1200, updates=12, eval_return=9.0, best_return=10.0))
     return text.getvalue()
 
 
@@ -87,7 +87,7 @@ def test_on_a_terminal_the_phase_shows_before_there_is_a_snapshot_and_the_last_t
         progress._live.refresh()
         assert "starting Redis" in text.getvalue()
         assert "env steps" not in text.getvalue()
-        progress.finish(Snapshot((), env_steps=1200))
+        progress.finish(RunView((), env_steps=1200))
     assert "1,200" in text.getvalue()
 
 
@@ -99,10 +99,10 @@ def test_a_terminal_counts_how_full_the_replay_is() -> None:
         for second, transitions in enumerate((340, 680)):
             now[0] = float(second)
             filling = replace(LEARNER, waits_for=(f"filling the replay, {transitions}/1000",))
-            progress.show(Snapshot((filling,), env_steps=transitions))
+            progress.show(RunView((filling,), env_steps=transitions))
             progress._live.refresh()
             assert f"filling the replay, {transitions}/1000, {second} s" in text.getvalue()
-        progress.show(Snapshot((LEARNER,), env_steps=1000, updates=1))
+        progress.show(RunView((LEARNER,), env_steps=1000, updates=1))
         text.truncate(0)
         progress._live.refresh()
         assert "filling" not in text.getvalue()

@@ -13,7 +13,7 @@ from rich.console import Console
 from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.run.view.live.describe import describe_numbers
 from surreal.run.view.live.progress import Progress
-from surreal.run.view.reader import Snapshot, summarize_processes
+from surreal.run.view.reader import RunView, summarize_processes
 
 
 def beat(role: str, name: str, age_s: float = 0.0, step: int = 0, **metrics: float) -> Heartbeat:
@@ -57,8 +57,8 @@ def test_who_learns_speaks_for_learning_where_agents_do_a_part_of_it() -> None:
 
 
 def test_nothing_is_known_before_the_first_heartbeat() -> None:
-    assert summarize_processes([]) == Snapshot(())
-    assert dict(describe_numbers(Snapshot(()), 1.0))["return"] == "-"
+    assert summarize_processes([]) == RunView(())
+    assert dict(describe_numbers(RunView(()), 1.0))["return"] == "-"
 
 
 def test_round_of_evaluation_that_is_under_way_shows_how_far_it_is() -> None:
@@ -128,4 +128,4 @@ def test_ratings_are_shown_where_there_are_some() -> None:
         describe_numbers(summarize_processes([beat("learner", "learner", learner__updates_total=1, **league)]), 1.0)
     )
     assert shown["rating"] == "1234 (5 past versions, 12,345 games)"
-    assert "rating" not in dict(describe_numbers(Snapshot(()), 1.0))
+    assert "rating" not in dict(describe_numbers(RunView(()), 1.0))

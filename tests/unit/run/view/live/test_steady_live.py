@@ -12,9 +12,9 @@ from rich.console import Console
 
 from surreal.run.view.live.progress import Progress
 from surreal.run.view.live.trend import RunLimits
-from surreal.run.view.reader import Snapshot
+from surreal.run.view.reader import RunView
 
-RUNNING = Snapshot((), env_steps=500, updates=50, eval_return=3.0, eval_rounds=1, steps_per_s=10.0)
+RUNNING = RunView((), env_steps=500, updates=50, eval_return=3.0, eval_rounds=1, steps_per_s=10.0)
 
 
 class Terminal:

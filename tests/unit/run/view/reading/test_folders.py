@@ -35,7 +35,7 @@ def test_runs_are_found_by_folder_name_and_pattern(runs: Path, names: list[str],
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("ppo-O", "did you mean ppo-0?"), ("x*", "runs has dqn-0, dqn-1, ppo-0"), ("..", "no run")]
+    ("name", "message"), [("ppo-O", "did you mean ppo-0?"), ("x*", "runs has dqn-0, dqn-1, ppo-0"), ("..", "not a run")]
 )
 def test_what_is_no_run_is_refused_with_what_there_is(runs: Path, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("?", r"\?")):

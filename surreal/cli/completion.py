@@ -27,7 +27,7 @@ def completion(
         str, typer.Argument(metavar="SHELL", help="bash, zsh, fish or powershell.", autocompletion=lambda: _SHELLS)
     ],
 ) -> None:
-    """Print what lets a shell complete presets, runs, policies and settings; --install-completion puts it in place."""
+    """Print the script that completes presets, runs, policies and settings; --install-completion installs it."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     if shell not in _SHELLS:

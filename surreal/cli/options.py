@@ -1,10 +1,11 @@
-"""Options that several commands have, and how a command speaks."""
+"""Options that several commands share, the panels of `surreal --help`, and console output."""
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, Annotated, cast
 
@@ -16,6 +17,17 @@ from surreal.run.process.arguments import SHOWN_BY_PS, local_folder, shows_passw
 from surreal.run.process.output import Output
 
 
+class Panel(StrEnum):
+    """Groups of commands in `surreal --help`, in this order."""
+
+    TRAIN = "Train"
+    LOOK = "Look"
+    SHIP = "Ship"
+    MANY = "Many runs"
+    CLUSTERS = "Clusters"
+    OTHER = "Other"  #: commands without a panel, such as those of other packages
+
+
 def _local_folder(text: str) -> Path:
     try:
         return local_folder(text)
@@ -24,7 +36,7 @@ def _local_folder(text: str) -> Path:
 
 
 def warn_of_password(address: str | None) -> str | None:
-    """Warn of a password that other users of this machine can read in the command line."""
+    """Warn about a password that other users of this machine can read in the command line."""
     if shows_password(address):
         typer.echo(f"warning: {SHOWN_BY_PS}", err=True)
     return address
@@ -51,32 +63,32 @@ RunDir = Annotated[
 ]
 
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Import the classes and folders that it names: this runs their code.")
+    bool, typer.Option("--trust", help="Import the classes and folders that it names; this runs their code.")
 ]
 #: Help of an argument that names a policy.
 POLICY = "A policy, a learner's checkpoint, an exported policy, or a run's folder, name or id."
 
-NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; NO_COLOR in the environment does the same.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colors; NO_COLOR in the environment does the same.")]
 
 
 def stdout_console(on_failure: Callable[[str], object], *, no_color: bool) -> Console:
-    """A console for what lasts: its output may be closed at any moment, and is live only on a real terminal.
+    """Make a console for a long command: its output may be closed at any time, and is live only on a real terminal.
 
     Args:
-        on_failure: called once with the reason when nothing can be written any more.
-        no_color: whether it is to do without colours.
+        on_failure: called once with the reason when the output cannot be written any more.
+        no_color: do not use colors.
     """
     return Console(
         file=cast(IO[str], Output(sys.stdout, on_failure)),
         soft_wrap=True,
         no_color=no_color or None,
-        # FORCE_COLOR, which CI systems set, makes rich take a pipe for a terminal.
+        # FORCE_COLOR, which CI systems set, makes rich mistake a pipe for a terminal.
         force_interactive=None if sys.stdout.isatty() else False,
     )
 
 
 def flag(text: str) -> bool:
-    """Read true or false, as the value of an option."""
+    """Parse true or false as the value of an option."""
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if text.lower() not in known:
         raise typer.BadParameter(f"expected true or false, got {text!r}")
@@ -84,5 +96,5 @@ def flag(text: str) -> bool:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a sentence as it is: no markup, no colours of its own."""
+    """Print a sentence without markup and highlighting."""
     console.print(text, markup=False, highlight=False)

@@ -15,7 +15,7 @@ import typer
 
 from surreal.base.errors import ConfigError
 from surreal.cli.completion import policies, preset_names
-from surreal.cli.options import POLICY, Overrides, RedisOption, RunDir, RunName, Trust
+from surreal.cli.options import POLICY, Overrides, Panel, RedisOption, RunDir, RunName, Trust
 
 if TYPE_CHECKING:
     from surreal.run.commands.play import EpisodeDisplay
@@ -28,9 +28,9 @@ Seed = Annotated[int | None, typer.Option(min=0, help="Repeatable episodes; defa
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    app.command()(play)
-    app.command()(watch)
-    app.command()(presets)
+    app.command(rich_help_panel=Panel.LOOK)(play)
+    app.command(rich_help_panel=Panel.LOOK)(watch)
+    app.command(rich_help_panel=Panel.TRAIN)(presets)
 
 
 def play(
@@ -80,7 +80,7 @@ def watch(
     seed: Seed = None,
     trust: Trust = False,
 ) -> None:
-    """Watch the newest parameters of a running run at play; by default in a window, else on the terminal."""
+    """Watch the current policy play; by default in a window, otherwise on the terminal."""
     _require_one(record, show, terminal)
 
     from surreal.run.build.check import has_display

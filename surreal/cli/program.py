@@ -1,6 +1,6 @@
-"""The `surreal` command, put together from its groups.
+"""The `surreal` command, put together from its groups and from plugins, which any package can add.
 
-What a person asked for goes to stdout, an error to stderr as one line `error: ...`. The exit codes are those of
+Output goes to stdout, an error to stderr as one line `error: ...`. The exit codes are those of
 `surreal.run.process.ending`. `--debug`, anywhere, shows tracebacks.
 
 Heavy imports (torch) happen inside the commands that need them.
@@ -11,28 +11,33 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from importlib.metadata import entry_points
+from collections.abc import Iterable, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
+from typer.models import CommandInfo, TyperInfo
 
 from surreal import __version__
 from surreal.base.errors import ConfigError
 from surreal.base.system.files import take_user
 from surreal.cli import completion, policies, replay, running, runs, training
-from surreal.run.process.ending import ExitCode, exit_code_of, print_error
+from surreal.cli.options import Panel
+from surreal.run.process.ending import ExitCode, error_line, exit_code_of, print_error
 from surreal.run.process.interrupts import hold_checkpoint_signal
 from surreal.run.process.output import flush_output
 from surreal.run.process.roles import ROLES
 
-#: As whom commands come to a Redis that has users. Others only look; the processes of a run know it themselves.
+#: User of each command in a Redis with users. Other commands only look; the processes of a run choose their own.
 _USERS = {
     **dict.fromkeys(("run", "sweep", "stop", "replay", "delete", "chaos"), "launcher"),
     **dict.fromkeys(("watch", "play"), "evaluation"),
 }
 
+_PANELS = list(Panel)
+#: A shell sets this variable while it completes a command line.
+_COMPLETING = "_SURREAL_COMPLETE"
 #: Words of RELAAX, Stanford's Surreal and other systems, with the command that does the same here.
 _OTHER_WORDS = {
     **dict.fromkeys(("parameter-server", "relaax-parameter-server"), "ps"),
@@ -53,7 +58,14 @@ _OTHER_WORDS = {
 
 
 class _Commands(TyperGroup):
-    """The commands; a word of another system leads to the command that does the same here."""
+    """The commands, in the order of their panels; a word of another system leads to the command that does the same."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        def place(name: str) -> int:
+            panel = getattr(self.commands[name], "rich_help_panel", None)
+            return _PANELS.index(panel) if panel in _PANELS else len(_PANELS)
+
+        return sorted(super().list_commands(ctx), key=place)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         meant = _OTHER_WORDS.get(args[0].replace("_", "-").lower()) if args else None
@@ -85,17 +97,33 @@ def common(
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and end.")
     ] = False,
 ) -> None:
-    """Take what comes before a command."""
+    """Handle options before the command."""
     # From here on, so that variables set options of commands, SURREAL_RUN_SEED, and not --version.
     context.auto_envvar_prefix = "SURREAL"
     take_user(_USERS.get(context.invoked_subcommand or "", "observer"), os.environ)
 
 
-# In the order of `surreal --help`.
+def add_plugins(app: typer.Typer, found: Iterable[EntryPoint]) -> None:
+    """Let each plugin add its commands once, even if two installations name it; report a broken one and continue."""
+    known: set[str] = set()
+    for entry in sorted(found, key=lambda entry: entry.name):
+        if entry.value in known:
+            continue
+        known.add(entry.value)
+        try:
+            entry.load()(app)
+        except Exception as error:
+            if _COMPLETING not in os.environ:
+                sys.stderr.write(f"warning: the commands of plugin {entry.name} are missing: {error_line(error)}\n")
+    added: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
+    for info in added:
+        if not isinstance(info.rich_help_panel, str):
+            info.rich_help_panel = Panel.OTHER
+
+
 for _group in (training, running, runs, policies, replay, completion):
     _group.add_to(app)
-for _plugin in sorted(entry_points(group="surreal.commands")):
-    _plugin.load()(app)
+add_plugins(app, entry_points(group="surreal.commands"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _hide_variables(command: Any) -> None:
-    """Leave the names of variables out of the help, where each option's follows one rule."""
+    """Leave environment variables that follow the general rule out of the help."""
     for parameter in command.params:
         parameter.show_envvar = bool(parameter.envvar)
     for inner in getattr(command, "commands", {}).values():
@@ -130,9 +158,9 @@ def _hide_variables(command: Any) -> None:
 
 
 def program() -> NoReturn:
-    """Be the command: what happens to its output, or a late Ctrl-C, ends in no traceback."""
+    """Run as the command: neither a closed output nor a late Ctrl-C ends in a traceback."""
     if sys.argv[1:2] == ["run"] or sys.argv[1:2] in [[role.name] for role in ROLES if role.leads]:
-        hold_checkpoint_signal()  # they listen for it once they have imported what they need
+        hold_checkpoint_signal()  # they listen for it after their imports
     code = main()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     flush_output()

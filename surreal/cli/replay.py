@@ -15,7 +15,7 @@ from rich.table import Table
 
 from surreal.base.errors import ConfigError
 from surreal.cli.completion import run_names
-from surreal.cli.options import RunDir, RunName
+from surreal.cli.options import Panel, RunDir, RunName
 
 if TYPE_CHECKING:
     from surreal.distributed.connection.client import RedisClient
@@ -44,7 +44,7 @@ Shards = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add `replay` and what it can do."""
-    app.add_typer(replay_app)
+    app.add_typer(replay_app, rich_help_panel=Panel.LOOK)
 
 
 @replay_app.command()

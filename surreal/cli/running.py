@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from surreal.base.errors import ConfigError
-from surreal.cli.options import NoColor, RedisOption, RunDir, RunName, say, stdout_console
+from surreal.cli.options import NoColor, Panel, RedisOption, RunDir, RunName, say, stdout_console
 from surreal.run.process.arguments import SHOWN_BY_PS
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    app.command()(redis)
-    app.command()(status)
-    app.command()(stop)
-    app.command()(top)
+    app.command(rich_help_panel=Panel.CLUSTERS)(redis)
+    app.command(rich_help_panel=Panel.LOOK)(status)
+    app.command(rich_help_panel=Panel.TRAIN)(stop)
+    app.command(rich_help_panel=Panel.LOOK)(top)
 
 
 def redis(
@@ -65,7 +65,7 @@ def redis(
         float, typer.Option(min=0, metavar="S", help="How long to wait for clients to leave, at SIGTERM.")
     ] = 0.0,
 ) -> None:
-    """A Redis server for the processes of other machines, until Ctrl-C."""
+    """Serve Redis for the processes of other machines, until Ctrl-C."""
     from surreal.run.commands.redis_server import AccessOptions, address_for_others, prepare_access, serve
 
     console = Console(soft_wrap=True)

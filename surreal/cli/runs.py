@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from surreal.base.errors import ConfigError
-from surreal.cli.options import say
+from surreal.cli.options import Panel, say
 
 if TYPE_CHECKING:
     from surreal.run.view.listing import ListedRun
@@ -44,7 +44,7 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Runs, by fo
 
 def add_to(app: typer.Typer) -> None:
     """Add `runs` and what it can do."""
-    app.add_typer(runs_app)
+    app.add_typer(runs_app, rich_help_panel=Panel.MANY)
 
 
 @runs_app.callback(invoke_without_command=True)

@@ -13,7 +13,7 @@ import typer
 from surreal.base.errors import ConfigError, StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
 from surreal.cli.completion import presets_and_files
-from surreal.cli.options import NoColor, Overrides, RunDir, flag, say, stdout_console, warn_of_password
+from surreal.cli.options import NoColor, Overrides, Panel, RunDir, flag, say, stdout_console, warn_of_password
 from surreal.run.process.ending import Ending, ExitCode, print_error
 from surreal.run.process.roles import AGENT, COMPONENTS, EVAL, LEARNER, ROLES, Part, Role, launcher_overrides, parts_of
 
@@ -29,9 +29,11 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 def add_to(app: typer.Typer) -> None:
     """Add `run` and the commands of all roles."""
-    app.command()(run)
+    app.command(rich_help_panel=Panel.TRAIN)(run)
     for role in (role for role in ROLES if role.has_command):
-        app.command(name=role.name, help=role.summary, context_settings=_PASS_ON)(_command_of(role))
+        app.command(name=role.name, help=role.summary, context_settings=_PASS_ON, rich_help_panel=Panel.CLUSTERS)(
+            _command_of(role)
+        )
 
 
 def run(

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 import os
 import re
 import sys
 from collections.abc import Sequence
 from ctypes.util import find_library
+from functools import cache
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -25,6 +28,8 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from surreal.base.errors import EnvError
 from surreal.base.system.program import install_command
 from surreal.envs.atari.preprocessing import is_atari, load_ale
+
+logger = logging.getLogger(__name__)
 
 
 class Family(NamedTuple):
@@ -56,6 +61,7 @@ def find_env(env_id: str) -> EnvSpec:
     """
     module_name, _, name = env_id.rpartition(":")
     if not module_name:
+        load_plugins()
         _load_family(env_id)
         return gymnasium.spec(env_id)
     module = importlib.import_module(module_name)
@@ -74,6 +80,19 @@ def find_env(env_id: str) -> EnvSpec:
             f"environment {env_id!r} does not exist: {module.__file__ or module_name} has no class or function {name}, "
             f"and registers no such id{hint}"
         ) from error
+
+
+@cache
+def load_plugins() -> None:
+    """Import the modules that other packages name in the entry point group `surreal.environments`, once.
+
+    A module that cannot be imported is a warning: its environments are missing, and all others work.
+    """
+    for entry in {entry.value: entry for entry in entry_points(group="surreal.environments")}.values():
+        try:
+            entry.load()
+        except Exception as error:
+            logger.warning("the environments of %s are missing: %s: %s", entry.value, type(error).__name__, error)
 
 
 def render_modes(env_id: str) -> Sequence[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from surreal.base.errors import ConfigError
-from surreal.cli.options import flag
+from surreal.cli.options import Panel, flag
 
 if TYPE_CHECKING:
     from surreal.plugins.apps.creating import Change
@@ -31,10 +31,10 @@ _APP = Path("app.yaml")
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    app.command()(new)
-    app.command()(generate)
-    app.add_typer(config_app)
-    app.command()(model)
+    app.command(rich_help_panel=Panel.TRAIN)(new)
+    app.command(rich_help_panel=Panel.TRAIN)(generate)
+    app.add_typer(config_app, rich_help_panel=Panel.TRAIN)
+    app.command(rich_help_panel=Panel.TRAIN)(model)
 
 
 def new(

@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from surreal.cli.completion import presets_and_files
-from surreal.cli.options import Overrides, RunDir, say, stdout_console
+from surreal.cli.options import Overrides, Panel, RunDir, say, stdout_console
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    app.command()(chaos)
+    app.command(rich_help_panel=Panel.CLUSTERS)(chaos)
 
 
 def chaos(

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from surreal.cli.options import RedisOption
+from surreal.cli.options import Panel, RedisOption
 
 
 def add_to(app: typer.Typer) -> None:
     """Add this command to the `surreal` command."""
-    app.command()(dashboard)
+    app.command(rich_help_panel=Panel.LOOK)(dashboard)
 
 
 def dashboard(

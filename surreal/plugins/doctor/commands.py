@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from surreal.cli.options import Overrides, RedisOption, RunDir, say
+from surreal.cli.options import Overrides, Panel, RedisOption, RunDir, say
 
 
 def add_to(app: typer.Typer) -> None:
     """Add this command to the `surreal` command."""
-    app.command()(doctor)
+    app.command(rich_help_panel=Panel.LOOK)(doctor)
 
 
 def doctor(

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from surreal.cli.completion import policies
-from surreal.cli.options import POLICY, Trust
+from surreal.cli.options import POLICY, Panel, Trust
 
 
 def add_to(app: typer.Typer) -> None:
     """Add this command to the `surreal` command."""
-    app.command()(export)
+    app.command(rich_help_panel=Panel.SHIP)(export)
 
 
 def export(

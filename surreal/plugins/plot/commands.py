@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from surreal.cli.options import Panel
+
 
 def add_to(app: typer.Typer) -> None:
     """Add this command to the `surreal` command."""
-    app.command()(plot)
+    app.command(rich_help_panel=Panel.LOOK)(plot)
 
 
 def plot(

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from surreal.base.errors import StoppedError, SurrealError
 from surreal.base.system.logs import setup_logging
-from surreal.cli.options import RedisOption, say
+from surreal.cli.options import Panel, RedisOption, say
 from surreal.run.process.ending import Ending, ExitCode, print_error
 from surreal.run.process.output import Output
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    app.command()(sweep)
+    app.command(rich_help_panel=Panel.MANY)(sweep)
 
 
 def sweep(

@@ -94,7 +94,7 @@ class Role:
 LEARNER = Role(
     "learner",
     "surreal.run.roles.learner",
-    "The learner process of a run.",
+    "Start the learner process of a run.",
     count=lambda config: int(not config.has_parameter_servers),
     drain_order=2,
     drain_timeout_s=60.0,
@@ -111,7 +111,7 @@ LEARNER = Role(
 PARAMETER_SERVER = Role(
     "ps",
     "surreal.run.roles.parameter_server",
-    "A parameter server of a run whose agents compute the gradients.",
+    "Start a parameter server of a run whose agents compute the gradients.",
     count=lambda config: config.parameter_server.servers if config.has_parameter_servers else 0,
     drain_order=2,
     drain_timeout_s=60.0,
@@ -126,7 +126,7 @@ PARAMETER_SERVER = Role(
 AGENT = Role(
     "agent",
     "surreal.run.roles.agent",
-    "One agent process of a run; any number, on any machine.",
+    "Start an agent process of a run; any number, on any machine.",
     count=lambda config: 0 if config.run.deterministic else config.agent.count,
     drain_order=1,
     drain_timeout_s=15.0,
@@ -140,7 +140,7 @@ AGENT = Role(
 RLX_SERVER = Role(
     "rlx-server",
     "surreal.run.roles.rlx_server",
-    "A server that environments elsewhere connect to; of a run, or of a saved policy.",
+    "Start a server for environments elsewhere, of a run or of a saved policy.",
     count=lambda config: config.rlx.servers,
     drain_order=1,
     drain_timeout_s=15.0,
@@ -152,7 +152,7 @@ RLX_SERVER = Role(
 RLX_CLIENT = Role(
     "rlx-client",
     "surreal.run.roles.rlx_client",
-    "Run gymnasium environments that the agent of an RLX server drives.",
+    "Run gymnasium environments for the agent of an RLX server.",
     count=lambda config: config.rlx.clients,
     drain_order=0,
     drain_timeout_s=5.0,
@@ -164,7 +164,7 @@ RLX_CLIENT = Role(
 ENVIRONMENT = Role(
     "environment",
     "surreal.run.launch.environment",
-    "One environment program of an app.",
+    "Run one environment program of an app.",
     count=lambda config: config.environment.count,
     drain_order=0,
     drain_timeout_s=5.0,
@@ -178,7 +178,7 @@ ENVIRONMENT = Role(
 EVAL = Role(
     "eval",
     "surreal.run.roles.eval",
-    "The evaluation process of a run.",
+    "Start the evaluation process of a run.",
     count=lambda config: int(config.eval.enabled and not config.run.deterministic),
     drain_order=3,
     drain_timeout_s=20.0,

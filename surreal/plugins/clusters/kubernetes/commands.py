@@ -10,7 +10,7 @@ import typer
 
 from surreal.base.errors import ConfigError
 from surreal.cli.completion import presets_and_files
-from surreal.cli.options import Overrides
+from surreal.cli.options import Overrides, Panel
 
 k8s_app = typer.Typer(
     name="k8s",
@@ -29,8 +29,8 @@ Namespace = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    app.add_typer(k8s_app)
-    app.command(context_settings=_PASS_ON)(health)
+    app.add_typer(k8s_app, rich_help_panel=Panel.CLUSTERS)
+    app.command(context_settings=_PASS_ON, rich_help_panel=Panel.CLUSTERS)(health)
 
 
 @k8s_app.command()

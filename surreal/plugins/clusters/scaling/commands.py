@@ -8,12 +8,12 @@ import typer
 from rich.console import Console
 
 from surreal.cli.completion import run_names
-from surreal.cli.options import RedisOption, RunDir, say
+from surreal.cli.options import Panel, RedisOption, RunDir, say
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    app.command()(metrics)
+    app.command(rich_help_panel=Panel.CLUSTERS)(metrics)
 
 
 def metrics(

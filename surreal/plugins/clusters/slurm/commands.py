@@ -9,7 +9,7 @@ import typer
 
 from surreal.base.errors import ConfigError
 from surreal.cli.completion import presets_and_files
-from surreal.cli.options import Overrides
+from surreal.cli.options import Overrides, Panel
 
 slurm_app = typer.Typer(
     name="slurm",
@@ -24,7 +24,7 @@ _AGENTS = "The agents' nodes"
 
 def add_to(app: typer.Typer) -> None:
     """Add `slurm` and what it can do."""
-    app.add_typer(slurm_app)
+    app.add_typer(slurm_app, rich_help_panel=Panel.CLUSTERS)
 
 
 @slurm_app.command()

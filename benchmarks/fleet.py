@@ -33,9 +33,9 @@ from benchmarks.harness import report
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import Action, StepBatch
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format.codec import Contract, EncodedChunk
-from surreal.distributed.experience.sending.outbox import Outbox
-from surreal.distributed.experience.sending.row_log import RowLog
+from surreal.distributed.experience.codec import Contract, EncodedChunk
+from surreal.distributed.experience.outbox import Outbox
+from surreal.distributed.experience.row_log import RowLog
 from surreal.distributed.experience.stream import Stream
 from surreal.distributed.server.embedded import EmbeddedRedis
 

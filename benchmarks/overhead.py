@@ -26,7 +26,7 @@ from surreal.agent import QAgent
 from surreal.agent.loop import AgentLoop
 from surreal.base.schedules import ConstantSchedule
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.envs import LocalEnvPool
 from surreal.learner import DQNLearner

@@ -23,7 +23,7 @@ from benchmarks.peers import CPPRB, Peer, find_python, skip
 from benchmarks.transport import make_batch
 from surreal.base.types import SampleInfo
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.replay import PrioritizedReplay
 

@@ -15,7 +15,7 @@ from benchmarks.peers import CACHE
 from benchmarks.transport import make_batch
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.replay import UniformReplay
 from surreal.run.build.environments import build_pool
 

@@ -32,7 +32,7 @@ from benchmarks.transport import make_batch
 from surreal.base.types import Action, StepKind
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.replay import Replay, UniformReplay
 from surreal.run.build.environments import build_pool

@@ -33,7 +33,7 @@ from benchmarks.harness import alternate, report
 from surreal.base.errors import StoppedError
 from surreal.base.types import Action, StepBatch
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.replay import UniformReplay
 

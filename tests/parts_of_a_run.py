@@ -5,7 +5,7 @@
         act.do()
 
 The acts come in the order of a run that starts, goes on and ends; each may be repeated. Every one is a user's, of the
-table in `surreal/distributed/connection/access/rights.py`.
+table in `surreal/distributed/connection/rights.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from surreal.base.errors import CallError
 from surreal.base.pytorch import Module
 from surreal.config import Config, load_config
 from surreal.distributed import CallServer, RedisClient, RemoteServer, TorchBroadcaster, TorchListener, remote
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender

@@ -38,7 +38,7 @@ class StepPool(Protocol):
 
 
 class StepSender(Protocol):
-    """Where experience goes (see `surreal.distributed.experience.sending.sender.ExpSender`)."""
+    """Where experience goes (see `surreal.distributed.experience.sender.ExpSender`)."""
 
     @property
     def global_step(self) -> int:

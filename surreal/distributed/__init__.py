@@ -1,15 +1,15 @@
-"""Everything that touches Redis, in seven rooms.
+"""Everything that touches Redis.
 
-connection/    addresses, clients, clusters, retry policy, scripts, keys: the only room that the others know
+connection/    addresses, clients, clusters, retry policy, scripts, keys; the other folders know only this one
 experience/    from an agent's steps to chunks in a stream, and from there to a replay
-gradients/     from agents that compute them to the parameter servers
+gradients/     from the agents that compute them to the parameter servers
 parameters/    published by one learner, followed by every agent
-calls/         methods of the learner or parameter server, called by name
+calls.py       methods of the learner or parameter server, called by name
 telemetry/     logs, metrics and heartbeats, into the run folder
 server/        the embedded redis-server
 
-Public names are imported on first use (PEP 562), so that a process that needs only `RedisClient` loads neither torch
-nor Arrow: `from surreal.distributed import RedisClient, ExpSender, TorchBroadcaster, TorchListener`.
+Public names are imported on first use (PEP 562), so a process that needs only `RedisClient` loads neither torch nor
+Arrow: `from surreal.distributed import RedisClient, ExpSender, TorchBroadcaster, TorchListener`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from surreal.distributed.calls.caller import RemoteServer
-    from surreal.distributed.calls.server import CallServer, remote
+    from surreal.distributed.calls import CallServer, RemoteServer, remote
     from surreal.distributed.connection.client import RedisClient
-    from surreal.distributed.experience.sending.sender import ExpSender
+    from surreal.distributed.experience.sender import ExpSender
     from surreal.distributed.parameters.broadcaster import TorchBroadcaster
     from surreal.distributed.parameters.listener import TorchListener
     from surreal.distributed.server.embedded import EmbeddedRedis
@@ -40,12 +39,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "CallServer": "calls.server",
-    "RemoteServer": "calls.caller",
-    "remote": "calls.server",
+    "CallServer": "calls",
+    "RemoteServer": "calls",
+    "remote": "calls",
     "EmbeddedRedis": "server.embedded",
     "temporary_run": "server.temporary",
-    "ExpSender": "experience.sending.sender",
+    "ExpSender": "experience.sender",
     "RedisClient": "connection.client",
     "TorchBroadcaster": "parameters.broadcaster",
     "TorchListener": "parameters.listener",

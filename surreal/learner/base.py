@@ -32,7 +32,7 @@ from surreal.base.metrics import MeanDuration
 from surreal.base.pytorch import Module
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Batch, SampleInfo, TrajectoryBatch
-from surreal.distributed.calls.server import remote_methods
+from surreal.distributed.calls import remote_methods
 from surreal.learner.stepping.devices import BatchMover, resolve_device
 from surreal.learner.stepping.histograms import Histograms
 from surreal.learner.stepping.optimizers import MODEL

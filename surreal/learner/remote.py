@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from surreal.distributed.calls.server import remote_methods
+from surreal.distributed.calls import remote_methods
 from surreal.learner.base import Learner
 
 

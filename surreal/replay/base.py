@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from surreal.base.specs import ObsSpec
 from surreal.base.types import SampleInfo
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format.codec import Chunk, Contract
+from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.engine.batches import B, BatchMaker, HandsOut, TransitionMaker
 from surreal.replay.engine.conflicts import ReplayPlan, conflicts

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.trajectories.cutting import Cut, Cutter
 from surreal.replay.trajectories.fullness import Fullness

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from surreal.base.errors import ContractError
 from surreal.base.types import Batch, TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.base import Replay
 from surreal.replay.engine.conflicts import ReplayPlan

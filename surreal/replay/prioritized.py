@@ -25,8 +25,8 @@ from surreal.base.errors import ContractError
 from surreal.base.types import Batch, SampleInfo
 from surreal.base.values import LARGEST
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format.codec import Chunk
-from surreal.distributed.experience.format.data_contract import PRIORITY_COLUMN
+from surreal.distributed.experience.codec import Chunk
+from surreal.distributed.experience.data_contract import PRIORITY_COLUMN
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.base import Replay
 from surreal.replay.engine.batches import B

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from surreal.base.types import TrajectoryBatch
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format.codec import Chunk
+from surreal.distributed.experience.codec import Chunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.engine.conflicts import ReplayPlan
 from surreal.replay.engine.sampling import sample_uniform

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from surreal.base.types import TrajectoryBatch
-from surreal.distributed.experience.format.codec import Contract
+from surreal.distributed.experience.codec import Contract
 from surreal.replay.base import Replay
 from surreal.replay.engine.batches import HandsOut, TrajectoryMaker
 from surreal.replay.store.observations import Observations

@@ -10,8 +10,8 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from surreal.distributed.connection.access.rights import CHANNELS, User
 from surreal.distributed.connection.keys import kind_pattern
+from surreal.distributed.connection.rights import CHANNELS, User
 
 VALUES: dict[str, bytes] = {
     "2^31": b"2147483648",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from surreal.distributed.connection.access.rights import AGENT, EVALUATION, User
+from surreal.distributed.connection.rights import AGENT, EVALUATION, User
 from tests.attack.peer import VALUES, Peer, connect
 from tests.servers import REDIS_BINARIES
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.reading.pointer_queue import PointerQueue
+from surreal.distributed.experience.pointer_queue import PointerQueue
 from surreal.distributed.experience.stream import Stream
 
 

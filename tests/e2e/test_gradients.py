@@ -162,7 +162,7 @@ def _status(workplace: Workplace, address: str, servers: int = 1) -> dict[str, A
     """The run's status with the version that agents may have: a server may die before it tells them its newest."""
     status = workplace.status()
     with RedisClient(address, run=status["run"]) as client:
-        published = PublishedReader(client, part_keys(client, "default", servers)).standing()
+        published = PublishedReader(client, part_keys(client, "default", servers)).state()
     return status | {"version": published.version}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.replay.archive import export_replay
 
 if TYPE_CHECKING:

@@ -115,4 +115,4 @@ def test_skeletons_run_as_printed(workplace: Workplace, start_redis: Callable[..
         assert "is not new" not in learner.output + agent.output + evaluation.output
         commands[2] = again = start(LEARNER)
         workplace.wait_for(lambda: is_learning() and "is not new" in again.output, "what the second learner says")
-    assert f"run default at {address} is not new: policy default stands at version" in again.output
+    assert f"run default at {address} is not new: policy default is at version" in again.output

@@ -26,11 +26,10 @@ from surreal.base.errors import (
     SurrealError,
 )
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format import codec
-from surreal.distributed.experience.format.codec import Chunk
-from surreal.distributed.experience.reading.pointer_queue import PointerQueue
-from surreal.distributed.experience.sending import single_steps
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience import codec, single_steps
+from surreal.distributed.experience.codec import Chunk
+from surreal.distributed.experience.pointer_queue import PointerQueue
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.replay import UniformReplay

@@ -24,10 +24,9 @@ from surreal.base.errors import ContractError, LeaseError, RedisUnavailableError
 from surreal.base.pytorch import Module
 from surreal.config import load_config
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
-from surreal.distributed.connection.access.holders import make_token
-from surreal.distributed.connection.channel import ScriptChannel
-from surreal.distributed.connection.direct import DirectConnection
-from surreal.distributed.parameters.encoding import encode_parameters
+from surreal.distributed.connection.holders import make_token
+from surreal.distributed.connection.wire import DirectConnection, ScriptChannel
+from surreal.distributed.parameters.published import encode_parameters
 from surreal.run.process.progress import write_progress
 from surreal.run.session.publishing import Publishing
 
@@ -412,7 +411,7 @@ def test_a_learner_that_replaces_an_old_run_says_so_once(client: RedisClient, ca
     second = TorchBroadcaster(client, Net())
     second.broadcast()
     second.broadcast()
-    expected = f"run {client.run} at {client.address} is not new: policy default stands at version 2, published 2 h ago"
+    expected = f"run {client.run} at {client.address} is not new: policy default is at version 2, published 2 h ago"
     assert [record.levelname for record in caplog.records if record.getMessage().startswith(expected)] == ["WARNING"]
 
 
@@ -422,7 +421,7 @@ def test_who_knows_of_the_old_run_is_told_nothing(client: RedisClient, caplog: p
         broadcaster = TorchBroadcaster(client, Net())
         if prepare == "restore":
             assert broadcaster.restore()
-            assert f"run {client.run} goes on: policy default, version 1, published" in caplog.text
+            assert f"run {client.run} continues: policy default, version 1, published" in caplog.text
         elif prepare == "propose":  # as one with a checkpoint does
             broadcaster.propose(1)
         elif prepare == "load":
@@ -440,7 +439,7 @@ def test_an_agent_of_an_old_run_says_so_once(client: RedisClient, caplog: pytest
     old.close()
     listener = TorchListener(client, Net())
     assert listener.update_once()
-    assert "policy default stands at version 1" in caplog.text
+    assert "policy default is at version 1" in caplog.text
     assert "no learner publishes it now" in caplog.text
     caplog.clear()
     TorchBroadcaster(client, listener.model).broadcast()
@@ -773,7 +772,7 @@ def test_leftover_parameters_of_another_model_are_skipped(
     client.redis.unlink(client.policy_keys().contract)  # expired: nobody of the old time is alive
     assert not listener.update_once()
     assert not listener.update_once()
-    assert caplog.text.count("parameters of another model that nobody publishes any more") == 1
+    assert caplog.text.count("parameters of another model that no learner publishes any more") == 1
     TorchBroadcaster(client, Net().fill(3)).broadcast()
     assert listener.update_once()
     assert listener.model.holds(3)

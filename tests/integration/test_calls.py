@@ -13,7 +13,7 @@ import pytest
 
 from surreal.base.errors import CallError, StoppedError
 from surreal.distributed import CallServer, RedisClient, RemoteServer, remote
-from surreal.distributed.calls import caller as caller_module
+from surreal.distributed import calls as caller_module
 from tests.servers import RedisProcess
 
 

@@ -13,7 +13,7 @@ import pytest
 from surreal.base.errors import RedisUnavailableError
 from surreal.cli.program import main
 from surreal.config import load_config, to_yaml
-from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.distributed.connection.address import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.dashboard.sources.live import LiveRun
 from surreal.run.view.deleting import delete

@@ -17,8 +17,8 @@ from redis.exceptions import RedisError
 
 from surreal.base.errors import SurrealError
 from surreal.distributed import RedisClient
-from surreal.distributed.connection.access.rights import CHANNELS
 from surreal.distributed.connection.keys import RUN_KINDS, SHARD_KINDS, kind_pattern
+from surreal.distributed.connection.rights import CHANNELS
 from surreal.run.process.ending import is_expected
 from tests.parts_of_a_run import Act, PartsOfARun
 from tests.recorder import Recorder

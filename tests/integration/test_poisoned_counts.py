@@ -18,7 +18,7 @@ from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.values import MAX_VERSION
 from surreal.config import load_config
 from surreal.distributed import ExpSender, RedisClient, TorchBroadcaster, TorchListener
-from surreal.distributed.experience.format.codec import Contract, decode, encode
+from surreal.distributed.experience.codec import Contract, decode, encode
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import MAX_AHEAD, Heartbeat, live_processes
 from surreal.replay.stream.owner import StreamOwner

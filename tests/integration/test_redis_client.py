@@ -20,7 +20,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 from surreal.base.errors import ContractError, RedisUnavailableError
 from surreal.distributed import RedisClient
 from surreal.distributed.connection.contract import CONTRACT_TTL_S, register_model_contract
-from surreal.distributed.connection.scripts import Script
+from surreal.distributed.connection.wire import Script
 from surreal.run.commands.redis_server import answers
 
 

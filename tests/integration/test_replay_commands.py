@@ -19,7 +19,7 @@ from surreal.base.errors import CodecError, ConfigError, ContractError
 from surreal.cli.program import main
 from surreal.config import Config, load_config
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.replay import UniformReplay
 from surreal.replay.archive import ReplayArchive, export_replay, importer
 from surreal.replay.archive.files import ArchiveWriter

@@ -18,7 +18,7 @@ from surreal.base.liveness.probe import OVER, WORKING
 from surreal.cli.program import main
 from surreal.config import load_config
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.learner import DQNLearner
 from surreal.run.process.arguments import RoleArguments
 from surreal.run.process.ending import Ending

@@ -12,7 +12,7 @@ import torch
 from surreal.base.errors import GroupChangedError
 from surreal.base.pytorch import Module
 from surreal.distributed import RedisClient, TorchBroadcaster, TorchListener
-from surreal.distributed.gradients.assigning import assign_parameters
+from surreal.distributed.gradients.encoding import assign_parameters
 from surreal.distributed.gradients.group import Formation, ServerGroup
 from surreal.distributed.gradients.queue import Gradient, GradientQueue
 from surreal.distributed.gradients.sender import GradientSender

@@ -12,10 +12,9 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from surreal.config import load_config
 from surreal.distributed import EmbeddedRedis, RedisClient
-from surreal.distributed.connection.access.rights import ADMINISTRATOR, USERS
 from surreal.distributed.connection.keys import RUNS
-from surreal.distributed.server.access import ServerAccess
-from surreal.distributed.server.acl import SELECTORS_VERSION, user_name, write_users
+from surreal.distributed.connection.rights import ADMINISTRATOR, USERS
+from surreal.distributed.server.access import SELECTORS_VERSION, ServerAccess, user_name, write_users
 from surreal.distributed.server.files import server_version
 from surreal.run.process import registry
 from surreal.run.process.registry import Registrant

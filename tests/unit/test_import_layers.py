@@ -217,7 +217,7 @@ def test_import_against_the_order_of_rooms_is_found(file: str, source: str) -> N
     ("file", "source"),
     [
         ("agent/loop.py", "import redis"),
-        ("agent/loop.py", "from surreal.distributed.experience.sending.sender import ExpSender"),
+        ("agent/loop.py", "from surreal.distributed.experience.sender import ExpSender"),
         ("agent/loop.py", "def f():\n    from surreal import learner"),
         ("distributed/client.py", "from surreal.learner import Learner"),
         ("rlx/server.py", "import torch.nn"),

@@ -194,7 +194,7 @@ def take_user(user: str, environ: MutableMapping[str, str]) -> None:
     """Connect to Redis as `user` from now on if a folder of secrets is given; otherwise the environment decides.
 
     Args:
-        user: as in the table of `surreal.distributed.connection.access.rights`.
+        user: as in the table of `surreal.distributed.connection.rights`.
         environ: variables of this process; its children inherit them, and each takes its own user.
     """
     if environ.get(SECRETS_VARIABLE):

@@ -1,4 +1,1 @@
-"""Connections: addresses, clients, clusters, the retry policy, scripts, and every key name that Surreal uses in Redis.
-
-The only room of `surreal.distributed` that the others know.
-"""
+"""Connections to Redis: addresses, clients, retries, rights, scripts, key names. The other folders build on it."""

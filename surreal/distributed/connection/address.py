@@ -1,26 +1,71 @@
-"""Addresses of Redis servers: what a user may write, and what redis-py's connections take.
+"""Addresses of Redis servers, and the credentials that this process takes from its environment.
 
-`host:port` (the seed's `RedisClient('127.0.0.1:6060')`), `redis://`, `rediss://` (TLS; certificates as redis-py's query
-arguments, `?ssl_ca_certs=/path/ca.pem`), `unix:///path`, and for a Redis Cluster `redis+cluster://host:port,host:port`
-(or `rediss+cluster://`), which names some of its servers. Used by `RedisClient` and by `surreal redis`.
+An address is `host:port` (the seed's `RedisClient('127.0.0.1:6060')`), `redis://`, `rediss://` (TLS, with certificates
+as query arguments, `?ssl_ca_certs=/path/ca.pem`), `unix:///path`, or `redis+cluster://host:port,host:port` (or
+`rediss+cluster://`), which names some servers of a Redis Cluster. Credentials are read for an address without user and
+password. They do not come as arguments, which `ps` would show, nor in addresses, which end up in files.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection, parse_url
 
-from surreal.distributed.connection.access.credentials import Credentials
+from surreal.base.system.files import ADDRESS_VARIABLE, FILE, SECRETS_VARIABLE, USER_VARIABLE, read_secret, secret_of
 
 DEFAULT_PORT = 6379
+#: With "_FILE": the file that contains it.
+PASSWORD_VARIABLE = "SURREAL_REDIS_PASSWORD"  # noqa: S105 - the name of a variable
+#: Environment variables with files for TLS -> redis-py's options.
+TLS_VARIABLES = {
+    "SURREAL_REDIS_TLS_CA": "ssl_ca_certs",
+    "SURREAL_REDIS_TLS_CERT": "ssl_certfile",
+    "SURREAL_REDIS_TLS_KEY": "ssl_keyfile",
+}
+#: Variables that hide the user and the password from a child process.
+WITHOUT_SECRETS = dict.fromkeys((USER_VARIABLE, SECRETS_VARIABLE, PASSWORD_VARIABLE, PASSWORD_VARIABLE + FILE), "")
 _SCHEMES = ("redis://", "rediss://", "unix://")
 _CLUSTER = "+cluster://"
-#: Query arguments that are secrets: never shown.
+#: Query arguments that are never shown.
 _SECRETS = re.compile(r"((?:^|&)(?:ssl_)?password=)[^&]*")
+
+
+class Credentials(NamedTuple):
+    """The user, password and certificates that a process shows to a Redis server."""
+
+    username: str | None = None
+    password: str | None = None
+    tls: Mapping[str, str] = {}  #: options of redis-py's TLS connections
+
+
+class FoundAddress(str):
+    """An address from a file, which a stranger may have written.
+
+    `RedisClient` sends the user and the password of the environment there only if the user has named the same host.
+
+    Args:
+        text: the address.
+        given: the address that the user named, with `--redis`, or the address that led to the file; None: none.
+    """
+
+    __slots__ = ("_given",)
+    _given: str | None
+
+    def __new__(cls, text: str, given: str | None = None) -> FoundAddress:
+        """Keep the address that the user named, also if another found address led here."""
+        self = super().__new__(cls, text)
+        self._given = given._given if isinstance(given, FoundAddress) else given
+        return self
+
+    def named(self, environ: Mapping[str, str]) -> list[str]:
+        """Return the addresses that the user named."""
+        return (self._given or environ.get(ADDRESS_VARIABLE) or "").split()
 
 
 @dataclass(frozen=True)
@@ -28,10 +73,10 @@ class RedisAddress:
     """A parsed address.
 
     Attributes:
-        shown: the address for messages and logs: passwords are masked.
+        shown: the address for messages and logs, with masked passwords.
         connection_class: redis-py's connection class for the scheme.
         options: arguments of that class, secrets included; not part of the repr.
-        nodes: (host, port) of servers of a Redis Cluster to ask where the others are; empty for a single server.
+        nodes: (host, port) of servers of a Redis Cluster that know the others; empty for a single server.
     """
 
     shown: str
@@ -41,12 +86,11 @@ class RedisAddress:
 
     @property
     def is_open(self) -> bool:
-        """Whether neither a password in it nor, as of a socket, the permissions of a file say who may come there."""
+        """Whether neither a password in the address nor the permissions of a socket file restrict access."""
         return not (self.has_password or issubclass(self.connection_class, UnixDomainSocketConnection))
 
     @property
     def has_password(self) -> bool:
-        """Whether a password stands in it."""
         return bool(self.options.get("password"))
 
     @property
@@ -56,7 +100,7 @@ class RedisAddress:
         return {name.lower() for name in (host, *(node[0] for node in self.nodes)) if name}
 
     def with_credentials(self, credentials: Credentials) -> RedisAddress:
-        """The same for whoever has these; what stands in the address wins."""
+        """Add credentials; those in the address win."""
         named = {"username": credentials.username, "password": credentials.password}
         given: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
         if issubclass(self.connection_class, SSLConnection):
@@ -65,7 +109,7 @@ class RedisAddress:
 
 
 def parse_address(text: str, *, username: str | None = None, password: str | None = None) -> RedisAddress:
-    """Read an address.
+    """Parse an address.
 
     Args:
         text: `host`, `host:port`, `[::1]:port`, `redis://`, `rediss://`, `unix://` or `redis+cluster://` URL.
@@ -73,7 +117,7 @@ def parse_address(text: str, *, username: str | None = None, password: str | Non
         password: wins over the one in the address.
 
     Raises:
-        ValueError: with the address (password masked) and what is wrong with it.
+        ValueError: the address is not valid; the message masks the password.
     """
     if _CLUSTER in text:
         return _parse_cluster(text, username, password)
@@ -99,11 +143,41 @@ def parse_address(text: str, *, username: str | None = None, password: str | Non
         options.setdefault("port", DEFAULT_PORT)
         if port == 0:
             raise ValueError(f"Redis address {shown!r} has port 0; it must be 1-65535")
-    if username is not None:
-        options["username"] = username
-    if password is not None:
-        options["password"] = password
+    given = {"username": username, "password": password}
+    options |= {name: value for name, value in given.items() if value is not None}
     return RedisAddress(shown, connection_class, options)
+
+
+def read_credentials(environ: Mapping[str, str], run: str) -> Credentials:
+    """Read the credentials in the environment.
+
+    Args:
+        environ: variables of this process.
+        run: id of the run; its users come before those of all runs.
+
+    Raises:
+        ValueError: a file that a variable names cannot be read, or is empty.
+    """
+    username = environ.get(USER_VARIABLE) or None
+    tls = {}
+    for variable, option in TLS_VARIABLES.items():
+        if path := environ.get(variable):
+            if not Path(path).is_file():
+                raise ValueError(f"${variable} is {path}, which is not a file")
+            tls[option] = path
+    if (folder := environ.get(SECRETS_VARIABLE)) and username is not None:
+        found = _password_file(Path(folder), username, run)
+        return Credentials(found.name, read_secret(found, f"${SECRETS_VARIABLE}"), tls)
+    return Credentials(username, secret_of(environ, PASSWORD_VARIABLE), tls)
+
+
+def _password_file(folder: Path, user: str, run: str) -> Path:
+    """Find the file of a user: for this run, for all runs, or for the only run in the folder."""
+    for name in (f"{run}.{user}", user):
+        if (folder / name).is_file():
+            return folder / name
+    others = sorted(folder.glob(f"*.{user}"))
+    return others[0] if len(others) == 1 else folder / user
 
 
 def _parse_cluster(text: str, username: str | None, password: str | None) -> RedisAddress:
@@ -125,7 +199,7 @@ def _parse_cluster(text: str, username: str | None, password: str | None) -> Red
 
 
 def _mask(url: str) -> str:
-    """The address as it may be printed: the password of the user part and of the query are replaced."""
+    """Replace the passwords in the user part and in the query."""
     try:
         parts = urlsplit(url)
     except ValueError:

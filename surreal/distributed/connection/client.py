@@ -1,7 +1,7 @@
-"""`RedisClient`: one Redis address and one run's names. Senders, replays, broadcasters and listeners are built on it.
+"""`RedisClient`: one Redis address and the names of one run. Senders, replays, broadcasters and listeners use it.
 
-The constructor never connects, so processes start in any order. Nothing is retried behind the caller's back: what may
-be repeated is passed to `retry`, which is bounded, jittered, logged, and ends with its owner's stop event.
+The constructor never connects, so processes start in any order. Operations that may be repeated go through `retry`,
+which is bounded, jittered, logged, and ends with its owner's stop event. Nothing else is repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
@@ -23,10 +23,15 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, Respon
 from redis.retry import Retry
 
 from surreal.base.errors import RedisUnavailableError, StoppedError
-from surreal.distributed.connection.access.credentials import Credentials, FoundAddress, read_credentials
-from surreal.distributed.connection.access.spoiled import with_clear_errors
-from surreal.distributed.connection.address import RedisAddress, parse_address
-from surreal.distributed.connection.cluster import ClusterMap, hash_slot_pool
+from surreal.base.ranges import Positive, checked
+from surreal.distributed.connection.address import (
+    Credentials,
+    FoundAddress,
+    RedisAddress,
+    parse_address,
+    read_credentials,
+)
+from surreal.distributed.connection.cluster import ClusterMap
 from surreal.distributed.connection.keys import (
     RUNS,
     RUNS_HASH_SLOT,
@@ -37,21 +42,20 @@ from surreal.distributed.connection.keys import (
     shards_pattern,
 )
 from surreal.distributed.connection.retry import RetryPolicy, is_out_of_memory
-from surreal.distributed.connection.scripts import load_script
+from surreal.distributed.connection.wire import ScriptArg, connection_class, load_script
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ScriptArg = bytes | bytearray | memoryview | str | int | float
 
 MIN_SERVER_VERSION = (6, 2)
-#: Bytes a connection reads at once: large replies (observation blocks, parameters) need few system calls.
+#: Bytes that a connection reads at once. Large replies (observation blocks, parameters) then need few system calls.
 SOCKET_READ_SIZE = 256 << 10
-#: A connection idle for longer is tested before its next use (s), so a peer that vanished costs no command.
+#: A connection that was idle for longer is tested before its next use, s. So a peer that vanished costs no command.
 HEALTH_CHECK_INTERVAL_S = 15
-#: No limit: each thread holds what it needs, and the server has a limit of clients. redis-py's own default is 100.
+#: No limit: each thread uses the connections it needs, and the server limits its clients. redis-py's default is 100.
 _MAX_CONNECTIONS = 2**31
-#: What to do about a server that refuses a process without a password.
+#: Advice for a server that refuses a process without a password.
 _WITHHELD = (
     "a file names this address, and the password of the environment goes only to hosts that you name: "
     "if it is yours, name it with --redis or $SURREAL_REDIS"
@@ -64,23 +68,24 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class RedisClient:
     """A thread-safe client of one Redis server, within the namespace of one run.
 
-    Of a Redis Cluster, it is the server that has a hash slot, whichever that is: by default that of the run's keys.
+    In a Redis Cluster, it follows the server that has a hash slot: by default that of the run's keys.
 
     Args:
         address: `host:port`, `redis://`, `rediss://`, `unix:///path` or `redis+cluster://host:port,host:port`; see
-            `surreal.distributed.connection.address`. Without a password in it, the environment's is used; that of a
-            `FoundAddress` only if the user has named its host.
+            `surreal.distributed.connection.address`. If it has no password, the environment's is used; for a
+            `FoundAddress`, only if the user has named its host.
         run: id of the run, the namespace of all keys: letters, digits, `.`, `_`, `-`.
         password: wins over a password in the address.
         username: ACL user; wins over a user in the address.
-        timeout_s: of one answer, > 0. Raising it tolerates slower servers, but finds out later that one is gone.
-        retry_timeout_s: how long `retry` keeps trying by default, in s; `math.inf` waits until its owner stops.
-        hash_slot: of a cluster, 0 .. 16383; None: that of the run's keys, shards excepted.
+        timeout_s: for one answer. Raising it tolerates slower servers, but detects a dead one later.
+        retry_timeout_s: how long `retry` keeps trying by default, s; `math.inf` waits until its owner stops.
+        hash_slot: in a cluster, 0 .. 16383; None: that of the run's keys, except shards.
 
     Raises:
         ValueError: the address or the run's id is not valid, or a file with a secret cannot be read.
     """
 
+    @checked
     def __init__(
         self,
         address: str = "127.0.0.1:6379",
@@ -88,12 +93,10 @@ class RedisClient:
         run: str = "default",
         password: str | None = None,
         username: str | None = None,
-        timeout_s: float = 5.0,
+        timeout_s: Positive = 5.0,
         retry_timeout_s: float = 300.0,
         hash_slot: int | None = None,
     ) -> None:
-        if timeout_s <= 0:
-            raise ValueError(f"timeout_s is {timeout_s}; it must be > 0")
         self.run = check_name(run, "run id")
         self._given = partial(RedisClient, address, run=run, password=password, username=username, timeout_s=timeout_s)
         self.retry_timeout_s = retry_timeout_s
@@ -123,13 +126,13 @@ class RedisClient:
         options["retry"] = Retry(NoBackoff(), 0)
         options["decode_responses"] = False
         self._cluster = ClusterMap(parsed.nodes, parsed.connection_class, options) if parsed.nodes else None
-        if self._cluster is None:
-            pool = redis.ConnectionPool(connection_class=with_clear_errors(parsed.connection_class), **options)
-        else:
-            hash_slot = self.run_keys.hash_slot if hash_slot is None else hash_slot
-            pool = hash_slot_pool(self._cluster, hash_slot, parsed.connection_class, options)
+        slots: dict[str, Any] = {}
+        if self._cluster is not None:
+            slots = {"cluster": self._cluster, "hash_slot": self.run_keys.hash_slot if hash_slot is None else hash_slot}
+        managed = connection_class(parsed.connection_class, follows_hash_slot=bool(slots))
+        pool = redis.ConnectionPool(connection_class=managed, **slots, **options)
         try:
-            pool.make_connection()  # builds the object without connecting: a wrong option is known now
+            pool.make_connection()  # builds the object without connecting, to find a wrong option now
         except TypeError as error:
             raise ValueError(f"Redis address {self.address!r} has an option that is not known: {error}") from None
         pool.reset()
@@ -141,21 +144,20 @@ class RedisClient:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether the address is that of a Redis Cluster."""
         return self._cluster is not None
 
     @property
     def is_away(self) -> bool:
-        """Whether the last call through `retry` or `attempt`, of any thread, met no server that answers."""
+        """Whether no server answered the last call through `retry` or `attempt`, of any thread."""
         return self._retry_policy.is_away
 
     def at_hash_slot(self, hash_slot: int) -> RedisClient:
-        """A client of the server that has a hash slot, in a cluster; otherwise this one."""
+        """Return a client of the server that has a hash slot, in a cluster; otherwise this one."""
         return self._given(retry_timeout_s=self.retry_timeout_s, hash_slot=hash_slot) if self.is_cluster else self
 
     @contextmanager
     def directory(self) -> Iterator[redis.Redis]:
-        """The server that lists the runs, for the time of a `with`."""
+        """Connect to the server that lists the runs, for a `with` block."""
         client = self.at_hash_slot(RUNS_HASH_SLOT)
         try:
             yield client.redis
@@ -164,19 +166,19 @@ class RedisClient:
                 client.close()
 
     def scan(self, pattern: str) -> Iterator[bytes]:
-        """Keys that match a pattern, in all servers of a cluster; slow, and some may come twice."""
+        """Yield the keys that match a pattern, in all servers of a cluster. Slow; some keys may come twice."""
         servers = [self.redis] if self._cluster is None else self._cluster.primaries()
         for server in servers:
             yield from server.scan_iter(match=pattern, count=1000)
 
     def shard_keys(self, shard: int = 0, num_shards: int = 1) -> ShardKeys:
-        """Names of one shard of the run's replay."""
+        """Return the key names of one shard of the run's replay."""
         if not 0 <= shard < num_shards:
             raise ValueError(f"shard is {shard}; it must be 0 .. {num_shards - 1}")
         return ShardKeys(self.run, shard, num_shards)
 
     def policy_keys(self, policy: str = "default") -> PolicyKeys:
-        """Names of one policy's parameters."""
+        """Return the key names of one policy's parameters."""
         return PolicyKeys(self.run, check_name(policy, "policy"))
 
     def retry(
@@ -193,9 +195,9 @@ class RedisClient:
 
         Args:
             operation: one or more commands; called again from its beginning.
-            what: for messages, like "append a chunk".
-            stop: ends the waiting.
-            timeout_s: how long to keep trying; None means the client's `retry_timeout_s`.
+            what: for messages, such as "append a chunk".
+            stop: ends the wait.
+            timeout_s: how long to keep trying; None: the client's `retry_timeout_s`.
 
         Raises:
             RedisUnavailableError: Redis did not answer in time, or refuses this user, password or certificate.
@@ -205,7 +207,7 @@ class RedisClient:
         return self._retry_policy.call(operation, what=what, stop=stop, timeout_s=timeout_s)
 
     def attempt(self, operation: Callable[[], T], *, what: str) -> T | None:
-        """Call `operation` once; None if Redis did not answer, which `is_away` then says until a call succeeds.
+        """Call `operation` once; return None if Redis did not answer. `is_away` is then true until a call succeeds.
 
         Raises:
             RedisUnavailableError: Redis refuses this user, password or certificate.
@@ -215,14 +217,11 @@ class RedisClient:
         return None
 
     def execute(self, *command: ScriptArg) -> Any:
-        """Run one command once and return the server's reply as it is, strings as bytes."""
+        """Run one command once and return the server's reply unchanged, strings as bytes."""
         return self.redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
     def run_script(self, name: str, keys: Sequence[str], args: Sequence[ScriptArg] = ()) -> Any:
-        """Run `distributed/lua/<name>.lua` once; a server that does not know it (any more) is sent its text.
-
-        Returns:
-            The script's reply, strings as bytes.
+        """Run the script `name` once and return its reply, strings as bytes. A server that lacks it gets its text.
 
         Raises:
             redis.exceptions.OutOfMemoryError: the server is at maxmemory (from any server version).
@@ -248,16 +247,14 @@ class RedisClient:
             return False
 
     def check_server(self, *, timeout_s: float = 10.0, stop: threading.Event | None = None) -> tuple[int, ...]:
-        """Wait until the server answers and check that it is new enough.
-
-        Returns:
-            Its version, like (7, 0, 15).
+        """Wait until the server answers, check that it is new enough, and return its version, such as (7, 0, 15).
 
         Raises:
             RedisUnavailableError: no answer within `timeout_s`, refused, or older than 6.2.
         """
-        what = "say its version"
-        info: Any = self.retry(lambda: self.redis.info("server"), what=what, stop=stop, timeout_s=timeout_s)
+        info: Any = self.retry(
+            lambda: self.redis.info("server"), what="say its version", stop=stop, timeout_s=timeout_s
+        )
         text = str(info.get("redis_version", "0"))
         version = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
         if version < MIN_SERVER_VERSION:
@@ -267,19 +264,19 @@ class RedisClient:
         return version
 
     def server_time_s(self) -> float:
-        """The server's clock, s since 1970: the one clock that all processes share."""
+        """Return the server's clock, s since 1970: the only clock that all processes share."""
         seconds, microseconds = self.execute("TIME")
         return int(seconds) + int(microseconds) * 1e-6
 
     def delete_run(self) -> int:
-        """Remove all keys of the run from this server; returns how many. Only keys of the run are touched."""
+        """Remove all keys of the run from this server, and nothing else; return how many."""
         deleted = self._unlink(run_pattern(self.run))
         with self.directory() as directory:
             directory.hdel(RUNS, self.run)
         return deleted
 
     def delete_experience(self) -> int:
-        """Remove the keys of all of the run's shards from this server, and nothing else; returns how many."""
+        """Remove the keys of all shards of the run from this server, and nothing else; return how many."""
         return self._unlink([shards_pattern(self.run)])
 
     def _unlink(self, patterns: Iterable[str]) -> int:
@@ -298,12 +295,12 @@ class RedisClient:
         return deleted
 
     def close(self) -> None:
-        """Close all connections; the client may be used again and then connects anew."""
+        """Close all connections; a client that is used again connects again."""
         self.redis.close()
         if self._cluster is not None:
             self._cluster.close()
 
-    def __enter__(self) -> RedisClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -311,7 +308,7 @@ class RedisClient:
 
 
 def _is_named(parsed: RedisAddress, address: FoundAddress) -> bool:
-    """Whether all of its hosts are ones that the user has named."""
+    """Whether the user has named all of its hosts."""
     named = [parse_address(each).hosts for each in address.named(os.environ)]
     return parsed.hosts <= set().union(*named)
 

@@ -1,7 +1,7 @@
-"""What the processes of a run must agree on, stored in Redis as JSON: the first one writes it, the others compare.
+"""Contracts that all processes of a run must agree on, as JSON in Redis: the first one writes it, the others compare.
 
-Used for the model contract of a policy, which broadcasters write and listeners compare; `describe_difference` also for
-the data contract of a stream. A contract that expires is renewed by its writer, so that it lives as long as that does.
+Broadcasters write the model contract of a policy, and listeners compare it. `describe_difference` also compares the
+data contract of a stream. A contract expires unless its writer renews it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from surreal.base.errors import ContractError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import is_out_of_memory
 
-#: How long a contract is kept after its last holder renewed it, s.
+#: Lifetime of a contract after its last renewal, s.
 CONTRACT_TTL_S = 60.0
 _TTL_MS = int(1000 * CONTRACT_TTL_S)
 _MAX_BYTES = 16 << 20
@@ -24,27 +24,24 @@ _ABSENT = object()
 
 
 def register_model_contract(client: RedisClient, key: str, contract: Mapping[str, Any]) -> None:
-    """Store the contract of a model's parameters if nothing is there, else compare, and renew its lifetime.
+    """Store the contract of a model's parameters if there is none, else compare it and renew its lifetime.
 
-    Call it again before `CONTRACT_TTL_S` has passed. May be repeated, so it can run under `client.retry`.
+    Call it again within `CONTRACT_TTL_S`. May be repeated, so it can run under `client.retry`.
 
     Args:
-        client: of the run.
+        client: client of the run.
         key: `PolicyKeys.contract`.
         contract: `Module.parameter_contract()`.
 
     Raises:
-        ContractError: a process of the run has another model; names the first parameter that differs, and has all
-            differences in its `diff`.
+        ContractError: a process of the run has another model. The message names the first parameter that differs, and
+            `diff` has all differences.
     """
     _compare(_exchange(client, key, contract), contract, client.run)
 
 
 def compare_model_contract(client: RedisClient, key: str, contract: Mapping[str, Any]) -> None:
-    """Compare a model with the run's, if there is one; a process that only follows parameters has no right to set it.
-
-    Args and errors as of `register_model_contract`.
-    """
+    """Compare a model with the run's, if there is one. Arguments and errors are those of `register_model_contract`."""
     stored: Any = client.redis.get(key)
     if stored is not None:
         _compare(_parse(stored, key), contract, client.run)
@@ -60,17 +57,17 @@ def _compare(theirs: Any, contract: Mapping[str, Any], run: str) -> None:
 
 
 def describe_difference(theirs: Any, ours: Any) -> tuple[str, ...]:
-    """List what differs between two JSON values, one line each: `path.to.entry: theirs -> ours`."""
+    """List the differences between two JSON values, one line each: `path.to.entry: theirs -> ours`."""
     differing = _walk(theirs, ours, "")
     return tuple(f"{path or '(all)'}: {_show(first)} -> {_show(second)}" for path, first, second in differing)
 
 
 def describe_model_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any], run: str) -> str:
-    """Say which parameter differs first: `fc1.weight is [64, 4] here and [128, 4] in run R`.
+    """Describe the first parameter that differs: `fc1.weight is [64, 4] here and [128, 4] in run R`.
 
     Args:
         theirs: model contract of the run: parameter name -> {"shape": [...], "dtype": "float32"}.
-        ours: that of this process; differs from theirs.
+        ours: contract of this process; differs from theirs.
         run: the run's id.
     """
     names = [*ours, *(name for name in theirs if name not in ours)]
@@ -104,7 +101,7 @@ def _walk(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _differs(theirs: Any, ours: Any) -> bool:
-    """Whether two JSON values differ; 1, 1.0 and true are three things."""
+    """Whether two JSON values differ; 1, 1.0 and true are different."""
     if theirs is _ABSENT or ours is _ABSENT:
         return theirs is not ours
     return json.dumps(theirs, sort_keys=True) != json.dumps(ours, sort_keys=True)
@@ -124,16 +121,16 @@ def _show_entry(entry: Any, *, with_dtype: bool = False) -> str:
 
 
 def _exchange(client: RedisClient, key: str, contract: Mapping[str, Any]) -> Any:
-    """Store the contract, or renew the one that is there; returns what is there."""
+    """Store the contract or renew the stored one; return what is stored."""
     ours = json.dumps(contract, sort_keys=True)
-    # One SET with NX and GET needs Redis 7. It may expire between the two commands: then it is set the next time round.
+    # One SET with NX and GET needs Redis 7. If the key expires between the two commands, the next pass sets it.
     for _ in range(3):
         try:
             if client.redis.set(key, ours, nx=True, px=_TTL_MS):
                 break
         except RedisError as error:
             if not is_out_of_memory(error):
-                raise  # a full Redis stops nobody: it can be read, and a later renewal stores it
+                raise  # a full Redis can still be read, and a later renewal stores the contract
         stored: Any = client.redis.get(key)
         if stored is not None:
             client.redis.pexpire(key, _TTL_MS)

@@ -33,13 +33,13 @@ the hash slots, so that shards spread evenly over the servers of a cluster.
 | `surreal:{R}:policy:P:league` | string | past versions of the policy with their ratings, JSON | learner | agents, `surreal status` | the run |
 | `surreal:{R}:policy:P:games` | stream | results of games against them: field `games` | agents | learner | until counted, newest 10,000 |
 | `surreal:{R}:config` | string | the run's configuration, who registered it, and by which version and format of Surreal, JSON | launcher or learner, else the first process | every process | the run |
-| `surreal:{R}:claim:NAME` | string | token of the process that is NAME in the run, `agent-0` | claim script | claim script, whoever registers | seconds, renewed |
+| `surreal:{R}:claim:NAME` | string | token of the process that is NAME in the run, `agent-0` | claim script | claim script, processes that register | seconds, renewed |
 | `surreal:{R}:processes` | hash | process id -> heartbeat, JSON | every process | launcher, status, top, learner | the run |
 | `surreal:{R}:log` | stream | log records, metrics and scores of all processes | every process | collector | newest 20,000 (of large ones, 32 MiB), and 10 min once written |
 | `surreal:{R}:scores` | stream | `round`, as in `scores.jsonl`; of an evaluation without a launcher also `lines`, with its episodes | evaluation | learner, `surreal top` | newest 1000 |
 | `surreal:{R}:best` | hash | `score` and `policy` of its best round, at most 64 MiB | evaluation | learner | the run |
 | `surreal:{R}:stop` | string | why the run ends | launcher, `surreal stop` | every process | the run |
-| `surreal:{R}:ballast:I` | string | zeros: memory that is to be taken | `surreal chaos` | nobody | seconds |
+| `surreal:{R}:ballast:I` | string | zeros, to use up memory | `surreal chaos` | - | seconds |
 | `surreal:runs` | hash | run id -> creation time and title, JSON | first process | `surreal status` | until the run is deleted |
 
 Nothing ever calls FLUSHALL; `RedisClient.delete_run` removes the keys of one run.
@@ -75,7 +75,7 @@ class ShardKeys:
 
     @cached_property
     def hash_slot(self) -> int:
-        """Where a Redis Cluster has them."""
+        """Hash slot of these keys in a Redis Cluster."""
         return int(key_slot(self._tag.encode()))
 
     @cached_property
@@ -83,7 +83,7 @@ class ShardKeys:
         tag = f"{self.run}:s{self.shard}"
         if self.num_shards == 1:
             return tag
-        # The middle half of the shard's part: servers' borders are rarely exactly at an even division.
+        # The middle half of the shard's part, because servers rarely divide the slots exactly evenly.
         begin = (self.shard + 0.25) * NUM_SLOTS / self.num_shards
         end = (self.shard + 0.75) * NUM_SLOTS / self.num_shards
         tags = (f"{tag}.{suffix}" for suffix in count())
@@ -91,7 +91,7 @@ class ShardKeys:
 
     @property
     def prefix(self) -> str:
-        """What all of them begin with."""
+        """Common prefix of these keys."""
         return f"{self._base}:"
 
     @property
@@ -124,7 +124,7 @@ class ShardKeys:
         return f"{self._base}:seq:{sender}"
 
     def gradients(self, policy: str) -> GradientKeys:
-        """Names of the gradients of a policy: beside the counts of the run, so that one script reaches both."""
+        """Names of a policy's gradients, in the hash slot of the run's counts, so that one script reaches both."""
         return GradientKeys(f"{self._base}:gradients:{policy}")
 
 
@@ -171,7 +171,7 @@ class PolicyKeys:
 
     @property
     def prefix(self) -> str:
-        """What all of them begin with."""
+        """Common prefix of these keys."""
         return f"{self._base}:"
 
     @property
@@ -220,7 +220,7 @@ class RunKeys:
 
     @property
     def hash_slot(self) -> int:
-        """Where a Redis Cluster has them, and those of the run's policies."""
+        """Hash slot of these keys, and of the run's policies, in a Redis Cluster."""
         return int(key_slot(self.run.encode()))
 
     @property
@@ -254,8 +254,8 @@ class RunKeys:
         return f"surreal:{{{self.run}}}:ballast:{index}"
 
 
-#: What stands behind the hash tag in each kind of key of a shard, and of a run; "*" for what differs. A test compares
-#: them with the table above.
+#: The part after the hash tag in each kind of key of a shard, and of a run; "*" for the parts that differ. A test
+#: compares them with the table above.
 SHARD_KINDS = (
     *("stream", "block:*", "staged:*", "meta", "seq:*", "lease", "credit"),
     *(f"gradients:*:{name}" for name in ("state", "queue:*", "block:*", "staged:*", "last:*", "offers", "gather:*")),
@@ -268,7 +268,7 @@ RUN_KINDS = (
 
 
 def kind_pattern(kind: str, run: str = "*") -> str:
-    """Pattern that matches every key of a kind, of one run or of all; `surreal:runs` is a kind of its own."""
+    """Pattern that matches every key of a kind, of one run or of all; `surreal:runs` is a separate kind."""
     if kind == RUNS:
         return RUNS
     return f"surreal:{{{run}:s*}}:{kind}" if kind in SHARD_KINDS else f"surreal:{{{run}}}:{kind}"

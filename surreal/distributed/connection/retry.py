@@ -1,7 +1,7 @@
-"""Retries: which Redis errors are worth another try, how long to wait before it, and the policy that does so.
+"""Redis errors: which are worth another try, the policy that tries again, and clear errors for keys that others broke.
 
-redis-py's own retries are switched off: they repeat commands that are not idempotent, cannot be stopped, and hold a
-thread for up to a minute. Ours stop with their owner, are bounded in time, and are logged.
+redis-py's own retries are switched off: they repeat commands that are not idempotent, cannot be stopped, and block a
+thread for up to a minute. These retries stop with their owner, are bounded in time, and are logged.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from redis import exceptions
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from surreal.base.errors import RedisUnavailableError, StoppedError
+from surreal.base.errors import RedisUnavailableError, StoppedError, SurrealError
 from surreal.base.liveness.wait_notice import WAITS
 
 logger = logging.getLogger(__name__)
@@ -35,21 +35,28 @@ _TRANSIENT = (
     exceptions.AskError,  # MovedError is one: a hash slot of a cluster is elsewhere now
 )
 _REFUSED = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
-#: Errors for which redis-py has no class, or which a pipeline or a script of Redis 6.2 ("-READONLY") wraps in another.
+#: Errors without a class in redis-py, or which a pipeline or a script of Redis 6.2 ("-READONLY") wraps in another.
 _TRANSIENT_CODES = re.compile(
     r"(?:^|-|error: )(?:BUSY|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|MOVED|ASK|TRYAGAIN|UNBLOCKED|MISCONF|NOREPLICAS) "
 )
+#: The last one: a script of Surreal failed in Lua. If `redis.call` refused a command, the text has "@user_script:".
+_SPOILED = re.compile(r"WRONGTYPE|is not an integer|is not a valid float|would overflow|(?<!@)\buser_script:")
+_SPOILED_ADVICE = "another client writes there; `surreal stop RUN --delete` removes the run"
 
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 2.0
 
 
+class SpoiledKeyError(SurrealError, ResponseError):
+    """A key of the run has content that Surreal never writes."""
+
+
 class RetryPolicy:
-    """Calls operations on one Redis until it answers; any thread may.
+    """Calls operations on one Redis until it answers. Thread-safe.
 
     Args:
-        address: of the server, for messages.
-        advice: what to do if the server refuses this process.
+        address: the server's address, for messages.
+        advice: remedy for messages, if the server refuses this process.
     """
 
     def __init__(self, address: str, advice: str = "check user, password, certificates") -> None:
@@ -61,7 +68,7 @@ class RetryPolicy:
 
     @property
     def is_away(self) -> bool:
-        """Whether the last call, of any thread, met no server that answers."""
+        """Whether no server answered the last call of any thread."""
         return self._away_since is not None
 
     def call(self, operation: Callable[[], T], *, what: str, stop: threading.Event | None, timeout_s: float) -> T:
@@ -97,7 +104,7 @@ class RetryPolicy:
             WAITS.end(wait)
 
     def _gave_up(self, error: RedisError, what: str, timeout_s: float) -> RedisUnavailableError:
-        if isinstance(error, exceptions.ResponseError):
+        if isinstance(error, ResponseError):
             problem = f"refused to {what} for {timeout_s:g} s: {error}"
         else:
             problem = f"did not answer in time to {what}: {error}; is it running there?"
@@ -119,7 +126,7 @@ class RetryPolicy:
 
 
 def is_refused(error: BaseException) -> bool:
-    """Whether Redis was reached and said no, for good: password, permission or certificate."""
+    """Whether Redis refuses this process for good: password, permission or certificate."""
     return isinstance(error, _REFUSED) or any(isinstance(cause, ssl.SSLError) for cause in _chain(error))
 
 
@@ -129,7 +136,7 @@ def is_transient(error: BaseException) -> bool:
         return False
     if isinstance(error, _TRANSIENT):
         return True
-    return isinstance(error, exceptions.ResponseError) and _TRANSIENT_CODES.search(str(error)) is not None
+    return isinstance(error, ResponseError) and _TRANSIENT_CODES.search(str(error)) is not None
 
 
 def is_demoted(error: BaseException) -> bool:
@@ -138,19 +145,19 @@ def is_demoted(error: BaseException) -> bool:
         return True
     text = str(error)
     # A blocking read ends with the second when the server becomes a replica.
-    return isinstance(error, exceptions.ResponseError) and ("-READONLY " in text or text.startswith("UNBLOCKED "))
+    return isinstance(error, ResponseError) and ("-READONLY " in text or text.startswith("UNBLOCKED "))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether Redis refused a write because it is at `maxmemory`."""
     if isinstance(error, exceptions.OutOfMemoryError):
         return True
-    # Redis 6.2 wraps what a script's redis.call raised: "ERR Error running script ... -OOM command not allowed ...".
-    return isinstance(error, exceptions.ResponseError) and "-OOM " in str(error)
+    # Redis 6.2 wraps an error of a script's redis.call: "ERR Error running script ... -OOM command not allowed ...".
+    return isinstance(error, ResponseError) and "-OOM " in str(error)
 
 
 def delays_s(rng: random.Random) -> Iterator[float]:
-    """Yield waiting times for ever: 50 ms doubling up to 2 s, each jittered down to half at most."""
+    """Yield delays forever: 50 ms doubling up to 2 s, each reduced by a random factor down to one half."""
     delay = FIRST_DELAY_S
     while True:
         yield delay * rng.uniform(0.5, 1.0)
@@ -158,9 +165,39 @@ def delays_s(rng: random.Random) -> Iterator[float]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it was raised from: redis-py wraps socket and TLS errors."""
+    """Yield the error and its causes: redis-py wraps socket and TLS errors."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
+
+
+def clear_error(error: ResponseError) -> ResponseError:
+    """Return the error itself, or a clearer one if a key has another type or content than Surreal writes."""
+    text = str(error)
+    is_plain = type(error) is ResponseError and not isinstance(error, NoScriptError)
+    if not is_plain or not _SPOILED.search(text):
+        return error
+    return SpoiledKeyError(
+        f"a key of the run in Redis holds what Surreal never writes ({text[:200]}): {_SPOILED_ADVICE}"
+    )
+
+
+def number_of(value: bytes | int | None) -> int:
+    """Parse a number from Redis; 0 for None.
+
+    Raises:
+        SpoiledKeyError: it is not a number.
+    """
+    try:
+        return int(value or 0)
+    except ValueError:
+        raise SpoiledKeyError(
+            f"a key of the run in Redis holds {str(value)[:40]} where a number belongs: {_SPOILED_ADVICE}"
+        ) from None
+
+
+def text_of(value: bytes | None) -> str:
+    """Decode a text from Redis; "" for None."""
+    return (value or b"").decode(errors="replace")

@@ -1,9 +1,8 @@
-"""Tensors as safetensors bytes: written from the tensors' own memory, and read where they lie. No I/O.
+"""Tensors as safetensors bytes, written from the tensors' own memory and read in place. No I/O.
 
-The library's own `save` copies each tensor twice, and then all of them: at 10^7 numbers, longer than it takes to send.
-
-Layout: 8 bytes little-endian length of the header, the header (JSON: name -> dtype, shape, offsets; and `__metadata__`
-with our format, its version, and what else its user tells), the tensors' bytes in the header's order without holes.
+The library's own `save` copies each tensor twice, and then all of them. For 10^7 numbers, that takes longer than
+sending them. Layout: 8 bytes little-endian length of the header, the header (JSON: name -> dtype, shape, offsets; and
+`__metadata__` with our format, its version, and the caller's strings), the tensors' bytes in the header's order.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from torch import Tensor
 from surreal.base.errors import CodecError
 from surreal.base.pytorch import name_not_finite
 
-#: Names of dtypes in safetensors.
+#: dtype -> its name in safetensors.
 DTYPE_NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -36,31 +35,31 @@ DTYPE_NAMES = {
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 #: Pieces smaller than this are joined: one system call is dearer than a small copy.
 _JOIN_BYTES = 16 << 10
-#: Whose norm says at once whether all of their numbers are finite.
+#: dtypes whose norm shows at once whether all numbers are finite.
 _SHORT_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-#: Of headers that are remembered.
+#: Largest header that is cached.
 _MAX_KNOWN_BYTES = 64 << 10
 
 
 class Format(NamedTuple):
-    """What bytes are of."""
+    """The format that a file must have."""
 
     name: str
     version: str
-    subject: str  #: of messages, such as "parameters are"
+    subject: str  #: subject and verb of messages, such as "parameters are"
     max_header_bytes: int = 16 << 20  #: larger ones are refused before they are read
 
 
 def tensor_pieces(tensors: Mapping[str, Tensor], form: Format, **metadata: str) -> list[memoryview]:
-    """Give the bytes of a safetensors file in pieces, which are the tensors' memory: it must not change until used.
+    """Return the pieces of a safetensors file. They are the tensors' memory, which must not change until used.
 
     Args:
         tensors: by name; on the CPU, contiguous.
-        form: named in the metadata.
-        metadata: strings that go along.
+        form: format named in the metadata.
+        metadata: further strings.
 
     Raises:
-        ValueError: a dtype that is not transported (complex, quantised), a sparse tensor, or too large a header.
+        ValueError: a dtype that is not transported (complex, quantized), a sparse tensor, or too large a header.
     """
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPE_NAMES or tensor.layout != torch.strided:
@@ -79,12 +78,12 @@ def tensor_pieces(tensors: Mapping[str, Tensor], form: Format, **metadata: str) 
 def read_tensors(
     data: bytes | bytearray, form: Format, *, must_be_finite: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a file that `tensor_pieces` wrote, and its metadata; nothing is allocated before it is checked.
+    """Read a file that `tensor_pieces` wrote, and its metadata. Sizes are checked before memory is allocated.
 
     Args:
-        data: the file. A bytearray becomes the tensors' memory, where they lie as their dtype wants it.
-        form: that it must be of.
-        must_be_finite: whether tensors that hold nan or an infinity are refused.
+        data: the file. A bytearray becomes the memory of the tensors that are aligned for their dtype.
+        form: the expected format.
+        must_be_finite: whether to refuse tensors with nan or an infinity.
 
     Raises:
         CodecError: cut off, corrupted, of another format, or not finite.
@@ -119,7 +118,7 @@ def read_tensors(
 
 
 class _Place(NamedTuple):
-    """Where a tensor's bytes are, behind the header."""
+    """Where a tensor's bytes are, after the header."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -128,17 +127,16 @@ class _Place(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """What a header says, in the order of the bytes."""
+    """The content of a header, in the order of the bytes."""
 
     names: tuple[str, ...]
     places: tuple[_Place, ...]
     metadata: Mapping[str, str]
-    dtype: torch.dtype | None  #: of all of them, if there is any and they have one
-    size: int  #: of all of them, bytes
+    dtype: torch.dtype | None  #: the common dtype of all tensors, if they have one
+    size: int  #: of all tensors, bytes
 
 
 def _layout(text: bytes, form: Format) -> _Layout:
-    """Read and check a header."""
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -159,13 +157,12 @@ def _layout(text: bytes, form: Format) -> _Layout:
     return _Layout(tuple(header), tuple(places), metadata, dtypes.pop() if len(dtypes) == 1 and size else None, size)
 
 
-#: Headers of one model are read again and again.
+#: Headers of one model are read repeatedly.
 _known_layout = lru_cache(maxsize=32)(_layout)
 
 
 @lru_cache(maxsize=32)
 def _describe(entries: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]) -> str:
-    """The header's entries; those of one model are asked for again and again."""
     header: dict[str, Any] = {}
     end = 0
     for name, dtype, shape in entries:
@@ -176,7 +173,7 @@ def _describe(entries: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]) -> 
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    if tensor.dtype == torch.bfloat16:  # which NumPy does not know
+    if tensor.dtype == torch.bfloat16:  # NumPy lacks it
         tensor = tensor.view(torch.int16)
     return memoryview(tensor.numpy().data).cast("B")
 
@@ -196,7 +193,7 @@ def _join_small(pieces: Sequence[memoryview]) -> Iterator[memoryview]:
 
 
 def _check_entry(entry: Any, begin: int) -> _Place | None:
-    """A tensor that begins there; None if it is not described so."""
+    """Check the entry of a tensor that begins at `begin`; None if it is malformed."""
     try:
         dtype, shape, offsets = _DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
         if all(type(number) is int and 0 <= number < 2**63 for number in shape) and len(shape) <= 64:

@@ -1,8 +1,8 @@
-"""A shard in this process's own memory: for an agent that learns from its own trajectories.
+"""A shard in this process's own memory, for an agent that learns from its own trajectories.
 
-Sender and replay use it as they use one in Redis, so the same code is at work at both ends: chunks, contract, bounds,
-eviction, consumption. It has one sender and one replay, in one process, and is gone with that process. So there is no
-lease to hold and nothing to repeat, and a block is forgotten as soon as it was fetched.
+Sender and replay use it like one in Redis, so both ends run the same code: chunks, contract, bounds, eviction,
+consumption. It has one sender and one replay in one process, and ends with it. So it needs no lease and no repetition,
+and a block is dropped when it has been fetched.
 
     shards = LocalShards(run)
     sender, replay = ExpSender(shards), UniformReplay(shards, observations="mirrored")
@@ -18,34 +18,34 @@ from typing import NamedTuple
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import ShardKeys
-from surreal.distributed.experience.format.codec import Contract, EncodedChunk
+from surreal.distributed.experience.codec import Contract, EncodedChunk
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import (
     Appended,
     AppendOptions,
-    Entry,
     Eviction,
     Mark,
     OwnerState,
     Stream,
     StreamCounts,
+    StreamEntry,
 )
 
 
-class _Kept(NamedTuple):
+class _NumberedEntry(NamedTuple):
     number: int
-    entry: Entry
+    entry: StreamEntry
 
 
 class LocalStream(Stream):
-    """The commands of one shard, carried out at once; the limiter's credit is not asked for. Used by one thread.
+    """The commands of one shard, executed at once; the limiter's credit is not asked for. Used by one thread.
 
     Args:
         client: names the run; it is never connected.
-        keys: of the shard, for messages.
+        keys: the shard's keys, for messages.
 
     Attributes:
-        run_steps: env steps of the whole run, where more is known of them than what was appended here.
+        run_steps: env steps of the whole run, if more are known than were appended here.
     """
 
     is_local = True
@@ -55,7 +55,7 @@ class LocalStream(Stream):
         self.run_steps = 0
         self._epoch = secrets.token_hex(8)
         self._contract: Contract | None = None
-        self._entries: dict[bytes, _Kept] = {}  # in order
+        self._entries: dict[bytes, _NumberedEntry] = {}  # in order
         self._contents: dict[str, bytes] = {}  # of chunks that were not fetched yet
         self._number = 0
         self._end = b"0-0"
@@ -63,7 +63,6 @@ class LocalStream(Stream):
         self._steps = self._live_steps = self._live_bytes = self._samples = 0
 
     def append(self, chunk: EncodedChunk, options: AppendOptions) -> Appended:
-        """Store a chunk."""
         bound = options.default_bound_bytes if self._max_bytes is None else self._max_bytes
         if self._contract is not None and self._contract.id != options.contract.id:
             return self._appended("mismatch", self._contract.as_bytes)
@@ -73,7 +72,7 @@ class LocalStream(Stream):
         self._number += 1
         entry_id = self._end = b"%d-%d" % (time.time_ns() // 1_000_000, self._number)
         chunk_id = f"{options.sender}-{options.sequence}"
-        self._entries[entry_id] = _Kept(self._number, Entry(entry_id, chunk_id, bytes(chunk.head)))
+        self._entries[entry_id] = _NumberedEntry(self._number, StreamEntry(entry_id, chunk_id, bytes(chunk.head)))
         self._contents[chunk_id] = b"".join(chunk.pieces)
         self._steps += chunk.own_steps
         self._live_steps += chunk.own_steps
@@ -81,47 +80,44 @@ class LocalStream(Stream):
         return self._appended("ok")
 
     def refusal(self, chunk: EncodedChunk, options: AppendOptions) -> Appended | None:
-        """None: `append` answers at once."""
+        """Return None: `append` answers at once."""
         return None
 
-    def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[Entry]:
-        """Entries after the cursor, oldest first; never waits."""
+    def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[StreamEntry]:
+        """Read entries after the cursor, oldest first; never waits."""
         after = int(cursor.partition(b"-")[2])
-        new = [kept.entry for kept in takewhile(lambda kept: kept.number > after, reversed(self._entries.values()))]
+        new = [found.entry for found in takewhile(lambda found: found.number > after, reversed(self._entries.values()))]
         return new[::-1][:count]
 
     def fetch(self, chunks: Sequence[tuple[str, int]]) -> tuple[str, list[bytes | None]]:
-        """Hand contents over, or the ends of them; each once."""
+        """Hand over contents, or their ends; each once."""
         contents = [self._contents.pop(chunk_id, None) for chunk_id, _ in chunks]
         ends = [end_bytes for _, end_bytes in chunks]
         return self._epoch, [content and content[-end:] for content, end in zip(contents, ends, strict=True)]
 
     def counts(self) -> StreamCounts:
-        """What is kept count of."""
         return StreamCounts(self._epoch, self._steps, self._live_steps, self._live_bytes)
 
     def epoch(self) -> str:
-        """The shard's epoch, which never changes."""
+        """Return the shard's epoch, which never changes."""
         return self._epoch
 
     def end(self) -> tuple[str, bytes]:
-        """The shard's epoch, and the largest entry id."""
         return self._epoch, self._end
 
     def contract(self) -> bytes | None:
-        """The contract of what was appended, as JSON bytes."""
         return None if self._contract is None else self._contract.as_bytes
 
     def marks(self) -> dict[bytes, bytes]:
-        """None: nobody begins again with what another replay consumed."""
+        """Return {}: no other replay has consumed anything."""
         return {}
 
     def maxmemory_bytes(self) -> int:
-        """0: only the replay's bound counts."""
+        """Return 0: only the replay's bound counts."""
         return 0
 
     def server_time_s(self) -> float:
-        """This machine's clock."""
+        """Return this machine's clock."""
         return time.time()
 
     def tick(
@@ -139,7 +135,7 @@ class LocalStream(Stream):
         evict: Sequence[Eviction] = (),
         void: str = "",
     ) -> OwnerState:
-        """Remove chunks, and tell the counts."""
+        """Remove chunks, and return the counts."""
         before, self._max_bytes = self._samples, max_bytes
         self._samples = before if samples is None else samples
         removed = 0
@@ -167,11 +163,6 @@ class LocalShards(ReplayShards):
         self.local = LocalStream(self.clients[0], self.keys[0])
 
     def stream(self, shard: int) -> Stream:
-        """The shard.
-
-        Raises:
-            ValueError: there is no such shard.
-        """
         if shard != 0:
             raise ValueError(f"shard is {shard}; it must be 0")
         return self.local

@@ -1,28 +1,33 @@
-"""ReplayShards: where the shards of a run's replay are.
+"""`ReplayShards`: the shards of a run's replay, and a shard as a file.
 
 A shard is one stream with its blocks and counts, on one server. Several servers share the load of a run's experience:
-shard s is on server s modulo their number, or, in a Redis Cluster, on the server that has its hash slot. Whoever names
-a single `RedisClient` has one shard.
+shard s is on server s modulo their number, or, in a Redis Cluster, on the server that has its hash slot. A single
+`RedisClient` stands for one shard.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from itertools import islice
 
+from surreal.base.errors import CheckpointError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import ShardKeys, stream_pattern
 from surreal.distributed.experience.stream import Stream
 
 MAX_SHARDS = 1024
+_FILE_KIND = "shard"
+_UNLINKED_AT_ONCE = 500
 
 
 class ReplayShards:
     """The shards of one run, the same in all of its processes.
 
     Args:
-        clients: of the servers, in an order that all processes agree on.
-        num_shards: how many shards, 1 .. 1024; None: one a server. In a Redis Cluster, a multiple of its masters loads
-            them evenly.
+        clients: clients of the servers, in an order that all processes agree on.
+        num_shards: number of shards, 1 .. 1024; None: one per server. In a Redis Cluster, a multiple of its primaries
+            loads them evenly.
 
     Raises:
         ValueError: there are fewer shards than servers, or the clients are of different runs.
@@ -47,7 +52,7 @@ class ReplayShards:
 
     @classmethod
     def of(cls, where: RedisClient | ReplayShards) -> ReplayShards:
-        """These shards; or the only one that a client alone stands for."""
+        """Return the shards, or the only shard of a client."""
         return cls(where) if isinstance(where, RedisClient) else where
 
     def __len__(self) -> int:
@@ -55,35 +60,35 @@ class ReplayShards:
 
     @property
     def address(self) -> str:
-        """Where they are, for messages, without passwords."""
+        """Their addresses for messages, without passwords."""
         return ", ".join(client.address for client in self.clients)
 
     def stream(self, shard: int) -> Stream:
-        """The names and commands of one shard.
+        """Return one shard.
 
         Raises:
             ValueError: there is no such shard.
         """
         if not 0 <= shard < len(self):
             raise ValueError(f"shard is {shard}; it must be 0 .. {len(self) - 1}")
-        return Stream(self._by_shard[shard], self.keys[shard], server_share=1 / self._neighbours(shard), shard=shard)
+        return Stream(self._by_shard[shard], self.keys[shard], server_share=1 / self._neighbors(shard), shard=shard)
 
     def streams(self, shards: Sequence[int] | None = None) -> list[Stream]:
-        """Those of several shards, of all by default."""
+        """Return several shards, all by default."""
         return [self.stream(shard) for shard in (range(len(self)) if shards is None else shards)]
 
     def foreign_streams(self) -> list[str]:
-        """Streams of the run on these servers that are none of these shards': it has another number of them. Slow."""
+        """Return streams of the run on these servers that belong to another number of shards. Slow."""
         pattern = stream_pattern(self.run)
         found = {key.decode() for client in self.clients for key in client.scan(pattern)}
         return sorted(found - {keys.stream for keys in self.keys})
 
     def delete_run(self) -> int:
-        """Remove all keys of the run from these servers; returns how many."""
+        """Remove all keys of the run from these servers; return how many."""
         return sum(client.delete_run() for client in self.clients)
 
     def delete_experience(self) -> int:
-        """Remove everything that was sent to the run; returns how many env steps that were."""
+        """Remove everything that was sent to the run; return how many env steps that were."""
         steps = sum(stream.counts().steps for stream in self.streams())
         for client in self.clients:
             client.delete_experience()
@@ -94,9 +99,58 @@ class ReplayShards:
         for client in (*self.clients, *self._own.values()):
             client.close()
 
-    def _neighbours(self, shard: int) -> int:
-        """Shards that share the server's memory with this one, itself included. In a cluster, as many as possible."""
+    def _neighbors(self, shard: int) -> int:
+        """Count the shards that share the server's memory, this one included. In a cluster, assume the most."""
         if shard in self._own:
-            return -(-len(self) // 3)  # a cluster has three masters or more
+            return -(-len(self) // 3)  # a cluster has three primaries or more
         home = self._by_shard[shard]
         return sum(client is home for client in self._by_shard)
+
+
+def save_shard(stream: Stream, path: str | os.PathLike[str]) -> None:
+    """Write a shard to a file as Redis dumps it, for runs in lockstep: they resume from exactly that experience.
+
+    Entries, blocks and counts are written, but not leases and other keys that expire. No process may write to the shard
+    meanwhile. For other runs, programs and versions, use an archive (`surreal.replay.archive`).
+
+    Args:
+        stream: the shard. All of its bytes are in memory at once.
+        path: the file, which is written whole or not at all.
+
+    Raises:
+        CheckpointError: it could not be written.
+    """
+    import torch
+
+    from surreal.base.checkpoint import save_checkpoint
+
+    keys, redis = stream.keys, stream.client.redis
+    blocks = sorted(name.decode() for name in stream.client.scan(f"{keys.block_prefix}*"))
+    tensors = {}
+    for name in (keys.stream, keys.meta, *blocks):
+        dumped = redis.dump(name)
+        if dumped is not None:
+            tensors[name.removeprefix(keys.prefix)] = torch.frombuffer(bytearray(dumped), dtype=torch.uint8)
+    save_checkpoint(path, tensors, {"kind": _FILE_KIND}, step=0)
+
+
+def load_shard(stream: Stream, path: str | os.PathLike[str]) -> None:
+    """Restore a file of `save_shard` into a shard that was cleared.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or of another kind.
+    """
+    from surreal.base.checkpoint import load_checkpoint
+
+    found = load_checkpoint(path)
+    if found.metadata.get("kind") != _FILE_KIND:
+        raise CheckpointError(f"{found.path} holds no experience of a run in lockstep")
+    for name, tensor in found.tensors.items():
+        stream.client.redis.restore(stream.keys.prefix + name, 0, tensor.numpy().tobytes())
+
+
+def clear(client: RedisClient, prefix: str) -> None:
+    """Remove all keys with a prefix: that of a shard's keys, or of a policy's."""
+    keys = client.scan(f"{prefix}*")
+    while batch := list(islice(keys, _UNLINKED_AT_ONCE)):
+        client.redis.unlink(*batch)

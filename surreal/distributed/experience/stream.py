@@ -1,7 +1,7 @@
-"""One shard of a run's replay in Redis: append, read, and what its owner does. Stateless but for names.
+"""One shard of a run's replay in Redis: key names and commands, without state.
 
-Senders call `append`, the PointerQueue `read`, `fetch` and `epoch`, the replay that owns the stream `tick`.
-The scripts' texts (`lua/append.lua`, `lua/evict.lua`) say what each argument is.
+Senders call `append`, the PointerQueue `read`, `fetch` and `epoch`, the replay that owns the stream `tick`. The
+scripts' texts (`lua/append.lua`, `lua/evict.lua`) explain their arguments.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 
 from surreal.base.errors import ContractError
-from surreal.distributed.connection.access.spoiled import number_of, text_of
-from surreal.distributed.connection.channel import STAGE_TTL_S, ScriptChannel
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import ShardKeys
-from surreal.distributed.experience.format.data_contract import hash_of
+from surreal.distributed.connection.retry import number_of, text_of
+from surreal.distributed.connection.wire import STAGE_TTL_S, ScriptChannel
 
-if TYPE_CHECKING:  # Arrow and gymnasium would come with it, and who only counts needs neither
-    from surreal.distributed.experience.format.codec import Contract, EncodedChunk
+if TYPE_CHECKING:  # they import Arrow and gymnasium, which a process that only counts does not need
+    from surreal.distributed.experience.codec import Contract, EncodedChunk
 
-#: How long a sender's last sequence number is kept after its last chunk, s.
+#: Lifetime of a sender's last sequence number after its last chunk, s.
 SEQUENCE_TTL_S = 3600
-
-
 _DONE = b"done:"
 
 
@@ -34,7 +31,7 @@ class Appended(NamedTuple):
 
     status: str  #: ok, duplicate, full, credit, contract or mismatch
     epoch: str
-    steps: int  #: env steps of the run so far, those of its other shards as their owner knew them
+    steps: int  #: env steps of the run so far; those of other shards as last reported by their owner
     detail: bytes
 
 
@@ -42,18 +39,18 @@ _FULL = Appended("full", "", 0, b"out of memory")
 
 
 class AppendOptions(NamedTuple):
-    """What goes with a chunk into the append script."""
+    """Arguments of the append script besides the chunk."""
 
     sender: str  #: the sender's incarnation
     sequence: int  #: number of the chunk, rising
     contract: Contract
-    sends_contract: bool  #: whether the contract itself is sent along
-    is_limited: bool  #: whether the limiter is asked
-    default_bound_bytes: int  #: bound of the stream if no owner has set one, bytes; 0 for none
+    sends_contract: bool  #: whether to send the contract itself
+    is_limited: bool  #: whether to ask the limiter
+    default_bound_bytes: int  #: bound of the stream if no owner has set one, bytes; 0: none
 
 
-class Entry(NamedTuple):
-    """A stream entry as it was read."""
+class StreamEntry(NamedTuple):
+    """An entry of a stream."""
 
     entry_id: bytes
     chunk_id: str
@@ -61,7 +58,7 @@ class Entry(NamedTuple):
 
 
 class OwnerState(NamedTuple):
-    """Answer of the evict script: the stream as its owner left it."""
+    """Answer of the evict script: the state of the stream after its owner's call."""
 
     is_owner: bool
     epoch: str  #: or the token of the other owner
@@ -69,14 +66,14 @@ class OwnerState(NamedTuple):
     live_steps: int
     live_bytes: int
     removed_chunks: int
-    samples: int  #: samples drawn, as the last owner stored them
-    refused_steps: int  #: of the largest chunk that was refused for want of credit
+    samples: int  #: samples drawn, as last stored by an owner
+    refused_steps: int  #: steps of the largest chunk that was refused for lack of credit
 
 
 class StreamCounts(NamedTuple):
-    """A shard as anybody can see it."""
+    """Counts of a shard."""
 
-    epoch: str  #: "" if it has none (yet, or any more)
+    epoch: str  #: "" if the shard has none (yet, or any more)
     steps: int  #: env steps so far
     live_steps: int
     live_bytes: int
@@ -89,24 +86,24 @@ class Eviction(NamedTuple):
     chunk_id: str
     steps: int
     stored_bytes: int
-    epoch: str  #: in which it was stored
+    epoch: str  #: epoch in which it was stored
 
 
 class Mark(NamedTuple):
-    """What of a chunk was consumed, in a stream of mode `consume`."""
+    """The consumed steps of a chunk, in a stream of mode `consume`."""
 
     entry_id: bytes
-    done: bytes  #: one bit for each step it owns
-    epoch: str  #: in which it was stored
+    done: bytes  #: one bit for each step that the chunk owns
+    epoch: str  #: epoch in which it was stored
 
 
 class Stream:
-    """Names and commands of one shard.
+    """Key names and commands of one shard.
 
     Args:
-        client: where it lives.
-        keys: its names; None: those of the run's only shard.
-        server_share: part of the server's memory that is this shard's, > 0 .. 1.
+        client: client of its server.
+        keys: its key names; None: those of the run's only shard.
+        server_share: this shard's share of the server's memory, > 0 .. 1.
         shard: its number.
 
     Attributes:
@@ -138,14 +135,14 @@ class Stream:
         channel.begin("append", keys, args, {keys[-1]: chunk.pieces})
 
     def finish_append(self, channel: ScriptChannel) -> Appended:
-        """The answer of the call begun last."""
+        """Wait for the answer of the last `begin_append`."""
         try:
             return _appended(channel.finish())
         except OutOfMemoryError:
             return _FULL
 
     def refusal(self, chunk: EncodedChunk, options: AppendOptions) -> Appended | None:
-        """Ask whether a chunk has room and credit, without sending it: "full" or "credit", or None if it has both."""
+        """Ask whether a chunk has room and credit, without sending it; return "full", "credit", or None for both."""
         keys = self.keys
         args = [chunk.own_steps, chunk.stored_bytes, options.default_bound_bytes, b"1" if options.is_limited else b""]
         try:
@@ -159,7 +156,7 @@ class Stream:
         chunk_id = f"{options.sender}-{options.sequence}"
         contract = options.contract
         args: list[Any] = [
-            _new_epoch(),
+            secrets.token_hex(8),  # a random epoch, if the shard has none: an emptied Redis must not go unnoticed
             chunk_id,
             options.sequence,
             chunk.own_steps,
@@ -174,28 +171,24 @@ class Stream:
         staged = keys.staged(chunk_id)
         return [keys.stream, keys.meta, keys.block(chunk_id), keys.seq(options.sender), keys.credit, staged], args
 
-    def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[Entry]:
-        """Entries after the cursor, oldest first; waits up to `block_ms` (None: not at all) for the first."""
+    def read(self, cursor: bytes, count: int, block_ms: int | None) -> list[StreamEntry]:
+        """Read entries after the cursor, oldest first; wait up to `block_ms` (None: not at all) for the first."""
         answer: Any = self.client.redis.xread({self.keys.stream: cursor}, count=count, block=block_ms)
         if not answer:
             return []
         return [
-            Entry(
-                entry_id=entry_id,
-                chunk_id=fields.get(b"id", b"").decode("ascii", "replace"),
-                head=fields.get(b"head", b""),
-            )
+            StreamEntry(entry_id, fields.get(b"id", b"").decode("ascii", "replace"), fields.get(b"head", b""))
             for entry_id, fields in answer[0][1]
         ]
 
     def fetch(self, chunks: Sequence[tuple[str, int]]) -> tuple[str, list[bytes | None]]:
-        """Read contents, or their tables alone, in one round trip.
+        """Read contents, or only their tables, in one round trip.
 
         Args:
-            chunks: of each, its id and how many bytes of its end are wanted; 0: all of them.
+            chunks: for each chunk, its id and the number of bytes to read from its end; 0: all.
 
         Returns:
-            The shard's epoch, and what was asked for; None where a chunk is gone.
+            The shard's epoch, and the bytes of each chunk; None if it is gone.
         """
         pipeline = self.client.redis.pipeline(transaction=False)
         pipeline.hget(self.keys.meta, "epoch")
@@ -208,7 +201,7 @@ class Stream:
         return text_of(epoch), [content or None for content in contents]
 
     def oldest(self) -> tuple[str, bytes | None]:
-        """The shard's epoch, and the id of the oldest entry, None if there is none."""
+        """Return the shard's epoch, and the id of the oldest entry, None if there is none."""
         pipeline = self.client.redis.pipeline(transaction=False)
         pipeline.hget(self.keys.meta, "epoch")
         pipeline.xrange(self.keys.stream, count=1)
@@ -216,19 +209,19 @@ class Stream:
         return text_of(epoch), bytes(entries[0][0]) if entries else None
 
     def counts(self) -> StreamCounts:
-        """What all scripts keep count of."""
+        """Return the counts that the scripts keep."""
         fields = ["epoch", "steps", "live_steps", "live_bytes"]
         answer: Any = self.client.redis.hmget(self.keys.meta, fields)
         epoch, *numbers = answer
         return StreamCounts(text_of(epoch), *map(number_of, numbers))
 
     def epoch(self) -> str:
-        """The shard's epoch, "" if it has none (yet, or any more)."""
+        """Return the shard's epoch, "" if it has none (yet, or any more)."""
         value: Any = self.client.redis.hget(self.keys.meta, "epoch")
         return text_of(value)
 
     def end(self) -> tuple[str, bytes]:
-        """The shard's epoch, "" if it has none (yet, or any more), and the largest entry id that it ever gave."""
+        """Return the shard's epoch ("" if it has none), and the largest entry id that it ever assigned."""
         pipeline = self.client.redis.pipeline(transaction=False)
         pipeline.hget(self.keys.meta, "epoch")
         pipeline.xinfo_stream(self.keys.stream)
@@ -241,8 +234,8 @@ class Stream:
             raise info
         return text_of(epoch), bytes(info["last-generated-id"])
 
-    def which_exist(self, entries: Sequence[Entry]) -> list[bool]:
-        """Whether these entries are in the stream."""
+    def which_exist(self, entries: Sequence[StreamEntry]) -> list[bool]:
+        """Return for each entry whether it is in the stream."""
         pipeline = self.client.redis.pipeline(transaction=False)
         for entry in entries:
             pipeline.xrange(self.keys.stream, entry.entry_id, entry.entry_id)
@@ -251,16 +244,16 @@ class Stream:
         return [chunk_id == entry.chunk_id.encode() for chunk_id, entry in zip(chunk_ids, entries, strict=True)]
 
     def contract(self) -> bytes | None:
-        """Give the stored contract, as JSON bytes; None if there is none, or one that another peer has spoiled."""
+        """Return the stored contract as JSON bytes; None if there is none, or another client has spoiled it."""
         text, is_sound = self._stored_contract()
         return text if is_sound else None
 
     def drop_contract(self) -> None:
-        """Remove a contract that is spoiled: the next sender stores it again."""
+        """Remove a spoiled contract: the next sender stores it again."""
         self.client.redis.hdel(self.keys.meta, "contract", "contract_id")
 
-    def mend_contract(self, contract: Contract) -> bool:
-        """Replace a stored contract that is spoiled; returns whether it was."""
+    def repair_contract(self, contract: Contract) -> bool:
+        """Replace a stored contract that is spoiled; return whether it was."""
         _, is_sound = self._stored_contract()
         if not is_sound:
             fields: Any = {"contract_id": f"{contract.id:016x}", "contract": contract.as_bytes}
@@ -268,23 +261,25 @@ class Stream:
         return not is_sound
 
     def _stored_contract(self) -> tuple[bytes, bool]:
-        """Give the stored contract, and whether it is the one of the stored id."""
+        """Return the stored contract, and whether it matches the stored id."""
+        from surreal.distributed.experience.data_contract import hash_of
+
         found: Any = self.client.redis.hmget(self.keys.meta, "contract", "contract_id")
         text, stored_id = (bytes(value or b"") for value in found)
         return text, f"{hash_of(text):016x}".encode() == stored_id
 
     def marks(self) -> dict[bytes, bytes]:
-        """Which steps were consumed of the chunks that are there: entry id -> one bit a step."""
+        """Return the consumed steps of the live chunks: entry id -> one bit per step."""
         answer: Any = self.client.redis.hgetall(self.keys.meta)
         return {bytes(key)[len(_DONE) :]: bytes(done) for key, done in answer.items() if key.startswith(_DONE)}
 
     def maxmemory_bytes(self) -> int:
-        """This shard's part of the server's memory limit, 0 if it has none."""
+        """Return this shard's part of the server's memory limit, 0 if there is no limit."""
         memory: Any = self.client.redis.info("memory")
         return int(memory.get("maxmemory", 0) * self._server_share)
 
     def server_time_s(self) -> float:
-        """The clock that entry ids come from, s since 1970."""
+        """Return the clock of the entry ids, s since 1970."""
         return self.client.server_time_s()
 
     def tick(
@@ -313,7 +308,7 @@ class Stream:
         args: list[Any] = [
             token,
             lease_ms,
-            _new_epoch(),
+            secrets.token_hex(8),  # a random epoch, if the shard has none: an emptied Redis must not go unnoticed
             "" if credit_steps is None else credit_steps,
             max(lease_ms, 1),
             max_bytes,
@@ -337,11 +332,6 @@ class Stream:
                 " (FIFO) and those that keep a window cannot own the same stream; use another run"
             )
         return OwnerState(answer[0] == b"ok", text_of(answer[1]), *map(number_of, answer[2:]))
-
-
-def _new_epoch() -> str:
-    """An epoch to use if the shard has none; never the same twice, or an emptied Redis could go unnoticed."""
-    return secrets.token_hex(8)
 
 
 def _appended(answer: Any) -> Appended:

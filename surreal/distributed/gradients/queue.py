@@ -24,11 +24,10 @@ from typing import NamedTuple, TypeVar
 from torch import Tensor
 
 from surreal.base.errors import CodecError, GroupChangedError
-from surreal.distributed.connection.access.spoiled import text_of
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.direct import DirectConnection
-from surreal.distributed.gradients.assigning import Groups, assign_parameters, flatten, unflatten
-from surreal.distributed.gradients.encoding import decode
+from surreal.distributed.connection.retry import text_of
+from surreal.distributed.connection.wire import DirectConnection
+from surreal.distributed.gradients.encoding import Groups, assign_parameters, decode, flatten, unflatten
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.store import GROUP_CHANGED, Entry, GradientStore, Head
 

@@ -23,10 +23,18 @@ from torch import Tensor
 
 from surreal.base.errors import QueueFullError, StoppedError
 from surreal.base.liveness.wait_notice import WaitNotice
-from surreal.distributed.connection.channel import ScriptChannel
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.gradients.assigning import Groups, assign_parameters, flatten
-from surreal.distributed.gradients.encoding import DTYPES, are_finite, cut, encode, to_wire
+from surreal.distributed.connection.wire import ScriptChannel
+from surreal.distributed.gradients.encoding import (
+    DTYPES,
+    Groups,
+    are_finite,
+    assign_parameters,
+    cut,
+    encode,
+    flatten,
+    to_wire,
+)
 from surreal.distributed.gradients.store import Answer, GradientStore, Head, Limits, Push
 
 logger = logging.getLogger(__name__)

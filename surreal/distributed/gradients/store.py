@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 from redis.exceptions import NoScriptError
 
 from surreal.base.errors import CodecError, GroupChangedError
-from surreal.distributed.connection.access.spoiled import number_of, text_of
-from surreal.distributed.connection.channel import ScriptChannel
-from surreal.distributed.connection.client import RedisClient, ScriptArg, check_name
-from surreal.distributed.connection.direct import DirectConnection
-from surreal.distributed.connection.scripts import load_script
+from surreal.distributed.connection.client import RedisClient, check_name
+from surreal.distributed.connection.retry import number_of, text_of
+from surreal.distributed.connection.wire import DirectConnection, ScriptArg, ScriptChannel, load_script
 
 #: How long the outcome of a sender's last push is kept, s.
 OUTCOME_TTL_S = 3600

@@ -1,1 +1,1 @@
-"""Parameters: published by one learner, followed by every agent. It knows only `connection`."""
+"""Parameters, published by one learner and followed by every agent. It builds on `connection`."""

@@ -1,16 +1,16 @@
-"""`TorchBroadcaster`: publishes a policy's parameters. One learner (or parameter server) at a time, held by a lease.
+"""`TorchBroadcaster`: publishes a policy's parameters. One learner or parameter server at a time, which holds a lease.
 
     broadcaster = TorchBroadcaster(client, model)
     for i, batch in replay.batch_iterator():
         learner.optimize(i, batch)
         if i % 10 == 0:
             broadcaster.broadcast(model, "after update %d" % i)
-        broadcaster.maintain()                  # cheap; talks to Redis a few times per lease
+        broadcaster.maintain()                  # cheap; calls Redis a few times per lease
 
-A learner that was killed goes on where it was with `broadcaster.restore()`, before it makes copies of the model.
+A learner that was killed resumes with `broadcaster.restore()`, before it copies the model.
 
-Versions only grow: each is larger than the stored one, than what this broadcaster published, and than was proposed.
-Parameters are stored under a key; only the version goes over pub/sub, so no slow listener is disconnected for lagging.
+Versions only grow: each is larger than the stored one, than this broadcaster's last, and than any proposed one.
+Parameters are stored under a key. Pub/sub carries only the version, so no slow listener is disconnected.
 """
 
 from __future__ import annotations
@@ -22,21 +22,28 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from annotated_types import Ge, Le
 from redis.exceptions import RedisError
 
 from surreal.base.errors import ContractError, LeaseError
 from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.ranges import Positive, checked
 from surreal.base.values import MAX_VERSION
-from surreal.distributed.connection.access.holders import HolderWatch, holder_of, make_token
-from surreal.distributed.connection.access.spoiled import number_of, text_of
-from surreal.distributed.connection.channel import ScriptChannel
-from surreal.distributed.connection.client import RedisClient, ScriptArg
+from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import register_model_contract
-from surreal.distributed.parameters.encoding import encode_parameters
+from surreal.distributed.connection.holders import HolderWatch, holder_of, make_token
+from surreal.distributed.connection.retry import number_of, text_of
+from surreal.distributed.connection.wire import ScriptArg, ScriptChannel
 from surreal.distributed.parameters.parts import Upload, part_names, pause
-from surreal.distributed.parameters.published import PolicyPart, PublishedReader, Standing, part_keys
+from surreal.distributed.parameters.published import (
+    PolicyPart,
+    PublishedReader,
+    PublishedState,
+    encode_parameters,
+    part_keys,
+)
 
 if TYPE_CHECKING:
     from surreal.base.pytorch import Module
@@ -56,37 +63,34 @@ class TorchBroadcaster:
     """Publishes parameters for `TorchListener`s. Used by one thread.
 
     Args:
-        client: of the run, at the parameter server.
-        model: whose parameters are published; its contract is registered for the listeners.
-        policy: name they are published under.
-        lease_s: how long another broadcaster of this policy is kept out after our last sign of life, > 0. Raising it
-            tolerates longer pauses between calls; lowering it lets a learner that comes back start sooner.
-        part_bytes: parameters larger than this go in parts, 1 to 256 MiB. Redis takes at most 512 MB a value.
-        part: of the policy, if this is one of several parameter servers.
+        client: client of the parameter server.
+        model: model whose parameters are published; its contract is registered for the listeners.
+        policy: name of the parameters.
+        lease_s: how long another broadcaster of this policy is kept out after the last heartbeat of this one. Raising
+            it tolerates longer pauses between calls; lowering it lets a returning learner start sooner.
+        part_bytes: larger parameters go in parts of this size. A value in Redis may have 512 MB.
+        part: this server's part of the policy, if there are several parameter servers.
         stop: ends every wait with `StoppedError`.
     """
 
+    @checked
     def __init__(
         self,
         client: RedisClient,
         model: Module,
         *,
         policy: str = "default",
-        lease_s: float = 10.0,
-        part_bytes: int = 64 << 20,
+        lease_s: Positive = 10.0,
+        part_bytes: Annotated[int, Ge(1), Le(_MAX_PART_BYTES)] = 64 << 20,
         part: PolicyPart | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        if lease_s <= 0:
-            raise ValueError(f"lease_s is {lease_s}; it must be > 0")
-        if not 1 <= part_bytes <= _MAX_PART_BYTES:
-            raise ValueError(f"part_bytes is {part_bytes}; it must be 1 to {_MAX_PART_BYTES}")
         self.client = client
         self.model = model
         self.policy = policy
         self.version = 0  #: last published
-        self.message = ""  #: what came with the parameters that `restore` took over
-        self.epoch = ""  #: of the Redis it was published in
+        self.message = ""  #: message of the parameters that `restore` loaded
+        self.epoch = ""  #: epoch of the Redis that it was published in
         self._part = part
         self._contract_key = client.policy_keys(policy).contract
         keys = part_keys(client, policy, part.servers if part else 1)
@@ -108,7 +112,7 @@ class TorchBroadcaster:
         self._seconds = 0.0
 
     def propose(self, version: int) -> None:
-        """Let the next versions be larger than `version`, say that of a checkpoint or of a live agent.
+        """Make the next versions larger than `version`, such as that of a checkpoint or of a live agent.
 
         One above `MAX_VERSION`, which no learner reaches, is reported and ignored.
         """
@@ -119,17 +123,17 @@ class TorchBroadcaster:
         self._proposed = max(self._proposed, version)
 
     def restore(self) -> bool:
-        """Go on from the last broadcast, whoever made it: its parameters go into the model, and versions continue.
+        """Resume from the last broadcast of any process: load its parameters into the model, and continue its versions.
 
-        Call it before the first `broadcast`, and before anything copies the model (a target network does). What an
-        optimizer had gathered is not in a broadcast: that begins anew.
+        Call it before the first `broadcast`, and before anything copies the model (such as a target network). A
+        broadcast has no optimizer state, so that starts again.
 
         Returns:
-            Whether there was one; if not, the model stays as it is.
+            Whether there was one; if not, the model stays unchanged.
 
         Raises:
-            ContractError: what was broadcast is of another model.
-            CodecError: what is stored in Redis are no parameters.
+            ContractError: the broadcast is of another model.
+            CodecError: Redis does not hold parameters there.
             RedisUnavailableError, StoppedError: as `broadcast`.
         """
         published = self.client.retry(self._reader.newest, what="read the last broadcast", stop=self._stop)
@@ -143,35 +147,34 @@ class TorchBroadcaster:
             raise ContractError(message, diff=error.diff) from error
         self.propose(published.version)
         self.message = published.message
-        standing = self._standing()
-        logger.info("run %s goes on: policy %s, %s", self.client.run, self.policy, standing)
+        logger.info("run %s continues: policy %s, %s", self.client.run, self.policy, self._state())
         return True
 
     def read_message(self) -> str:
-        """Text that came with the last broadcast, of this server's part; "" without one."""
+        """Return the message of the last broadcast of this server's part; "" without one."""
         read = partial(self.client.redis.hget, self._keys.params, "message")
         found: Any = self.client.retry(read, what="read the last broadcast's message", stop=self._stop)
         return text_of(found)
 
     def newest_version(self) -> int:
-        """The largest version that is known here or was published, of this server's part."""
+        """Return the largest version that is known here or was published, for this server's part."""
         read = partial(self.client.redis.hget, self._keys.params, "version")
         found: Any = self.client.retry(read, what="read the version")
         stored = number_of(found)
         return max(self._proposed, self.version, stored if stored <= MAX_VERSION else 0)
 
     def broadcast(self, model: Module | None = None, message: str = "") -> int:
-        """Publish the parameters as they are now.
+        """Publish the current parameters.
 
-        The first call waits for the lease of a broadcaster that died, at most that one's `lease_s`; on this machine
-        it does not wait.
+        The first call waits for the lease of a broadcaster that died, at most for the length of that lease; if it ran
+        on this machine, there is no wait.
 
         Args:
-            model: default is the model given at the start; another one must have the same parameters.
+            model: another model with the same parameters; None: the constructor's.
             message: text for the listeners.
 
         Returns:
-            The version; also set as the model's `version`.
+            The version, which also becomes the model's `version`.
 
         Raises:
             LeaseError: another broadcaster publishes this policy.
@@ -185,7 +188,7 @@ class TorchBroadcaster:
         if self._last is None:
             self._contract = model.parameter_contract()
             self._register()
-            self._tell_what_is_replaced(model)
+            self._warn_of_replacement(model)
         with model.lock:
             tensors = model.tensors() if self._part is None else self._part.of(model.tensors())
             blob = encode_parameters(tensors, model.header())
@@ -199,7 +202,7 @@ class TorchBroadcaster:
         return version
 
     def maintain(self) -> None:
-        """Keep the lease and the contract, and publish again what is lost. Call it at least once per `lease_s`.
+        """Renew the lease and the contract, and publish lost parameters again. Call it at least once per `lease_s`.
 
         Returns at once unless a third of the lease has passed since the last time.
 
@@ -212,17 +215,16 @@ class TorchBroadcaster:
         status, number, text = self._call("hold", [], [self._token, self._lease_ms, b"%d" % self.version])
         if status in ("held", "fenced"):
             raise self._refused(status)
-        is_lost = status == "empty" or text != self.epoch or number < self.version
-        if is_lost:
+        if status == "empty" or text != self.epoch or number < self.version:
             logger.warning("Redis lost version %d of policy %s; publishing it again", self.version, self.policy)
-            # Several servers do so at different moments: each version must stay what it is.
+            # Several servers do so at different moments: each version must keep its number.
             self._publish(self._last, max(self._proposed, self.version) if self._part is None else self.version - 1)
             self._republished += 1
         self._register()
         self._next_maintenance = time.monotonic() + self._lease_s / 3
 
     def close(self) -> None:
-        """Give the lease back, so that another learner can start at once. Never raises a Redis error."""
+        """Release the lease, so that another learner can start at once. Never raises a Redis error."""
         self._channel.close()
         if self._last is None:
             return
@@ -232,7 +234,7 @@ class TorchBroadcaster:
             logger.debug("could not give back the lease of policy %s: %s", self.policy, error)
 
     def metrics(self) -> dict[str, float]:
-        """Counts since the start, and size and duration of the last broadcast."""
+        """Return counts since the start, and size and duration of the last broadcast."""
         return {
             "broadcast/version": float(self.version),
             "broadcast/broadcasts_total": float(self._broadcasts),
@@ -280,7 +282,7 @@ class TorchBroadcaster:
             elif status == "missing":
                 upload.bring_again()
             elif status == "held" and self.version == 0:
-                # Perhaps it died without giving the lease back; its lease may be longer than ours.
+                # The holder may have died without releasing its lease, which may be longer than ours.
                 if self._watch.is_void(text, number):
                     void = text.encode()
                     continue
@@ -303,7 +305,7 @@ class TorchBroadcaster:
         args: Sequence[ScriptArg],
         ahead: Mapping[str, Sequence[memoryview]] = MappingProxyType({}),
     ) -> tuple[str, int, str]:
-        """Call a script; may store strings in front of it, which are not there if Redis is full."""
+        """Call a script; strings stored `ahead` of it may be missing if Redis is full."""
         keys = [self._keys.params, self._keys.lease, *more_keys]
 
         def call() -> Any:
@@ -320,18 +322,18 @@ class TorchBroadcaster:
             stop=self._stop,
         )
 
-    def _standing(self) -> Standing:
-        return self.client.retry(self._reader.standing, what="look at the last broadcast", stop=self._stop)
+    def _state(self) -> PublishedState:
+        return self.client.retry(self._reader.state, what="look at the last broadcast", stop=self._stop)
 
-    def _tell_what_is_replaced(self, model: Module) -> None:
-        """Say that the run is not new, unless the caller has shown that it knows: nobody goes on unawares."""
-        standing = self._standing()
-        if standing.version and standing.version != model.version and not self._proposed:
+    def _warn_of_replacement(self, model: Module) -> None:
+        """Warn that the run is not new, unless the caller has loaded or proposed its version."""
+        state = self._state()
+        if state.version and state.version != model.version and not self._proposed:
             what = (
-                "run %s at %s is not new: policy %s stands at %s, and is replaced now; the broadcaster's restore() goes"
+                "run %s at %s is not new: policy %s is at %s, and is replaced now; the broadcaster's restore() resumes"
+                " from it, RedisClient(..., run=NAME) begins another run"
             )
-            what += " on from it, RedisClient(..., run=NAME) begins a run of its own"
-            logger.warning(what, self.client.run, self.client.address, self.policy, standing)
+            logger.warning(what, self.client.run, self.client.address, self.policy, state)
 
     def _refused(self, status: str) -> LeaseError:
         where = f"the parameters of policy {self.policy} in run {self.client.run}"

@@ -7,11 +7,11 @@
         ...                                      # model(obs) under model.lock sees one version
         listener.check()                         # raises if the listener failed: another model, no Redis
 
-An agent that acts with the model needs no `check`: its next action raises the same, for a listener that fails marks the
-model (`Module.fail`).
+An agent that acts with the model needs no `check`: a listener that fails marks the model (`Module.fail`), and the next
+action raises the error.
 
-A notice carries a version and where it stands. Several notices are one fetch, the newest. The listener subscribes,
-waits for Redis' confirmation, then reads; and reads every few seconds besides: no notice can be lost for good.
+A notice has a version and its place in Redis. Several notices cause one fetch, of the newest. The listener subscribes,
+waits for the confirmation, then reads. It also reads every few seconds, so that a lost notice only causes a delay.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from surreal.base.errors import (
 )
 from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.pytorch import Module, describe_tensors
+from surreal.base.ranges import Positive, checked
 from surreal.base.system.threads import Supervisor
 from surreal.base.values import MAX_VERSION
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import CONTRACT_TTL_S, compare_model_contract, describe_model_difference
 from surreal.distributed.connection.retry import is_transient
-from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES
-from surreal.distributed.parameters.published import Published, PublishedReader, part_keys
+from surreal.distributed.parameters.published import DEFAULT_MAX_BYTES, Published, PublishedReader, part_keys
 
 if TYPE_CHECKING:
     from redis.client import PubSub
 
 logger = logging.getLogger(__name__)
 
-_MAX_WAIT_S = 0.1  #: of one wait for a notice, so that the thread sees its stop event
+_MAX_WAIT_S = 0.1  #: longest wait for a notice, so that the thread checks its stop event
 _SUBSCRIBE_TIMEOUT_S = 5.0
 _FIRST_POLL_S = 0.02
 _JOIN_TIMEOUT_S = 10.0
@@ -59,37 +59,36 @@ class TorchListener:
     """Follows the parameters of one policy.
 
     Args:
-        client: of the run, at the parameter server.
-        model: gets the parameters, under its `lock`; a model without parameters yet is created from the first ones.
-        policy: name they are published under.
-        poll_interval_s: how often to look without a notice, > 0. Lowering it costs a small command each time, and
-            shortens the delay when a notice was lost.
-        max_bytes: of parameters that are accepted.
-        shards: number of parameter servers that publish a part each; their parts of one version go in together.
+        client: client of the parameter server.
+        model: gets the parameters, under its `lock`; a model without parameters is created from the first ones.
+        policy: name of the parameters.
+        poll_interval_s: interval of reads without a notice. Lowering it costs more small commands, and shortens the
+            delay when a notice was lost.
+        max_bytes: most bytes of parameters that are accepted.
+        shards: number of parameter servers that publish a part each; their parts of one version are loaded together.
     """
 
+    @checked
     def __init__(
         self,
         client: RedisClient,
         model: Module,
         *,
         policy: str = "default",
-        poll_interval_s: float = 3.0,
+        poll_interval_s: Positive = 3.0,
         max_bytes: int = DEFAULT_MAX_BYTES,
         shards: int = 1,
     ) -> None:
-        if poll_interval_s <= 0:
-            raise ValueError(f"poll_interval_s is {poll_interval_s}; it must be > 0")
         self.client = client
         self.model = model
         self.policy = policy
         self.version = 0  #: of the parameters last loaded, 0 before the first
         self.epoch = ""
-        self.message = ""  #: of the broadcaster, with the parameters last loaded
+        self.message = ""  #: the broadcaster's message with the parameters last loaded
         self._contract_key = client.policy_keys(policy).contract
         self._poll_interval_s = poll_interval_s
         self._max_bytes = max_bytes
-        self._reader = PublishedReader(client, part_keys(client, policy, shards), max_bytes, uses_memory_again=True)
+        self._reader = PublishedReader(client, part_keys(client, policy, shards), max_bytes, reuses_memory=True)
         self._supervisor = Supervisor("listener")
         self._pubsub: PubSub | None = None
         self._update_lock = threading.Lock()
@@ -101,7 +100,7 @@ class TorchListener:
         self._updates = self._refused = 0
 
     def run_listener_thread(self) -> None:
-        """Start following in the background; does nothing if it runs already."""
+        """Start following in the background; does nothing if the thread runs already."""
         if not self._supervisor.is_running:
             self._supervisor = Supervisor("listener")
             self._next_poll = 0.0
@@ -109,20 +108,19 @@ class TorchListener:
             self._supervisor.spawn("parameters", self._supervised_step)
 
     def step(self) -> None:
-        """Wait for a notice, at most a tenth of a second, and load what is newer; the thread's body."""
+        """Wait for a notice, at most a tenth of a second, and load newer parameters; the thread's body."""
         if self._pubsub is None:
             stop = self._supervisor.stop_event
             self._pubsub = self.client.retry(self._subscribe, what="listen for parameters", stop=stop)
             self._next_poll = 0.0
-        is_due = self._has_notice(self._pubsub) or time.monotonic() >= self._next_poll
-        if is_due:
+        if self._has_notice(self._pubsub) or time.monotonic() >= self._next_poll:
             self.update_once()
 
     def update_once(self, *, timeout_s: float | None = None) -> bool:
-        """Load the newest parameters if they are newer than ours; returns whether they were. Any thread may call it.
+        """Load the newest parameters if they are newer than ours; return whether they were. Thread-safe.
 
         Args:
-            timeout_s: how long to wait for Redis to answer; None means as long as the client waits.
+            timeout_s: how long to wait for Redis to answer; None: as long as the client waits.
 
         Raises:
             ContractError: the model differs from the run's.
@@ -155,7 +153,7 @@ class TorchListener:
             return is_loaded
 
     def wait_for_first(self, timeout_s: float, stop: threading.Event | None = None) -> bool:
-        """Wait until parameters were loaded once, at most `timeout_s` or until `stop`; returns whether they were.
+        """Wait until parameters were loaded once, at most `timeout_s` or until `stop`; return whether they were.
 
         Raises:
             ContractError, RedisUnavailableError, ThreadFailedError: the listener failed.
@@ -163,7 +161,7 @@ class TorchListener:
         deadline = time.monotonic() + timeout_s
         notice = WaitNotice(logger)
         while self._loaded_at is None:
-            is_running = self._supervisor.is_running  # looked at first: a thread that has failed is found by the check
+            is_running = self._supervisor.is_running  # read first: `check` then finds a thread that has failed
             self.check()
             if not is_running:
                 self.update_once(timeout_s=max(0.0, deadline - time.monotonic()))
@@ -186,12 +184,12 @@ class TorchListener:
         return self.client.retry(self._reader.is_held, what="read parameters", stop=self._supervisor.stop_event)
 
     def hold(self) -> None:
-        """Keep the model's parameters as they are until `release`, so that a whole trajectory is of one version."""
+        """Keep the model's parameters unchanged until `release`, so that a whole trajectory has one version."""
         with self.model.lock:
             self._is_held = True
 
     def release(self) -> None:
-        """Let newer parameters in again, and load those that came meanwhile, unless Redis does not answer now.
+        """Accept newer parameters again, and load those that came meanwhile, unless Redis does not answer now.
 
         Raises:
             ContractError, StoppedError: as `update_once`.
@@ -204,10 +202,10 @@ class TorchListener:
                 self.update_once(timeout_s=_RELEASE_TIMEOUT_S)
 
     def check(self) -> None:
-        """Raise what ended the listener thread, in the thread of its owner.
+        """Raise the error that ended the listener thread, in the caller's thread.
 
         Raises:
-            SurrealError: as it was raised, or `ThreadFailedError` around any other exception.
+            SurrealError: the original error, or a `ThreadFailedError` with another exception as its cause.
         """
         try:
             self._supervisor.check()
@@ -223,7 +221,7 @@ class TorchListener:
         self._unsubscribe()
 
     def metrics(self) -> dict[str, float]:
-        """Version in use, its age, and counts since the start."""
+        """Return the version in use, its age, and counts since the start."""
         age_s = 0.0 if self._loaded_at is None else time.monotonic() - self._loaded_at
         return {
             "listener/version": float(self.version),
@@ -238,7 +236,7 @@ class TorchListener:
         except Exception as error:
             if not isinstance(error, StoppedError):
                 logger.error("the listener of policy %s ends: %s", self.policy, error)
-                # An agent whose owner never calls check() shall not go on with parameters that nobody replaces.
+                # An agent whose owner never calls check() must not continue with outdated parameters.
                 failure = error
                 if not isinstance(error, SurrealError):
                     failure = ThreadFailedError(f"the listener of policy {self.policy} failed: {error}")
@@ -311,7 +309,7 @@ class TorchListener:
             self._skipped = mark  # reading the same bytes again would not help
             raise
         except ContractError as error:
-            # Left over from another model of an earlier time? A live broadcaster would hold its lease.
+            # A live broadcaster would hold its lease. Otherwise, the parameters are left over from another model.
             if self.client.retry(self._reader.is_held, what="read parameters"):
                 sentence = str(error)
                 if self.model.is_materialized:
@@ -320,19 +318,19 @@ class TorchListener:
                 raise ContractError(f"{sentence}; processes of a run need the same model", diff=error.diff) from error
             self._skipped = mark
             self._refused += 1
-            text = "run %s holds parameters of another model that nobody publishes any more; waiting for new ones"
+            text = "run %s holds parameters of another model that no learner publishes any more; waiting for new ones"
             logger.warning(text, self.client.run)
             return False
         if self._loaded_at is None:
-            self._tell_whether_it_is_old()
+            self._warn_if_unpublished()
         self._loaded_at = time.monotonic()
         self._updates += 1
         logger.debug("loaded version %d of policy %s: %s", fetched.version, self.policy, fetched.message)
         return True
 
-    def _tell_whether_it_is_old(self) -> None:
-        """Say that the first parameters are left over from an earlier learner: nobody acts with them unawares."""
-        standing = self.client.retry(self._reader.standing, what="look at the last broadcast")
-        if standing.version and not standing.is_held:
-            what = "run %s at %s is not new: policy %s stands at %s; it is used, though no learner publishes it now"
-            logger.warning(what, self.client.run, self.client.address, self.policy, standing)
+    def _warn_if_unpublished(self) -> None:
+        """Warn if the first parameters are left over from a learner that has ended."""
+        state = self.client.retry(self._reader.state, what="look at the last broadcast")
+        if state.version and not state.is_held:
+            what = "run %s at %s is not new: policy %s is at %s; it is used, though no learner publishes it now"
+            logger.warning(what, self.client.run, self.client.address, self.policy, state)

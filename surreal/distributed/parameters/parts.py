@@ -1,10 +1,9 @@
-"""Parameters beside the hash that tells of them: uploaded in parts, switched by the publish script, read by listeners.
+"""Bytes of parameters in Redis: uploaded in parts, switched by the publish script, read by listeners.
 
-Few bytes go as an argument of the script, and stand in the hash itself.
-
-A part's key carries the id of its publication. Parts are uploaded with an expiry, which the script takes away when it
-publishes, so a broadcaster that dies in between leaves nothing behind. The parts of a publication are removed at the
-next but one, so that a listener which is reading them has one more interval to finish.
+A small blob goes as an argument of the script, into the policy's hash. A part's key has the id of its publication.
+Parts are uploaded with an expiry, which the script removes when it publishes, so a broadcaster that dies in between
+leaves nothing behind. The parts of a publication are removed at the next but one, so a listener that is reading them
+has one more interval to finish.
 """
 
 from __future__ import annotations
@@ -17,19 +16,18 @@ from redis.exceptions import OutOfMemoryError
 
 from surreal.base.errors import CodecError, RedisUnavailableError, StoppedError
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.connection.keys import PolicyKeys
-from surreal.distributed.parameters.encoding import split
+from surreal.distributed.connection.wire import DirectConnection
 
-#: How long uploaded parts wait for their publication, s; renewed while the upload goes on.
+#: Lifetime of uploaded parts before their publication, s; renewed during the upload.
 UPLOAD_TTL_S = 120.0
 #: How long an upload waits for room in a full Redis, s.
 ROOM_TIMEOUT_S = 30.0
 _ROOM_POLL_S = 0.5
 _UPLOAD_ATTEMPTS = 3
 MAX_PARTS = 4096
-#: More than these go beside the script: as an argument they would be copied into Lua and back, and nobody be served.
-#: Fewer are with a listener after one round trip in place of two.
+#: Larger blobs go in parts: as an argument, they would be copied into Lua and back, and block the server meanwhile.
+#: Smaller ones reach a listener in one round trip instead of two.
 _INLINE_BYTES = 128 << 10
 
 
@@ -37,12 +35,12 @@ class Upload:
     """The bytes of one publication on their way to Redis: with the script, in one part before it, or in several.
 
     Args:
-        client: at the parameter server.
-        keys: of the policy.
-        publication: its id.
+        client: client of the parameter server.
+        keys: the policy's keys.
+        publication: id of the publication.
         blob: the bytes.
-        part_bytes: of the largest part.
-        is_alone: whether nobody else publishes another part of the same version, which would need this one in parts.
+        part_bytes: size of the largest part.
+        is_alone: whether no other process publishes another part of the same version; otherwise, parts are needed.
         stop: ends a wait with `StoppedError`.
     """
 
@@ -57,8 +55,8 @@ class Upload:
         is_alone: bool,
         stop: threading.Event | None,
     ) -> None:
-        self.inline = blob  #: what goes as the script's argument
-        self.names: list[str] = []  #: of the parts that the script publishes
+        self.inline = blob  #: argument of the script
+        self.names: list[str] = []  #: keys of the parts that the script publishes
         self._client = client
         self._blob = blob
         self._is_alone = is_alone
@@ -71,7 +69,7 @@ class Upload:
         self._attempts = 0
 
     def bring(self) -> Mapping[str, Sequence[memoryview]]:
-        """Upload what is not there; returns what is to be stored just before the script, by `ScriptChannel`.
+        """Upload missing parts; return the strings that `ScriptChannel` must store just before the script.
 
         Raises:
             RedisUnavailableError, StoppedError: as `upload_parts`.
@@ -86,13 +84,13 @@ class Upload:
         return {}
 
     def bring_again(self) -> None:
-        """Upload anew with the next `bring`: the script did not find all parts.
+        """Let the next `bring` upload again, because the script did not find all parts.
 
         Raises:
-            RedisUnavailableError: they are never there.
+            RedisUnavailableError: too many attempts.
         """
         if len(self._parts) == 1 and self._is_alone:
-            # Redis is full. In the hash itself they take the place of the last ones, and no more room than those.
+            # Redis is full. In the hash itself, they replace the last parameters and need no more room than those.
             self._parts, self.names, self.inline = [], [], self._blob
         elif self._attempts < _UPLOAD_ATTEMPTS:
             self._is_there = False
@@ -102,8 +100,14 @@ class Upload:
             raise RedisUnavailableError(message, address=self._client.address)
 
 
+def split(blob: bytes, part_bytes: int) -> list[memoryview]:
+    """Cut `blob` into parts of at most `part_bytes` (>= 1), without copying."""
+    view = memoryview(blob)
+    return [view[start : start + part_bytes] for start in range(0, len(blob), part_bytes)]
+
+
 def part_names(keys: PolicyKeys, publication: str, count: int) -> list[str]:
-    """Keys of the parts of a publication, in order."""
+    """Return the keys of a publication's parts, in order."""
     return [keys.part(publication, i) for i in range(count)]
 
 
@@ -156,27 +160,26 @@ def fetch_parts(connection: DirectConnection, names: Sequence[str], max_bytes: i
 
 
 class Memory:
-    """Gives memory for strings of at most so many bytes.
+    """Allocates memory for strings of bounded size.
 
     Args:
-        max_bytes: larger ones are refused with `CodecError`.
-        is_used_again: whether the first string after `free` may get the memory of an earlier one of its size: memory is
-            dear to get, and all parameters of a model have one size.
+        max_bytes: larger strings are refused with `CodecError`.
+        is_reused: whether the first string after `free` may reuse the memory of an earlier one of its size. Allocating
+            is expensive, and all parameters of a model have one size.
     """
 
-    def __init__(self, max_bytes: int, *, is_used_again: bool = False) -> None:
+    def __init__(self, max_bytes: int, *, is_reused: bool = False) -> None:
         self._max_bytes = max_bytes
-        self._is_used_again = is_used_again
+        self._is_reused = is_reused
         self._last = bytearray()
         self._is_free = False
 
     def free(self) -> Memory:
-        """Let go of what was given, which its user needs no more; returns itself."""
-        self._is_free = self._is_used_again
+        """Release the memory returned so far; return itself."""
+        self._is_free = self._is_reused
         return self
 
     def __call__(self, size: int) -> bytearray:
-        """Memory for a string of so many bytes."""
         if size > self._max_bytes:
             raise CodecError(f"{size} bytes are too many; at most {self._max_bytes} are accepted")
         if not self._is_free or size != len(self._last):

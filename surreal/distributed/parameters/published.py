@@ -1,11 +1,12 @@
-"""Reads what is published under a policy's name: for listeners, and for a broadcaster that goes on from it.
+"""Published parameters: their bytes (safetensors), and a reader for listeners and for a broadcaster that resumes.
 
-Several parameter servers publish a part each, under names of their own, and one version after the other in step. So at
-any moment the newest of one is the newest or the last but one of each other, and is still there in all of them.
+Several parameter servers publish one part each, under separate names, one version after the other in step. So at any
+moment, the newest version of one is the newest or the last but one of each other, and still exists in all of them.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,46 +14,90 @@ from typing import Any, NamedTuple
 from redis.exceptions import ResponseError
 from torch import Tensor
 
-from surreal.base.errors import CodecError
-from surreal.distributed.connection.access.spoiled import clear_error
+from surreal.base.errors import CodecError, DivergedError
+from surreal.base.pytorch import name_not_finite
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.connection.direct import DirectConnection
 from surreal.distributed.connection.keys import PolicyKeys
-from surreal.distributed.parameters.encoding import DEFAULT_MAX_BYTES, decode_parameters
+from surreal.distributed.connection.retry import clear_error
+from surreal.distributed.connection.tensor_bytes import Format, read_tensors, tensor_pieces
+from surreal.distributed.connection.wire import DirectConnection
 from surreal.distributed.parameters.parts import MAX_PARTS, Memory, fetch_parts, part_names
 
+FORMAT = Format("surreal-parameters", "1", "parameters are")
+#: Most bytes of parameters that a listener accepts by default.
+DEFAULT_MAX_BYTES = 16 << 30
 _FETCH_ATTEMPTS = 5
 _HEAD = ("version", "epoch", "previous_version")
 _ALL = (*_HEAD, "id", "message", "parts", "previous", "previous_parts", "data")
 _ID = re.compile(rb"[A-Za-z0-9]{1,64}")
-#: Parts that were read before it was known that they are wanted, by name.
+#: Parts that were read before it was known whether they are needed, by name.
 _Ahead = Mapping[str, bytes | bytearray | None]
 
 
-class Standing(NamedTuple):
-    """What stands in Redis, without the parameters themselves."""
+def encode_parameters(tensors: Mapping[str, Tensor], header: Mapping[str, Any] | None = None) -> bytes:
+    """Encode named tensors, copying them from any device; they must not change meanwhile.
+
+    Args:
+        tensors: by name.
+        header: plain data that travels in the metadata; see `Module.header`.
+
+    Raises:
+        ValueError: a dtype that is not transported (complex, quantized, sparse).
+        DivergedError: a parameter is not finite, so no agent could use it.
+    """
+    flat = {name: tensor.detach().to("cpu") for name, tensor in tensors.items()}
+    if name := name_not_finite(flat):
+        raise DivergedError(f"parameters that are not finite are not broadcast: {name} holds nan or an infinity")
+    try:
+        whole = {name: tensor.contiguous() for name, tensor in flat.items()}
+        return b"".join(tensor_pieces(whole, FORMAT, model=json.dumps(header or {})))
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"these parameters cannot be broadcast: {error}") from error
+
+
+def decode_parameters(
+    data: bytes | bytearray, *, max_bytes: int = DEFAULT_MAX_BYTES
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Decode named CPU tensors, and the model's header. A bytearray becomes the tensors' memory.
+
+    Raises:
+        CodecError: cut off, corrupted, too large, of another format or version, or not finite.
+    """
+    if len(data) > max_bytes:
+        raise CodecError(f"parameters are {len(data)} bytes; at most {max_bytes} are accepted")
+    tensors, metadata = read_tensors(data, FORMAT, must_be_finite=True)
+    try:
+        model = json.loads(metadata.get("model", "{}"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CodecError(f"parameters are corrupted: the model's header is not JSON: {error}") from None
+    if not isinstance(model, dict):
+        raise CodecError("parameters are corrupted: the model's header is not an object")
+    return tensors, model
+
+
+class PublishedState(NamedTuple):
+    """The state of a policy in Redis, without the parameters."""
 
     version: int  #: 0: nothing is published
-    age_s: float | None  #: since it was published; None if Redis does not tell
+    age_s: float | None  #: since it was published; None if unknown
     is_held: bool  #: whether a broadcaster holds the policy's lease
 
     def __str__(self) -> str:
         """Such as `version 50, published 12 min ago`."""
-        return f"version {self.version}" + (
-            f", published {_show_age(self.age_s)} ago" if self.age_s is not None else ""
-        )
+        age = f", published {_show_age(self.age_s)} ago" if self.age_s is not None else ""
+        return f"version {self.version}{age}"
 
 
 class Published(NamedTuple):
-    """Parameters as they were published."""
+    """Published parameters."""
 
     version: int
     epoch: str
     message: str
-    blobs: tuple[bytes | bytearray, ...]  #: one a server
+    blobs: tuple[bytes | bytearray, ...]  #: one per server
 
     def decode(self, max_bytes: int = DEFAULT_MAX_BYTES) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors of all servers by name, and the model's header.
+        """Return the tensors of all servers by name, and the model's header.
 
         Raises:
             CodecError: see `decode_parameters`.
@@ -66,31 +111,31 @@ class Published(NamedTuple):
 
 
 class PolicyPart(NamedTuple):
-    """What one of several parameter servers publishes."""
+    """The part of a policy that one of several parameter servers publishes."""
 
     server: int  #: its number
     servers: int
     names: frozenset[str]  #: in `Module.tensors()`
 
     def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """This part of all tensors."""
+        """Return this part of all tensors."""
         return {name: tensor for name, tensor in tensors.items() if name in self.names}
 
 
 def part_keys(client: RedisClient, policy: str, number: int) -> list[PolicyKeys]:
-    """The names under which each of `number` servers publishes its part of a policy."""
+    """Return the keys under which each of `number` servers publishes its part of a policy."""
     policies = [policy] if number == 1 else [f"{policy}.{i}of{number}" for i in range(number)]
     return [client.policy_keys(each) for each in policies]
 
 
 class PublishedReader:
-    """Reads one policy's parameters; every method may be repeated, so it can run under `client.retry`.
+    """Reads one policy's parameters. Every method may be repeated, so it can run under `client.retry`.
 
     Args:
-        client: of the run, at the Redis server of the parameters.
-        keys: of the policy's parts, one for each parameter server.
-        max_bytes: of parameters that are accepted.
-        uses_memory_again: what `newest` gave is good only until it is called again.
+        client: client of the parameters' Redis server.
+        keys: keys of the policy's parts, one for each parameter server.
+        max_bytes: most bytes of parameters that are accepted.
+        reuses_memory: whether each call of `newest` may overwrite the bytes that the last one returned.
     """
 
     def __init__(
@@ -99,46 +144,46 @@ class PublishedReader:
         keys: Sequence[PolicyKeys],
         max_bytes: int = DEFAULT_MAX_BYTES,
         *,
-        uses_memory_again: bool = False,
+        reuses_memory: bool = False,
     ) -> None:
-        self.notices = [each.notice for each in keys]  #: channels where new versions are told
+        self.notices = [each.notice for each in keys]  #: channels that announce new versions
         self._client = client
         self._keys = keys
         self._max_bytes = max_bytes
-        self._memory = Memory(max_bytes, is_used_again=uses_memory_again)
+        self._memory = Memory(max_bytes, is_reused=reuses_memory)
 
     def is_held(self) -> bool:
         """Whether a broadcaster holds the policy's lease."""
         return any(self._client.execute("EXISTS", each.lease) for each in self._keys)
 
-    def standing(self) -> Standing:
-        """Look at what is published, how long ago, and whether a learner is at it."""
+    def state(self) -> PublishedState:
+        """Read the published version, its age, and whether a broadcaster is alive."""
         published_s = self._client.execute("HGET", self._keys[0].params, "published_s")
         is_held = self.is_held()
         try:
             version = str(self._common(self._snapshot(_HEAD))[0]).encode()
             number, published = _to_int(version, 0, 2**53), _to_int(published_s, 0, 2**53)
-        except CodecError:  # who reads the parameters refuses them in words
-            return Standing(0, None, is_held)
+        except CodecError:  # reported when the parameters are read
+            return PublishedState(0, None, is_held)
         if not number or not published:
-            return Standing(number, None, is_held)
-        now, _ = self._client.redis.time()  # of the same clock
-        return Standing(number, float(max(0, now - published)), is_held)
+            return PublishedState(number, None, is_held)
+        now, _ = self._client.redis.time()  # the same clock
+        return PublishedState(number, float(max(0, now - published)), is_held)
 
     def newest(self, is_known: Callable[[int, str], bool] | None = None, *, notice: bytes = b"") -> Published | None:
-        """Read the newest parameters; None if there are none, or `is_known(version, epoch)` says that we have them.
+        """Read the newest parameters; None if there are none, or `is_known(version, epoch)` is true for them.
 
         Args:
-            is_known: asked before parameters are read.
-            notice: that told of them, if one did: what it names is read in the same round trip.
+            is_known: called before parameters are read.
+            notice: the notice that announced them, if any; the part that it names is read in the same round trip.
 
         Raises:
-            CodecError: they are too large, or are none.
+            CodecError: they are too large, or not parameters.
         """
         connection = DirectConnection(self._client)
         try:
             for _ in range(_FETCH_ATTEMPTS):
-                parts, ahead = self._look(connection, notice)
+                parts, ahead = self._read_hashes(connection, notice)
                 version, epoch = self._common(parts)
                 if version == 0 or (is_known is not None and is_known(version, epoch)):
                     return None
@@ -149,12 +194,12 @@ class PublishedReader:
                     message = parts[0]["message"] or b""
                     return Published(version, epoch, message.decode(errors="replace"), found)
                 notice = b""
-            return None  # replaced faster than we read; the next notice is on its way
+            return None  # replaced faster than this reads; the next notice is on its way
         finally:
             connection.release()
 
-    def _look(self, connection: DirectConnection, notice: bytes) -> tuple[list[dict[str, bytes | None]], _Ahead]:
-        """All of each part but what stands beside it, which is read if a notice has named it."""
+    def _read_hashes(self, connection: DirectConnection, notice: bytes) -> tuple[list[dict[str, bytes | None]], _Ahead]:
+        """Read the hash of each part, and the bytes that a notice has named."""
         if len(self._keys) > 1:
             return self._snapshot(_ALL), {}
         _, told, count = (*notice.split(b" "), b"", b"", b"")[:3]
@@ -165,7 +210,7 @@ class PublishedReader:
         return [dict(zip(_ALL, values, strict=True))], dict(zip(names, found, strict=True))
 
     def _snapshot(self, fields: Sequence[str]) -> list[dict[str, bytes | None]]:
-        """These fields of each part, as they were at one moment."""
+        """Read these fields of each part at one moment."""
         if len(self._keys) == 1:
             values = self._client.execute("HMGET", self._keys[0].params, *fields)
             return [dict(zip(fields, values, strict=True))]
@@ -174,13 +219,13 @@ class PublishedReader:
             pipeline.hmget(keys.params, fields)
         try:
             found = pipeline.execute()
-        except ResponseError as error:  # of a transaction, whose errors come inside of its reply
+        except ResponseError as error:  # the errors of a transaction come inside its reply
             raise clear_error(error) from error
         return [dict(zip(fields, values, strict=True)) for values in found]
 
     def _common(self, parts: Sequence[Mapping[str, bytes | None]]) -> tuple[int, str]:
-        """The newest version that all parts have, and their epochs; (0, "") without one."""
-        # One server alone has no need of the last but one, and may not have it in parts.
+        """Return the newest version that all parts have, and their epochs; (0, "") without one."""
+        # A single server does not need the last but one, and may not have it in parts.
         fields = ("version", "previous_version")[: len(parts)]
         versions = [{_to_int(part[field], 0, 2**53) for field in fields} for part in parts]
         version = max(set[int].intersection(*versions), default=0)
@@ -195,7 +240,7 @@ class PublishedReader:
         version: int,
         ahead: _Ahead,
     ) -> bytes | bytearray | None:
-        """The bytes of a part's version; None if they are replaced, or emptied in between."""
+        """Return the bytes of a part's version; None if they were replaced, or Redis was emptied meanwhile."""
         if _to_int(part["version"], 0, 2**53) == version:
             publication, count, data = part["id"], _to_int(part["parts"], 0, MAX_PARTS), part["data"]
         else:

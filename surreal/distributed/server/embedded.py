@@ -1,9 +1,4 @@
-"""`EmbeddedRedis`: a redis-server of our own, for `surreal run`, `surreal redis` and tests.
-
-It listens on a unix socket that only this user can open, unless a port is asked for; takes at most `maxmemory_bytes`
-and then refuses writes (`noeviction`: losing keys silently would corrupt a run); writes nothing to disk unless asked;
-and ends with its owner, also when that is killed.
-"""
+"""The embedded redis-server."""
 
 from __future__ import annotations
 
@@ -23,13 +18,14 @@ from typing import Any
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from surreal.base.errors import BusyError, RedisUnavailableError, StoppedError, find_os_error
+from surreal.base.liveness.health import RecentDeaths
 from surreal.base.system.files import FileLock
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.server import owned_exec
-from surreal.distributed.server.access import NO_TLS, ServerAccess
-from surreal.distributed.server.acl import DEFAULT_USER
+from surreal.distributed.server.access import DEFAULT_USER, NO_TLS, ServerAccess
 from surreal.distributed.server.files import (
+    ForwardedLog,
     find_redis_server,
     free_port,
     is_loopback,
@@ -37,9 +33,9 @@ from surreal.distributed.server.files import (
     render_config,
     tail,
 )
-from surreal.distributed.server.log import ForwardedLog
 
 logger = logging.getLogger(__name__)
+
 
 MIN_MAXMEMORY_BYTES = 4 << 20
 _LOCK_NAME = "redis.lock"
@@ -349,3 +345,33 @@ class EmbeddedRedis:
             at = f" at {self._host}:{self._port}" if self._host is not None else ""
             return RedisUnavailableError(f"redis-server cannot start{at}: {why}")
         return RedisUnavailableError(f"{self._program} {what}" + (f":\n{log}" if log else ""))
+
+
+class Keeper:
+    """Keeps a server alive; its owner calls `keep` again and again.
+
+    Args:
+        server: that was started.
+        restart_limit: deaths within a minute that are forgiven, >= 0.
+        advice: what a person may do where it dies too often.
+    """
+
+    def __init__(self, server: EmbeddedRedis, restart_limit: int, *, advice: str = "see its log") -> None:
+        self._server = server
+        self._restart_limit = restart_limit
+        self._advice = advice
+        self._deaths = RecentDeaths()
+
+    def keep(self) -> None:
+        """Start the server again, at the same address, if it died.
+
+        Raises:
+            RedisUnavailableError: it died too often.
+        """
+        if self._server.is_alive:
+            return
+        if self._deaths.add() > self._restart_limit:
+            times = f"{len(self._deaths)} times within {self._deaths.window_s:.0f} s"
+            raise RedisUnavailableError(f"redis-server ended {times}; {self._advice}")
+        logger.warning("redis-server ended; starting it again")
+        self._server.restart()

@@ -1,8 +1,4 @@
-"""Files of an embedded redis-server: the program, its configuration, its folder. Used by `server.py`.
-
-The folder is short (108 bytes is the limit of a socket path) and only its owner can open it, since whoever can open the
-socket can steer the run. What a killed owner left behind is removed by the next one that starts.
-"""
+"""Files of an embedded redis-server."""
 
 from __future__ import annotations
 
@@ -12,16 +8,21 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from surreal.base.errors import RedisUnavailableError
 from surreal.base.system.process import is_process_alive
 
 logger = logging.getLogger(__name__)
+
 
 _PREFIX = "surreal-redis"
 _MAX_SOCKET_PATH = 100
@@ -134,3 +135,34 @@ def _accepts(path: Path) -> bool:
         except OSError:
             return False
     return True
+
+
+_KEPT_LINES = 8
+_JOIN_TIMEOUT_S = 2.0
+
+
+class ForwardedLog:
+    """The output of one server process.
+
+    Args:
+        pipe: that the process writes to.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._thread = threading.Thread(target=self._forward, name="redis/log", daemon=True)
+        self._thread.start()
+
+    def tail(self) -> str:
+        """Return the last lines of a process that has ended, "" if it printed none."""
+        self._thread.join(_JOIN_TIMEOUT_S)
+        return "".join(self._lines).rstrip()
+
+    def _forward(self) -> None:
+        with self._pipe:
+            for line in self._pipe:
+                text = line.decode(errors="replace")
+                self._lines.append(text)
+                sys.stderr.write(text)
+                sys.stderr.flush()

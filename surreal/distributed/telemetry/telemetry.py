@@ -30,9 +30,8 @@ from surreal.base.metrics import (
 from surreal.base.system.threads import Supervisor
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import NO_READING, Heartbeat, process_id
-from surreal.distributed.telemetry.log_shipping import LineBuffer, ShippingHandler
 from surreal.distributed.telemetry.records import encode_histogram, encode_log, encode_metrics, metric_name
-from surreal.distributed.telemetry.shipper import Shipper
+from surreal.distributed.telemetry.shipper import LineBuffer, Shipper, ShippingHandler
 
 logger = logging.getLogger(__name__)
 

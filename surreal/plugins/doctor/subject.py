@@ -9,7 +9,7 @@ from pathlib import Path
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config, preset_names
-from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.distributed.connection.address import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.run.commands.status import find_run
 from surreal.run.process.arguments import REDIS_VARIABLE

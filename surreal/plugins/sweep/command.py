@@ -17,8 +17,7 @@ from rich.console import Console
 from surreal.base.errors import ConfigError, StoppedError
 from surreal.config import load_config
 from surreal.config.classes import add_python_path
-from surreal.distributed.server.embedded import EmbeddedRedis
-from surreal.distributed.server.keeping import Keeper
+from surreal.distributed.server.embedded import EmbeddedRedis, Keeper
 from surreal.plugins.sweep.definition.checking import check_settings
 from surreal.plugins.sweep.definition.loading import Definition, load_definition
 from surreal.plugins.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder

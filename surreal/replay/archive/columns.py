@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from surreal.base.errors import CodecError
 from surreal.base.specs import ArraySpec
-from surreal.distributed.experience.format.arrow_table import schema_of, to_arrow, to_numpy
-from surreal.distributed.experience.format.codec import Chunk
-from surreal.distributed.experience.format.data_contract import EXTRA_PREFIX, Contract
+from surreal.distributed.experience.codec import Chunk
+from surreal.distributed.experience.data_contract import EXTRA_PREFIX, Contract
+from surreal.distributed.experience.payload import schema_of, to_arrow, to_numpy
 
 HISTORY, STEP, LOOKAHEAD, END = range(4)
 KIND_NAMES = ("history", "step", "lookahead", "end")

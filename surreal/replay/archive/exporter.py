@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import surreal
 from surreal.base.errors import StoppedError, SurrealError
-from surreal.distributed.connection.access.spoiled import number_of
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format.codec import Chunk
-from surreal.distributed.experience.format.data_contract import Contract
-from surreal.distributed.experience.reading.pointer_queue import PointerQueue, parse_entry_id
+from surreal.distributed.connection.retry import number_of
+from surreal.distributed.experience.codec import Chunk
+from surreal.distributed.experience.data_contract import Contract
+from surreal.distributed.experience.pointer_queue import PointerQueue, parse_entry_id
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.archive.files import FILE_BYTES, ArchiveWriter

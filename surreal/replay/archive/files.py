@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from surreal.base.errors import CodecError, ConfigError
-from surreal.distributed.experience.format.codec import Chunk
-from surreal.distributed.experience.format.data_contract import Contract
+from surreal.distributed.experience.codec import Chunk
+from surreal.distributed.experience.data_contract import Contract
 from surreal.replay.archive.columns import (
     ArchivedChunk,
     Columns,

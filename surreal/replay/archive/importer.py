@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from surreal.base.errors import ConfigError, ContractError, ReplayFullError, StoppedError, SurrealError
 from surreal.base.system.memory import stream_bound_bytes
-from surreal.distributed.connection.access.spoiled import number_of
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.contract import describe_difference
-from surreal.distributed.experience.format.codec import EncodedChunk, encode
-from surreal.distributed.experience.format.data_contract import Contract
+from surreal.distributed.connection.retry import number_of
+from surreal.distributed.experience.codec import EncodedChunk, encode
+from surreal.distributed.experience.data_contract import Contract
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Appended, AppendOptions, Stream
 from surreal.replay.archive.columns import ArchivedChunk

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from surreal.base.errors import CodecError
-from surreal.distributed.experience.format.data_contract import FORMAT_VERSION, Contract
+from surreal.distributed.experience.data_contract import FORMAT_VERSION, Contract
 
 ARCHIVE_FORMAT = "surreal-replay"
 ARCHIVE_VERSION = 1

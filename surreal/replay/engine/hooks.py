@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.types import Batch, TrajectoryBatch
-from surreal.distributed.experience.format.codec import Chunk, Contract
+from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.replay.engine.batches import BatchMaker
 from surreal.replay.engine.sampling import Sampled
 from surreal.replay.store.observations import Observations

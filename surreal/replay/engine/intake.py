@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from surreal.base.errors import ContractError
 from surreal.base.types import Batch, TrajectoryBatch
-from surreal.distributed.experience.format.codec import Chunk
-from surreal.distributed.experience.reading.sharded_pointer_queue import ShardedPointerQueue
+from surreal.distributed.experience.codec import Chunk
+from surreal.distributed.experience.pointer_queue import ShardedPointerQueue
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.engine.batches import BatchMaker
 from surreal.replay.engine.hooks import Hooks

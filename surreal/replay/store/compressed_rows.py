@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from surreal.base.specs import ArraySpec
-from surreal.distributed.experience.format.codec import Chunk, Contract
+from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.replay.store.observations import Leaves, Observations, Wanted
 from surreal.replay.store.ring import Ring
 

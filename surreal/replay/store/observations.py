@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.errors import ContractError
-from surreal.distributed.experience.format.codec import Chunk, Contract
+from surreal.distributed.experience.codec import Chunk, Contract
 from surreal.replay.store.ring import Ring
 
 logger = logging.getLogger(__name__)

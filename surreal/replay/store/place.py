@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from surreal.distributed.experience.format.codec import Contract
+from surreal.distributed.experience.codec import Contract
 from surreal.distributed.experience.stream import Stream
 from surreal.replay.store.compressed_rows import CompressedRows
 from surreal.replay.store.observations import MODES, MirroredRows, Mode, Observations, Place, choose, rows_expected

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.specs import ArraySpec
-from surreal.distributed.experience.format.codec import Chunk, Contract
-from surreal.distributed.experience.reading.pointer_queue import parse_entry_id
-from surreal.distributed.experience.reading.range_reader import (
+from surreal.distributed.experience.codec import Chunk, Contract
+from surreal.distributed.experience.pointer_queue import parse_entry_id
+from surreal.distributed.experience.range_reader import (
     RangeReader,
     RangeReply,
     RangeRequest,

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal.base.types import SampleInfo
-from surreal.distributed.experience.format.codec import Chunk, Contract
-from surreal.distributed.experience.format.data_contract import NEXT_MASK_COLUMN
+from surreal.distributed.experience.codec import Chunk, Contract
+from surreal.distributed.experience.data_contract import NEXT_MASK_COLUMN
 from surreal.replay.store.nstep import n_step
 from surreal.replay.store.observations import MirroredRows, Observations, Wanted, rows_expected
 from surreal.replay.store.ring import Ring

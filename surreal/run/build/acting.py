@@ -17,9 +17,9 @@ from surreal.base.pytorch import Module
 from surreal.base.schedules import schedule_from_config
 from surreal.base.specs import action_spec
 from surreal.config import Config
-from surreal.distributed.calls.caller import RemoteServer
+from surreal.distributed.calls import RemoteServer
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.listener import TorchListener
 from surreal.envs import EnvPool

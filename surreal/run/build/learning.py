@@ -15,7 +15,7 @@ from surreal.base.pytorch import Module
 from surreal.config import Config, accepted_names, default_values
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
-from surreal.distributed.gradients.assigning import assign_parameters
+from surreal.distributed.gradients.encoding import assign_parameters
 from surreal.distributed.gradients.group import ServerGroup
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender

@@ -17,11 +17,10 @@ from surreal.base.liveness.health import HealthFile, Vitals, health_path
 from surreal.base.liveness.probe import ENDING, STARTING, WORKING
 from surreal.base.system.files import read_secret
 from surreal.config.schema.fields import parse_size
-from surreal.distributed.connection.access.rights import ADMINISTRATOR
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient, check_name
-from surreal.distributed.server.access import ServerAccess, ServerTls
-from surreal.distributed.server.acl import SELECTORS_VERSION, write_users
+from surreal.distributed.connection.rights import ADMINISTRATOR
+from surreal.distributed.server.access import SELECTORS_VERSION, ServerAccess, ServerTls, write_users
 from surreal.distributed.server.certificates import make_certificates
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.files import server_version

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from surreal.base.errors import ConfigError
 from surreal.config import Config, load_config, to_yaml
-from surreal.distributed.connection.access.credentials import WITHOUT_SECRETS, FoundAddress
+from surreal.distributed.connection.address import WITHOUT_SECRETS, FoundAddress
 from surreal.run.launch.children import environment_arguments, server_url
 from surreal.run.launch.starting import Starter
 from surreal.run.launch.supervise import Child, Supervision

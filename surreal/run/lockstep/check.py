@@ -20,7 +20,7 @@ from surreal.base.errors import CheckpointError, ConfigError, ContractError, Sur
 from surreal.base.pytorch import tensors_of
 from surreal.config import Config, accepted_names
 from surreal.distributed.experience.local import LocalShards
-from surreal.distributed.gradients.assigning import assign_parameters
+from surreal.distributed.gradients.encoding import assign_parameters
 from surreal.envs import LocalEnvPool
 from surreal.learner import GradientLearner, Learner
 from surreal.run.build.acting import build_model

@@ -15,7 +15,7 @@ import numpy as np
 
 from surreal.agent import AgentLoop
 from surreal.config import Config
-from surreal.distributed.calls.local import LocalServer
+from surreal.distributed.calls import LocalServer
 from surreal.distributed.experience.local import LocalShards
 from surreal.envs import EnvPool
 from surreal.run.build.acting import build_agent, build_model, build_sender

@@ -14,7 +14,7 @@ import torch
 from surreal.agent.loop import EpisodeCallback
 from surreal.base.checkpoint import RunCheckpoints
 from surreal.base.errors import CheckpointError, StoppedError
-from surreal.distributed.experience.snapshot import clear, load_shard, save_shard
+from surreal.distributed.experience.shards import clear, load_shard, save_shard
 from surreal.distributed.experience.stream import Stream
 from surreal.learner import Learner
 from surreal.replay import Replay

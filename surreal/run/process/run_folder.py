@@ -16,7 +16,7 @@ from typing import Any
 from surreal.base.errors import BusyError, ConfigError, FolderError
 from surreal.base.system.files import FileLock, is_disk_full, parse_json, write_in_place, write_whole
 from surreal.config import Config, to_yaml
-from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.distributed.connection.address import FoundAddress
 from surreal.run.process.ending import result_of
 
 RUNS_FOLDER = Path("runs")

@@ -18,7 +18,7 @@ from surreal.base.errors import DivergedError, FolderError, SurrealError
 from surreal.base.metrics import RateMeter
 from surreal.base.pytorch import Module
 from surreal.config import Config
-from surreal.distributed.calls.server import CallServer
+from surreal.distributed.calls import CallServer
 from surreal.distributed.parameters.published import PolicyPart
 from surreal.distributed.telemetry.collector import Collector
 from surreal.distributed.telemetry.heartbeats import live_processes

@@ -16,7 +16,7 @@ from surreal.base.errors import CheckpointError, ContractError
 from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.base.metrics import RateMeter
 from surreal.config import Config
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.envs import EnvPool
 from surreal.run.build.acting import (
     build_agent,

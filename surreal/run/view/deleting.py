@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 
 from surreal.base.errors import BusyError, ConfigError, FolderError, RedisUnavailableError
 from surreal.base.system.files import FileLock
-from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.distributed.connection.address import FoundAddress
 from surreal.run.process import registry
 from surreal.run.process.run_folder import RunFolder
 from surreal.run.view.listing import ListedRun, open_client

@@ -20,7 +20,7 @@ import numpy as np
 from naive_replay import DEADLINE_S, NaiveReplay, Walker, names_of
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.replay import FIFOReplay, PrioritizedReplay, UniformReplay
@@ -43,7 +43,7 @@ PLACES: dict[str, tuple[Any, str]] = {
 
 # Children are forked from a process that has imported everything, so that each starts at once.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "surreal.replay", "surreal.distributed.experience.sending.sender"])
+_CONTEXT.set_forkserver_preload(["torch", "surreal.replay", "surreal.distributed.experience.sender"])
 
 
 class Killable:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from surreal.base.types import Action, StepBatch, StepKind
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.replay import UniformReplay
 
 DEADLINE_S = 60.0

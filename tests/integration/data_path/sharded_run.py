@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from naive_replay import DEADLINE_S, wait_until
 
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay import FIFOReplay, Replay, UniformReplay
 

@@ -12,7 +12,7 @@ from naive_replay import DEADLINE_S, Pool, in_thread, live, names_of
 
 from surreal.base.errors import ContractError, ReplayFullError
 from surreal.base.types import TrajectoryBatch
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.replay import FIFOReplay, UniformReplay
 from surreal.replay.trajectories import fullness
 

@@ -29,8 +29,8 @@ from naive_replay import (
     pump,
 )
 
-from surreal.distributed.experience.format.codec import Chunk, Contract, decode, split
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.codec import Chunk, Contract, decode, split
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.experience.stream import Stream
 from surreal.replay import FIFOReplay, PrioritizedReplay

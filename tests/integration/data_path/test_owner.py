@@ -25,7 +25,7 @@ from naive_replay import (
 )
 
 from surreal.base.errors import LeaseError, ThreadFailedError
-from surreal.distributed.connection.access.holders import make_token
+from surreal.distributed.connection.holders import make_token
 
 
 def token_of(**changes: Any) -> str:

@@ -15,7 +15,7 @@ from sharded_run import Agent, fill, make_replay, rewards, steps_of
 from surreal.base.errors import StoppedError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import NUM_SLOTS, ShardKeys
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay import FIFOReplay, PrioritizedReplay, Replay, UniformReplay
 from surreal.replay.archive import export_replay, import_replay

@@ -15,7 +15,7 @@ from surreal.agent import AgentLoop
 from surreal.base.types import Action
 from surreal.config import Config
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.replay import UniformReplay
 from surreal.rlx.client.gym_driver import DriverOptions, run_envs
 from surreal.rlx.pool.pool import RlxEnvPool

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import Action, StepBatch, StepKind
-from surreal.distributed.experience.format.codec import Contract, decode
-from surreal.distributed.experience.sending.row_log import RowLog
+from surreal.distributed.experience.codec import Contract, decode
+from surreal.distributed.experience.row_log import RowLog
 from surreal.replay.store.storage import TransitionStore
 from tests.examples import examples
 

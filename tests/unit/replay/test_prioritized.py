@@ -17,7 +17,7 @@ from surreal.base.errors import CheckpointError, ContractError
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import SampleInfo
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.format.codec import Chunk, Contract, decode, encode
+from surreal.distributed.experience.codec import Chunk, Contract, decode, encode
 from surreal.replay import PrioritizedReplay
 from surreal.replay.prioritized import Prioritized
 from surreal.replay.store.priority_file import SavedPriorities, write_priorities

@@ -15,7 +15,7 @@ from redis.client import Pipeline
 from surreal.base.errors import CodecError
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
-from surreal.distributed.experience.format.codec import segments_of
+from surreal.distributed.experience.codec import segments_of
 from surreal.distributed.experience.stream import Stream
 from surreal.plugins.chaos.observing.sights import Entry, PolicySight, Segment, ShardSight
 

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
-from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.distributed.connection.address import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RunKeys
 from surreal.distributed.experience.shards import ReplayShards

@@ -6,7 +6,7 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from surreal.distributed.connection.access.rights import ADMINISTRATOR, USERS
+from surreal.distributed.connection.rights import ADMINISTRATOR, USERS
 from surreal.distributed.server.certificates import make_certificates
 from surreal.plugins.clusters.kubernetes.manifest import PART_LABEL, RUN_LABEL, check_namespace
 from surreal.plugins.clusters.kubernetes.redis import TLS_SECRET

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from surreal.base.errors import ConfigError, SurrealError
 from surreal.config import Config, load_config
-from surreal.distributed.connection.access.credentials import FoundAddress
+from surreal.distributed.connection.address import FoundAddress
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.replay.stream.info import ReplayInfo, replay_info

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from redis.exceptions import NoPermissionError, RedisError
 
-from surreal.distributed.connection.access.rights import USERS
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.rights import USERS
 from surreal.plugins.doctor.frame.finding import Finding, ok
 from surreal.plugins.doctor.server.faults import RIGHTS
 

@@ -15,8 +15,8 @@ from surreal.base.errors import StoppedError, SurrealError
 from surreal.base.liveness.health import HealthFile, Vitals
 from surreal.base.liveness.probe import OVER
 from surreal.base.liveness.wait_notice import WaitNotice
-from surreal.distributed.connection.access.holders import HolderWatch, fields_of, holder_of, make_token
 from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.connection.holders import HolderWatch, fields_of, holder_of, make_token
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import ALIVE_S, live_processes
 from surreal.run.process import registry

@@ -20,7 +20,7 @@ from surreal.base.checkpoint import load_checkpoint
 from surreal.base.errors import BusyError, CheckpointError
 from surreal.base.system.files import FileLock, write_whole
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.experience.reading.pointer_queue import parse_entry_id
+from surreal.distributed.experience.pointer_queue import parse_entry_id
 from surreal.run.build.kept import round_lines
 from surreal.run.session.scoring.best import BEST_NAME, is_finite, read_best
 from surreal.run.session.scoring.book import ScoreBook, append_lines

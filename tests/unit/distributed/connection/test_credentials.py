@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from surreal.base.system.files import take_user
-from surreal.distributed.connection.access.credentials import FoundAddress, read_credentials
-from surreal.distributed.connection.address import parse_address
+from surreal.distributed.connection.address import FoundAddress, parse_address, read_credentials
 from surreal.distributed.connection.client import RedisClient
 from surreal.run.process.run_folder import RunFolder
 
@@ -60,7 +59,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_credentials({"SURREAL_REDIS_PASSWORD_FILE": str(tmp_path / "empty")}, "mine")
     with pytest.raises(ValueError, match=r"\$SURREAL_REDIS_SECRETS: .*observer cannot be read"):
         read_credentials({"SURREAL_REDIS_SECRETS": str(tmp_path), "SURREAL_REDIS_USER": "observer"}, "mine")
-    with pytest.raises(ValueError, match=r"\$SURREAL_REDIS_TLS_CA is /nowhere, which is no file"):
+    with pytest.raises(ValueError, match=r"\$SURREAL_REDIS_TLS_CA is /nowhere, which is not a file"):
         read_credentials({"SURREAL_REDIS_TLS_CA": "/nowhere"}, "mine")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from surreal.base.system.process import process_start
-from surreal.distributed.connection.access.holders import Holder, HolderWatch, holder_of, make_token
+from surreal.distributed.connection.holders import Holder, HolderWatch, holder_of, make_token
 
 
 def token_of(pid: float, **changes: Any) -> str:

@@ -8,8 +8,8 @@ from importlib.resources import files
 import pytest
 
 from surreal.distributed.connection import keys
-from surreal.distributed.connection.access.rights import CHANNELS, SCRIPTS, USERS, User
 from surreal.distributed.connection.keys import RUN_KINDS, RUNS, SHARD_KINDS, kind_pattern
+from surreal.distributed.connection.rights import CHANNELS, SCRIPTS, USERS, User
 
 _LUA = files("surreal.distributed.connection") / "lua"
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from surreal.distributed.connection.scripts import load_script
+from surreal.distributed.connection.wire import load_script
 
 LUA = sorted(path.name.removesuffix(".lua") for path in (files("surreal.distributed.connection") / "lua").iterdir())
 

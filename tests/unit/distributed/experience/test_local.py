@@ -8,7 +8,7 @@ import numpy as np
 
 from surreal.base.types import Action, StepBatch, StepKind
 from surreal.distributed.experience.local import LocalShards
-from surreal.distributed.experience.sending.sender import ExpSender
+from surreal.distributed.experience.sender import ExpSender
 from surreal.replay import FIFOReplay, Replay, UniformReplay
 
 ENVS = 2

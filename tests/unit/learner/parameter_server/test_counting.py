@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from surreal.base.specs import ObsSpec
-from surreal.distributed.gradients.assigning import assign_parameters
+from surreal.distributed.gradients.encoding import assign_parameters
 from surreal.learner import A2CLearner
 from surreal.learner.parameter_server.counting import COUNTS, FilterCounts
 from surreal.learner.parameter_server.server import ParameterServer

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from surreal.base.errors import ContractError, DivergedError
 from surreal.base.types import Batch
-from surreal.distributed.gradients.assigning import assign, assign_parameters
+from surreal.distributed.gradients.encoding import assign, assign_parameters
 from surreal.learner import GradientLearner
 from surreal.learner.parameter_server.server import ParameterServer
 from surreal.model import QFunction

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from surreal.base.errors import CodecError
 from surreal.base.specs import ArraySpec, ObsSpec
-from surreal.distributed.experience.format.codec import Chunk, decode, encode
-from surreal.distributed.experience.format.data_contract import Contract
+from surreal.distributed.experience.codec import Chunk, decode, encode
+from surreal.distributed.experience.data_contract import Contract
 from surreal.replay.archive.columns import archive_schema, chunks_of, rows_of, to_record_batch
 
 LEAVES = (

@@ -10,7 +10,7 @@ import pytest
 
 from surreal.base.errors import CodecError
 from surreal.base.specs import ArraySpec, ObsSpec
-from surreal.distributed.experience.format.data_contract import Contract
+from surreal.distributed.experience.data_contract import Contract
 from surreal.replay.archive.manifest import ArchiveFile, Manifest, _checksum
 
 FILES = (

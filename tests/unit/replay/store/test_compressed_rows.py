@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from surreal.base.specs import ArraySpec, ObsSpec
-from surreal.distributed.experience.format.codec import Contract
+from surreal.distributed.experience.codec import Contract
 from surreal.replay.store.compressed_rows import CompressedRows
 from surreal.replay.store.observations import MirroredRows
 

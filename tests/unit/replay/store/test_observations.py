@@ -11,7 +11,7 @@ import torch
 from surreal.base.errors import ContractError
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import SampleInfo
-from surreal.distributed.experience.format.codec import Contract
+from surreal.distributed.experience.codec import Contract
 from surreal.replay.engine.batches import to_batch
 from surreal.replay.store.observations import choose, rows_expected
 from surreal.replay.store.storage import Gathered

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.base.specs import ArraySpec, ObsSpec
-from surreal.distributed.experience.format.codec import Contract, decode, encode
+from surreal.distributed.experience.codec import Contract, decode, encode
 from surreal.replay.store.observations import MirroredRows
 from surreal.replay.store.ring import Ring
 from surreal.replay.store.storage import StoredChunk, TransitionStore

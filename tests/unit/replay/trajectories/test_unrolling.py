@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from surreal.base.specs import ArraySpec, ObsSpec
 from surreal.base.types import Action, StepBatch, StepKind, TrajectoryBatch
-from surreal.distributed.experience.format.codec import Chunk, Contract, decode
-from surreal.distributed.experience.sending.row_log import RowLog
+from surreal.distributed.experience.codec import Chunk, Contract, decode
+from surreal.distributed.experience.row_log import RowLog
 from surreal.replay.engine.batches import to_trajectory_batch
 from surreal.replay.sequences import StartIndex
 from surreal.replay.store.storage import StoredChunk

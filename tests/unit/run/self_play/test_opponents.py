@@ -15,8 +15,7 @@ from torch import Tensor
 from surreal.agent import Agent
 from surreal.base.pytorch import Module
 from surreal.base.types import Obs
-from surreal.distributed.parameters.encoding import encode_parameters
-from surreal.distributed.parameters.published import Published
+from surreal.distributed.parameters.published import Published, encode_parameters
 from surreal.run.self_play.exchange import Games
 from surreal.run.self_play.league import League
 from surreal.run.self_play.opponents import Drawing, PastSelves

@@ -13,7 +13,7 @@ from surreal.base.checkpoint import CheckpointStore, RunCheckpoints
 from surreal.base.errors import DivergedError
 from surreal.base.types import Batch, SampleInfo
 from surreal.config import load_config
-from surreal.distributed.parameters.encoding import encode_parameters
+from surreal.distributed.parameters.published import encode_parameters
 from surreal.learner import DQNLearner
 from surreal.model import QFunction
 from surreal.run.session.checkpointing import Checkpointing

@@ -1,0 +1,420 @@
+"""Everything below redis-py's commands, and the only file that uses private parts of redis-py (a test names them).
+
+- `load_script`: the Lua scripts of `connection/lua`.
+- `connection_class`: connections with clear errors, which follow a hash slot through a Redis Cluster.
+- `ScriptChannel`: one script call at a time, while its caller continues.
+- `DirectConnection`: large strings go from the socket straight to their place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple, Protocol
+
+import redis
+from redis import exceptions
+from redis.connection import Connection, SSLConnection
+from redis.exceptions import AskError, NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+
+from surreal.distributed.connection.retry import clear_error, is_demoted, is_out_of_memory
+
+ScriptArg = bytes | bytearray | memoryview | str | int | float
+#: Pieces smaller than this are joined: one system call is dearer than a small copy.
+_JOIN_BYTES = 64 << 10
+#: Maximum pieces sent by one system call.
+_MOST_PIECES = 256
+#: Lifetime of a string that waits for its script, s. They are never that far apart.
+STAGE_TTL_S = 60
+#: Requested send buffer. The kernel grants at most what its settings allow.
+_SEND_BUFFER_BYTES = 1 << 20
+#: `DirectConnection` returns strings up to this size as bytes, and reads this much at once while it looks for a length.
+SMALL_BYTES = 4096
+_MAX_LINE_BYTES = 4096
+
+#: Returns memory for a string of the given size, bytes.
+Place = Callable[[int], bytearray | memoryview]
+
+
+class HasRedis(Protocol):
+    """A `RedisClient`, as far as its connections are concerned."""
+
+    redis: redis.Redis
+
+
+class HashSlots(Protocol):
+    """A `ClusterMap`."""
+
+    def primary_of(self, hash_slot: int) -> tuple[str, int]: ...
+
+    def forget(self) -> None: ...
+
+
+class Script(NamedTuple):
+    """A script's text, and the digest that EVALSHA takes."""
+
+    text: bytes
+    sha1: str
+
+
+@cache
+def load_script(name: str) -> Script:
+    """Read `lua/<name>.lua`.
+
+    A script is atomic on its server, so each does one whole step of the data path. Scripts run on Redis 6.2 and later,
+    and name all their keys in KEYS (one hash tag each), so they also run in a Redis Cluster.
+
+    Raises:
+        ValueError: there is no such script.
+    """
+    resource = files("surreal.distributed.connection") / "lua" / f"{name}.lua"
+    if not name.isidentifier() or not resource.is_file():
+        raise ValueError(f"there is no Lua script named {name!r} in surreal/distributed/connection/lua")
+    text = resource.read_bytes()
+    return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest())
+
+
+def socket_of(connection: Any) -> Any:
+    """Return the socket of a connection of redis-py; None if it is not connected."""
+    return connection._sock
+
+
+def connection_class(base: type[Connection], *, follows_hash_slot: bool = False) -> Any:
+    """Make a class of connections that raise clear errors, and leave a server that was demoted.
+
+    Args:
+        base: redis-py's class for the address.
+        follows_hash_slot: whether the connections take `cluster` and `hash_slot`, and find their server by these.
+    """
+    if follows_hash_slot:
+        base = _SlotSSLConnection if issubclass(base, SSLConnection) else _SlotConnection
+
+    class ClearErrorConnection(base):  # type: ignore[misc, valid-type]
+        def read_response(self, *args: Any, **options: Any) -> Any:
+            try:
+                return super().read_response(*args, **options)
+            except ResponseError as error:
+                if is_demoted(error):
+                    self.disconnect()
+                clear = clear_error(error)
+                if clear is error:
+                    raise
+                raise clear from error
+
+    return ClearErrorConnection
+
+
+class _SlotMixin:
+    """A connection to the server that has a hash slot; it breaks when the slot moves to another server."""
+
+    host: str
+    port: int
+
+    def __init__(self, *, cluster: HashSlots, hash_slot: int, **options: Any) -> None:
+        self._cluster = cluster
+        self._hash_slot = hash_slot
+        super().__init__(**options)
+
+    def _connect(self) -> Any:
+        self.host, self.port = self._cluster.primary_of(self._hash_slot)
+        return super()._connect()  # type: ignore[misc]
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        # Always: a server may hang and still accept connections, while another one has the hash slot.
+        self._cluster.forget()
+        super().disconnect(*args, **kwargs)  # type: ignore[misc]
+
+    def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().read_response(*args, **kwargs)  # type: ignore[misc]
+        except (AskError, ReadOnlyError) as error:  # a MovedError is an AskError
+            self.disconnect()
+            raise exceptions.ConnectionError(
+                f"hash slot {self._hash_slot} of the cluster is elsewhere now: {error}"
+            ) from error
+
+
+class _SlotConnection(_SlotMixin, Connection):
+    pass
+
+
+class _SlotSSLConnection(_SlotMixin, SSLConnection):
+    pass
+
+
+class ScriptChannel:
+    """Sends script calls on a separate connection, each with strings stored before it. Used by one thread.
+
+    Large strings do not go through the script: SETEX stores them first in the same pipeline, and the script renames
+    them. As an argument, a string would be copied into Lua and back, at four to six times the cost for the server.
+
+    The sender begins to store a chunk, steps its environments, and takes the answer when the next chunk is ready. So
+    the round trip and the server's work cost it nothing. Only one call is under way: with two, the second chunk could
+    overtake a first one that was refused, and the first would then be taken for a duplicate.
+
+    Args:
+        client: names the server; the channel connects with the first call.
+    """
+
+    def __init__(self, client: HasRedis) -> None:
+        self._client = client
+        self._connection: Any = None
+        self.is_busy = False
+        self._repeat: tuple[str, Sequence[str], Sequence[Any], Mapping[str, Sequence[memoryview]]] | None = None
+
+    def begin(
+        self, name: str, keys: Sequence[str], args: Sequence[Any], contents: Mapping[str, Sequence[memoryview]]
+    ) -> None:
+        """Store strings for `STAGE_TTL_S` and call a script, without waiting for the answers.
+
+        Args:
+            name: the script's name.
+            keys: the script's keys.
+            args: the script's arguments.
+            contents: key -> pieces of its string; they must not change until `finish`.
+
+        Raises:
+            redis.exceptions.RedisError: the connection broke; the call may have been executed or not.
+        """
+        if self.is_busy:
+            raise RuntimeError("a call is under way; finish it first")
+        if self._connection is None:
+            self._connect()
+        self._repeat = (name, keys, args, contents)
+        self._send(b"EVALSHA", load_script(name).sha1.encode())
+
+    def finish(self) -> Any:
+        """Wait for the reply of the call under way.
+
+        Raises:
+            redis.exceptions.RedisError: the connection broke, or the script failed; the channel is ready for `begin`.
+        """
+        try:
+            try:
+                return self._read()
+            except NoScriptError:
+                if self._repeat is None:
+                    raise
+                self._send(b"EVAL", load_script(self._repeat[0]).text)
+                return self._read()
+        except ResponseError as error:
+            if is_out_of_memory(error) and not isinstance(error, OutOfMemoryError):
+                raise OutOfMemoryError(str(error)) from error
+            raise
+        finally:
+            self._repeat = None
+
+    def is_ready(self) -> bool:
+        """Whether `finish` would return or raise at once."""
+        try:
+            return self.is_busy and bool(self._connection.can_read(0))
+        except RedisError:
+            return True
+
+    def close(self) -> None:
+        """Drop the connection."""
+        if self._connection is not None:
+            connection, self._connection, self.is_busy = self._connection, None, False
+            connection.disconnect()
+            self._client.redis.connection_pool.release(connection)
+
+    def _connect(self) -> None:
+        """Take a connection. On a unix socket, the kernel's buffer should hold a whole chunk, so no process waits."""
+        self._connection = self._client.redis.connection_pool.get_connection()
+        sock = self._connection._sock
+        if sock is not None and sock.family == getattr(socket, "AF_UNIX", None):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+
+    def _send(self, command: bytes, script: bytes) -> None:
+        if self._repeat is None:
+            raise RuntimeError("there is no call to send")
+        _, keys, args, contents = self._repeat
+        calls = [_pack(["SETEX", key, STAGE_TTL_S], content) for key, content in contents.items()]
+        calls.append(_pack([command, script, len(keys), *keys, *args[:-1]], [memoryview(args[-1])]))
+        packed = calls[0]
+        for call in calls[1:]:
+            packed = [*packed[:-1], packed[-1] + call[0], *call[1:]]
+        try:
+            self._send_packed(packed)
+        except BaseException:
+            self.close()
+            raise
+        self.is_busy = True
+
+    def _send_packed(self, packed: Sequence[Any]) -> None:
+        """Send all pieces in one system call if possible: each call would wake the server for a part of a string."""
+        sock = self._connection._sock
+        if isinstance(sock, ssl.SSLSocket) or sock is None:
+            self._connection.send_packed_command(packed)
+            return
+        self._connection.check_health()
+        left = [memoryview(piece) for piece in packed if len(piece)]
+        try:
+            while left:
+                sent = sock.sendmsg(left[:_MOST_PIECES])
+                while left and sent >= len(left[0]):
+                    sent -= len(left.pop(0))
+                if sent:
+                    left[0] = left[0][sent:]
+        except TimeoutError as error:
+            raise exceptions.TimeoutError(f"nothing could be sent in time: {error}") from error
+        except OSError as error:
+            raise exceptions.ConnectionError(f"the connection broke: {error}") from error
+
+    def _read(self) -> Any:
+        try:
+            for _ in self._repeat[3] if self._repeat else ():
+                with suppress(ResponseError):  # not stored, at maxmemory: the script also fails, or finds nothing
+                    self._connection.read_response()
+            reply = self._connection.read_response()
+        except ResponseError:
+            self.is_busy = False
+            raise
+        except BaseException:
+            self.close()
+            raise
+        self.is_busy = False
+        return reply
+
+
+def _pack(args: Sequence[Any], last: Sequence[memoryview]) -> list[Any]:
+    """Encode a command whose last argument comes in pieces: small ones joined, large ones as they are."""
+    parts = [b"*%d\r\n" % (len(args) + 1)]
+    for arg in args:
+        value = arg if isinstance(arg, bytes) else str(arg).encode()
+        parts += (b"$%d\r\n" % len(value), value, b"\r\n")
+    size = sum(piece.nbytes for piece in last)
+    parts.append(b"$%d\r\n" % size)
+    if size <= _JOIN_BYTES:
+        return [b"".join([*parts, *last, b"\r\n"])]
+    return [b"".join(parts), *last, b"\r\n"]
+
+
+class DirectConnection:
+    """Sends several commands together, and reads large strings into the memory where they stay. Used by one thread.
+
+        connection = DirectConnection(client)
+        head, data = connection.ask(("HMGET", name, "version", "id"), ("GET", part))
+
+    redis-py's parser collects a reply in a growing buffer and copies it out. For strings of megabytes, that costs more
+    than the network.
+
+    Args:
+        client: names the server; it connects with the first call.
+    """
+
+    def __init__(self, client: HasRedis) -> None:
+        self._client = client
+        self._connection: Any = None
+        self._ahead = b""  # received, but not read yet from `_at` on
+        self._at = 0
+
+    def ask(self, *commands: Sequence[ScriptArg], into: Place = bytearray) -> list[Any]:
+        """Send commands together, and wait for all replies.
+
+        Args:
+            commands: each with its arguments.
+            into: returns the memory of each string larger than `SMALL_BYTES`. If it raises, the connection is closed.
+
+        Returns:
+            For each command None, an int, a list of such, bytes, or what `into` returned for a large string.
+
+        Raises:
+            redis.exceptions.RedisError: the connection broke, or Redis refused a command (the first such error).
+        """
+        try:
+            if self._connection is None:
+                self._connection = self._client.redis.connection_pool.get_connection()
+            self._connection.check_health()
+            packed = [self._connection.pack_command(*command) for command in commands]
+            self._connection._sock.sendall(b"".join(piece for pieces in packed for piece in pieces))
+            replies = [self._reply(into) for _ in commands]
+        except TimeoutError as error:
+            self.close()
+            raise exceptions.TimeoutError(f"no answer in time: {error}") from error
+        except OSError as error:
+            self.close()
+            raise exceptions.ConnectionError(f"the connection broke: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        for reply in replies:
+            if isinstance(reply, RedisError):
+                if isinstance(reply, (AskError, ReadOnlyError)):  # in a cluster, the next connection goes elsewhere
+                    self.close()
+                raise reply
+        return replies
+
+    def release(self) -> None:
+        """Give the connection back to the pool; the next call takes one again."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            self._client.redis.connection_pool.release(connection)
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._ahead, self._at = b"", 0
+        if self._connection is not None:
+            self._connection.disconnect()
+        self.release()
+
+    def _reply(self, into: Place) -> Any:
+        line = self._line()
+        kind, rest = line[:1], line[1:]
+        if kind == b"-":
+            error = self._connection._parser.parse_error(rest.decode("utf-8", "replace"))
+            return clear_error(error) if isinstance(error, ResponseError) else error
+        if kind == b"+":
+            return rest
+        if kind not in (b":", b"$", b"*"):
+            raise exceptions.InvalidResponse(f"{line[:40]!r} is not a reply")
+        number = int(rest)
+        if kind == b":":
+            return number
+        if number < 0:
+            return None
+        return self._string(number, into) if kind == b"$" else [self._reply(into) for _ in range(number)]
+
+    def _line(self) -> bytes:
+        while (end := self._ahead.find(b"\r\n", self._at)) < 0:
+            if len(self._ahead) - self._at > _MAX_LINE_BYTES:
+                raise exceptions.InvalidResponse("a reply does not begin with a line")
+            self._receive()
+        line, self._at = self._ahead[self._at : end], end + 2
+        return line
+
+    def _string(self, size: int, into: Place) -> Any:
+        if size <= SMALL_BYTES:
+            self._need(size + 2)
+            start, self._at = self._at, self._at + size + 2
+            return self._ahead[start : start + size]
+        memory = into(size)
+        view = memoryview(memory)
+        there = self._ahead[self._at : self._at + size]
+        view[: len(there)] = there
+        self._at += len(there)
+        view = view[len(there) :]
+        while view:
+            view = view[self._received(self._connection._sock.recv_into(view)) :]
+        self._need(2)
+        self._at += 2
+        return memory
+
+    def _need(self, size: int) -> None:
+        while len(self._ahead) - self._at < size:
+            self._receive()
+
+    def _receive(self) -> None:
+        found = self._connection._sock.recv(SMALL_BYTES)
+        self._received(len(found))
+        self._ahead, self._at = self._ahead[self._at :] + found, 0
+
+    def _received(self, number: int) -> int:
+        if number == 0:
+            raise exceptions.ConnectionError("the server closed the connection")
+        return number

@@ -1,0 +1,151 @@
+"""The contract of a stream: the data format that its senders and readers agree on. Redis keeps it as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from surreal.base.errors import CodecError
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.distributed.experience.payload import COMPRESSIONS, schema_of
+
+FORMAT_VERSION = 1
+MAX_STACK = 64
+#: Prefix in the table of the agent's own columns.
+EXTRA_PREFIX = "extra."
+#: Columns [n_actions] bool: the discrete actions that are legal in a step's observation, and in its next one.
+MASK_COLUMN, NEXT_MASK_COLUMN = "action_mask", "next_action_mask"
+#: Column with initial priorities from agents (Ape-X, Horgan et al. 2018, arXiv:1803.00933). It may hold any number;
+#: readers ignore senseless ones.
+PRIORITY_COLUMN = "priority"
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The data format that all senders and readers of one stream agree on.
+
+    Args:
+        obs: leaves of an observation.
+        action: shape and dtype of an action.
+        extras: columns that the agent adds to each step.
+        lookahead: number of steps that a segment repeats from the next one. So each of its own steps has its n-step
+            return in the same chunk, for n <= lookahead + 1.
+        stack: frames of an observation, >= 1; if more than one, `obs` describes a single frame.
+        compression: compression of each leaf of a block: "lz4", "zstd", or None.
+    """
+
+    obs: ObsSpec
+    action: ArraySpec
+    extras: tuple[ArraySpec, ...] = ()
+    lookahead: int = 0
+    stack: int = 1
+    compression: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT_VERSION,
+            "obs": self.obs.to_json(),
+            "action": self.action.to_json(),
+            "extras": [extra.to_json() for extra in self.extras],
+            "lookahead": self.lookahead,
+            "stack": self.stack,
+            "compression": self.compression,
+        }
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Contract:
+        """Parse a contract as stored in Redis.
+
+        Raises:
+            CodecError: it is not a contract, or has another format version.
+        """
+        try:
+            data = json.loads(text)
+            if data["format"] != FORMAT_VERSION:
+                raise CodecError(f"the stream has chunk format {data['format']}; this program reads {FORMAT_VERSION}")
+            extras = tuple(ArraySpec.from_json(extra) for extra in data["extras"])
+            obs, action = ObsSpec.from_json(data["obs"]), ArraySpec.from_json(data["action"])
+            if type(data["lookahead"]) is not int or data["lookahead"] < 0:
+                raise ValueError(f"lookahead is {data['lookahead']!r}; it must be an integer >= 0")
+            if type(data["stack"]) is not int or not 1 <= data["stack"] <= MAX_STACK:
+                raise ValueError(f"stack is {data['stack']!r}; it must be an integer 1 .. {MAX_STACK}")
+            if data["compression"] not in (None, *COMPRESSIONS):
+                raise ValueError(f"compression is {data['compression']!r}; it must be null or one of {COMPRESSIONS}")
+            return cls(obs, action, extras, data["lookahead"], data["stack"], data["compression"])
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise CodecError(f"the stream's contract cannot be read: {error}") from error
+
+    @cached_property
+    def stacked_obs(self) -> ObsSpec:
+        """The observations of agents and learners: `obs`, or stacks of it, [stack, *shape] per leaf."""
+        if self.stack == 1:
+            return self.obs
+        leaves = [ArraySpec(leaf.name, (self.stack, *leaf.shape), leaf.dtype) for leaf in self.obs.leaves]
+        return ObsSpec(tuple(leaves), self.obs.structure)
+
+    @cached_property
+    def as_bytes(self) -> bytes:
+        """Canonical JSON, as stored in Redis."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":")).encode()
+
+    @cached_property
+    def id(self) -> int:
+        """64 bits of a hash of the contract; every chunk carries it."""
+        return hash_of(self.as_bytes)
+
+    @cached_property
+    def table_columns(self) -> tuple[tuple[str, ArraySpec], ...]:
+        """Columns of the table in order: name in the table, and spec of a row."""
+        fixed: list[tuple[str, tuple[int, ...], Any]] = [
+            ("action", self.action.shape, self.action.dtype),
+            ("reward", (), np.float32),
+            ("flags", (), np.uint8),  # 1 terminated, 2 truncated
+            ("version", (), np.int32),  # parameter version that acted, -1 if unknown
+        ]
+        columns = [(name, ArraySpec(name, shape, np.dtype(dtype))) for name, shape, dtype in fixed]
+        columns += [(EXTRA_PREFIX + extra.name, extra) for extra in self.extras]
+        return tuple(columns)
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Bytes of a row in a chunk's content: an observation, and its step's row in the table."""
+        return self.obs.row_bytes + sum(spec.nbytes for _, spec in self.table_columns)
+
+    @property
+    def table_head_bytes(self) -> int:
+        """Upper bound of a table's bytes without its rows."""
+        return 256 * len(self.table_columns)
+
+    @cached_property
+    def table_schema(self) -> pa.Schema:
+        """The Arrow schema of the table."""
+        return schema_of(self.table_columns)
+
+
+def hash_of(text: bytes) -> int:
+    """Compute the id of a contract from its canonical JSON."""
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
+
+
+def frame_spec(stacked: ObsSpec, stack: int) -> ObsSpec:
+    """Return the spec of one frame of stacked observations."""
+    for leaf in stacked.leaves:
+        if leaf.shape[:1] != (stack,):
+            raise ValueError(
+                f"observation {leaf.name or 'root'} has shape {leaf.shape}; it is not a stack of {stack} frames"
+            )
+    leaves = tuple(ArraySpec(leaf.name, leaf.shape[1:], leaf.dtype) for leaf in stacked.leaves)
+    return ObsSpec(leaves, stacked.structure)
+
+
+def extra_specs(extras: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:
+    """Return the specs of the columns that an agent adds, from one batch of them [N, ...]."""
+    return tuple(ArraySpec(name, column.shape[1:], column.dtype) for name, column in sorted(extras.items()))

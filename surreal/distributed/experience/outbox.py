@@ -1,0 +1,457 @@
+"""Outboxes: chunks on their way to a stream, kept until they are acknowledged, and one outbox over several shards.
+
+The sender puts chunks in and pushes. A push does not wait for the answer to the chunk it sent last; the next push does.
+A chunk that cannot be stored now stays at the front and is sent again under the same sequence number, so it is stored
+exactly once, even if an answer is lost. While it waits for room or credit, the outbox asks for them without sending the
+chunk. It also asks first for the next chunks, until one finds room and credit at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from redis.exceptions import RedisError
+
+from surreal.base.errors import ContractError, RedisUnavailableError, ReplayFullError, StoppedError
+from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.system.memory import stream_bound_bytes
+from surreal.distributed.connection.contract import describe_difference
+from surreal.distributed.connection.retry import is_transient
+from surreal.distributed.connection.wire import ScriptChannel
+from surreal.distributed.experience.codec import Contract, EncodedChunk
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.experience.stream import Appended, AppendOptions, Stream
+
+logger = logging.getLogger(__name__)
+
+#: How long a shard may not answer before new chunks go elsewhere, s.
+AWAY_TIMEOUT_S = 2.0
+#: Most env steps of the whole run between two chunks of a sender.
+_MOST_STEPS = 1 << 30
+_MIN_WAIT_S, _MAX_WAIT_S = 0.001, 0.08
+_PAUSE_S = 0.2
+_LAST_TRY_S = 1.0
+#: Status of an append -> reason for messages.
+_REASONS = {
+    "full": "the replay is full; is a learner running, and does its replay fit into Redis' memory?",
+    "credit": "the samples-per-insert limiter gives no credit; is the learner running?",
+}
+
+
+class _Pending(NamedTuple):
+    sequence: int
+    contract: Contract
+    chunk: EncodedChunk
+
+
+class Outbox:
+    """Stores chunks in one stream, in order, each once.
+
+    Args:
+        stream: the shard.
+        drops_when_full: drop a chunk (and count it) instead of waiting for room or credit.
+        max_stream_bytes: bound of the stream while no owner has set one and the server has no memory limit.
+        away_timeout_s: how long to wait for a server that does not answer, s, if a push may wait longer.
+    """
+
+    def __init__(
+        self, stream: Stream, *, drops_when_full: bool, max_stream_bytes: int, away_timeout_s: float = math.inf
+    ) -> None:
+        self.stream = stream
+        self.sender_id = uuid.uuid4().hex[:20]
+        self.global_step = 0  #: env steps of the whole run, at the last acknowledgment
+        self.sent_through = 0  #: number of the last acknowledged chunk
+        self._drops_when_full = drops_when_full
+        self._max_stream_bytes = max_stream_bytes
+        self._away_timeout_s = away_timeout_s
+        self._tried = 0  # sequence number of the last chunk that was sent
+        self._bound_bytes: int | None = None
+        self._sequence = 0
+        self._pending: deque[_Pending] = deque()
+        self._channel = ScriptChannel(stream.client)
+        self._sends_contract = False
+        self._asks_first = False  # for room and credit, because the last chunk had to wait for them
+        self._steps = self._chunks = self._bytes = self._waits = 0
+        self._dropped_steps = self._dropped_chunks = self._duplicates = 0
+        self._wait_s = 0.0
+        self._notice = WaitNotice(logger)
+
+    def put(self, contract: Contract, chunks: Sequence[EncodedChunk]) -> None:
+        """Queue chunks."""
+        for chunk in chunks:
+            self._sequence += 1
+            self._pending.append(_Pending(self._sequence, contract, chunk))
+
+    def push(
+        self, *, timeout_s: float, is_limited: bool, stop: threading.Event | None = None, waits_for_last: bool = True
+    ) -> None:
+        """Store all queued chunks.
+
+        Args:
+            timeout_s: how long to wait for Redis, for room and for credit, s.
+            is_limited: whether to ask the samples-per-insert limiter.
+            stop: ends the wait when it is set.
+            waits_for_last: whether to wait for the last chunk's acknowledgment; otherwise it stays under way.
+
+        Raises:
+            ReplayFullError: there was no room or credit for that long.
+            RedisUnavailableError: Redis did not answer for that long.
+            ContractError: the stream holds experience of another kind.
+            StoppedError: `stop` was set.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while self._pending:
+            if not self._channel.is_busy and self._begin(is_limited) and not waits_for_last and len(self._pending) == 1:
+                return
+            answer = self._finish(deadline_s, is_limited, stop)
+            if answer.status in ("full", "credit") and not self._drops_when_full:
+                answer = self._wait_for_room(deadline_s, timeout_s, is_limited, stop)
+                self._asks_first = True
+            if answer.status in ("ok", "duplicate"):
+                self._acknowledged(self._pending.popleft(), answer)
+            elif answer.status == "contract":
+                self._sends_contract = True
+            elif answer.status == "mismatch":
+                self._repair_contract(answer.detail, stop)
+            else:
+                self._drop(self._pending.popleft())
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the chunk under way was answered, so that a push would not wait for it."""
+        return self._channel.is_ready()
+
+    def take_untried(self) -> list[tuple[Contract, EncodedChunk]]:
+        """Remove and return the chunks that were never sent. Those that were sent may be stored, so they stay."""
+        untried = [(pending.contract, pending.chunk) for pending in self._pending if pending.sequence > self._tried]
+        self._pending = deque(pending for pending in self._pending if pending.sequence <= self._tried)
+        return untried
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def drop_all(self) -> None:
+        """Drop all queued chunks, and count them."""
+        self._channel.close()
+        while self._pending:
+            self._drop(self._pending.popleft())
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._channel.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Return counts since the start: acknowledged, waited, dropped."""
+        return {
+            "sender/steps_total": self._steps,
+            "sender/chunks_total": self._chunks,
+            "sender/bytes_total": self._bytes,
+            "sender/waits_total": self._waits,
+            "sender/wait_s_total": self._wait_s,
+            "sender/duplicates_total": self._duplicates,
+            "sender/dropped_chunks_total": self._dropped_chunks,
+            "sender/dropped_steps_total": self._dropped_steps,
+        }
+
+    def _begin(self, is_limited: bool) -> bool:
+        """Send the first chunk; return whether it is under way. If not, `_finish` sends it again."""
+        if self._bound_bytes is None or self._asks_first or self.stream.is_local:
+            return False  # `_append` first asks for the bound, or for room and credit
+        try:
+            self._tried = self._pending[0].sequence
+            self.stream.begin_append(self._channel, self._pending[0].chunk, self._options(is_limited))
+        except RedisError as error:
+            if not is_transient(error):
+                raise
+            return False
+        return True
+
+    def _finish(self, deadline_s: float, is_limited: bool, stop: threading.Event | None) -> Appended:
+        if self._channel.is_busy:
+            try:
+                return self.stream.finish_append(self._channel)
+            except RedisError as error:
+                if not is_transient(error):
+                    raise
+        return self._append(deadline_s, is_limited, stop)
+
+    def _append(self, deadline_s: float, is_limited: bool, stop: threading.Event | None) -> Appended:
+        def append() -> Appended:
+            if self._bound_bytes is None:
+                self._bound_bytes = stream_bound_bytes(self.stream.maxmemory_bytes()) or self._max_stream_bytes
+            chunk, options = self._pending[0].chunk, self._options(is_limited)
+            if self._asks_first and (refusal := self.stream.refusal(chunk, options)):
+                return refusal
+            self._asks_first = False  # if the answer is lost, only the append script knows whether the chunk is stored
+            self._tried = options.sequence
+            return self.stream.append(chunk, options)
+
+        timeout_s = min(max(0.1, deadline_s - time.monotonic()), self._away_timeout_s)
+        return self.stream.client.retry(append, what="send experience", stop=stop, timeout_s=timeout_s)
+
+    def _options(self, is_limited: bool) -> AppendOptions:
+        pending = self._pending[0]
+        return AppendOptions(
+            sender=self.sender_id,
+            sequence=pending.sequence,
+            contract=pending.contract,
+            sends_contract=self._sends_contract,
+            is_limited=is_limited,
+            default_bound_bytes=self._bound_bytes or 0,
+        )
+
+    def _wait_for_room(
+        self, deadline_s: float, timeout_s: float, is_limited: bool, stop: threading.Event | None
+    ) -> Appended:
+        """Ask repeatedly, with growing pauses, until the first chunk is stored or there is another answer."""
+        counted_s, pause_s = time.monotonic(), _MIN_WAIT_S
+        self._waits += 1
+        self._notice.begin()
+
+        def count() -> None:
+            # In small parts, so that the metrics show a wait while it lasts.
+            nonlocal counted_s
+            now = time.monotonic()
+            self._wait_s += now - counted_s
+            counted_s = now
+
+        try:
+            while True:
+                pause = pause_s * random.uniform(0.5, 1.0)
+                if stop is None:
+                    time.sleep(pause)
+                elif stop.wait(pause):
+                    raise StoppedError("the sender was stopped while the replay took nothing")
+                pause_s = min(2 * pause_s, _MAX_WAIT_S)
+                self._asks_first = True
+                answer = self._append(deadline_s, is_limited, stop)
+                count()
+                if answer.status not in ("full", "credit"):
+                    return answer
+                reason = _REASONS[answer.status]
+                if time.monotonic() >= deadline_s:
+                    raise ReplayFullError(
+                        f"no experience was taken for {timeout_s:.0f} s: {reason}", waited_s=timeout_s
+                    )
+                self._notice.tell("waiting to send experience, at most %.0f s: %s", timeout_s, reason)
+        finally:
+            count()
+            self._notice.end()
+
+    def _acknowledged(self, pending: _Pending, answer: Appended) -> None:
+        chunk, self.sent_through = pending.chunk, pending.sequence
+        self._steps += chunk.own_steps
+        self._chunks += 1
+        self._bytes += chunk.content_bytes + len(chunk.head)
+        self._duplicates += answer.status == "duplicate"
+        self._sends_contract = False
+        # After Redis was emptied, the shard counts from zero until its owner has added the former count.
+        # No run takes so many steps between two chunks: then another client has written a larger number.
+        if not self.global_step or answer.steps <= self.global_step + _MOST_STEPS:
+            self.global_step = max(self.global_step, answer.steps)
+
+    def _drop(self, pending: _Pending) -> None:
+        self._dropped_chunks += 1
+        self._dropped_steps += pending.chunk.own_steps
+
+    def _repair_contract(self, stored: bytes, stop: threading.Event | None) -> None:
+        """Replace the stream's contract if it is spoiled; otherwise, raise the mismatch."""
+        ours, client = self._pending[0].contract, self.stream.client
+        if not self.stream.is_local and client.retry(
+            lambda: self.stream.repair_contract(ours), what="look at the stream's contract", stop=stop
+        ):
+            return
+        diff = describe_difference(Contract.from_bytes(stored).to_json(), ours.to_json())
+        message = f"the replay of run {client.run} holds experience of another kind ({'; '.join(diff[:3])})"
+        raise ContractError(f"{message}; use another run", diff=diff)
+
+
+class ShardedOutbox:
+    """Stores chunks in one of several shards, with one `Outbox` for each; used like an `Outbox`.
+
+    A sender uses its home shard. While that does not answer, new chunks go to another one. A chunk that was sent there
+    stays, because it may be stored; it is sent again when the shard is back, under its old number.
+
+    Args:
+        shards: the run's shards.
+        home: number of the home shard.
+        drops_when_full, max_stream_bytes: as for `Outbox`.
+
+    Raises:
+        ValueError: there is no such shard.
+    """
+
+    def __init__(self, shards: ReplayShards, home: int, *, drops_when_full: bool, max_stream_bytes: int) -> None:
+        self._boxes = [
+            Outbox(
+                stream,
+                drops_when_full=drops_when_full,
+                max_stream_bytes=max_stream_bytes,
+                away_timeout_s=AWAY_TIMEOUT_S,
+            )
+            for stream in shards.streams()
+        ]
+        self._home = shards.stream(home).shard
+        self._current = self._home
+        self._moves = 0
+        self._watched: set[int] = set()
+        self._are_back: deque[int] = deque()  # filled by the threads that watch
+        self._has_ended = threading.Event()
+
+    def put(self, contract: Contract, chunks: Sequence[EncodedChunk]) -> None:
+        """Queue chunks."""
+        self._boxes[self._current].put(contract, chunks)
+
+    def push(
+        self, *, timeout_s: float, is_limited: bool, stop: threading.Event | None = None, waits_for_last: bool = True
+    ) -> None:
+        """Store all queued chunks, except those that wait for a shard to come back.
+
+        Raises:
+            RedisUnavailableError: no shard answered for `timeout_s`.
+            ReplayFullError, ContractError, StoppedError: as `Outbox.push`.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        if self._are_back:
+            self._resume_returned(timeout_s, is_limited, stop)
+        while True:
+            try:
+                self._boxes[self._current].push(
+                    timeout_s=max(0.0, deadline_s - time.monotonic()),
+                    is_limited=is_limited,
+                    stop=stop,
+                    waits_for_last=waits_for_last,
+                )
+            except RedisUnavailableError:
+                if time.monotonic() > deadline_s:
+                    raise
+                self._change_shard(stop)
+            else:
+                return
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether a push would not wait for the chunk under way, or a shard is back."""
+        return bool(self._are_back) or self._boxes[self._current].has_answer
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run, at the last acknowledgment."""
+        return max(box.global_step for box in self._boxes)
+
+    @property
+    def sender_id(self) -> str:
+        """Name of the sender at the shard in use."""
+        return self._boxes[self._current].sender_id
+
+    @property
+    def sent_through(self) -> int:
+        """Number of the last acknowledged chunk at the shard in use."""
+        return self._boxes[self._current].sent_through
+
+    def drop_all(self) -> None:
+        """Drop all queued chunks, and count them."""
+        self._has_ended.set()
+        for box in self._boxes:
+            box.drop_all()
+
+    def close(self) -> None:
+        """Try once more to send the chunks that wait for a shard, and drop the connections."""
+        self._has_ended.set()
+        for box in self._boxes:
+            if len(box) and not box.stream.client.is_away:
+                with suppress(RedisUnavailableError, ReplayFullError):
+                    box.push(timeout_s=_LAST_TRY_S, is_limited=False)
+            box.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Return sums over all shards, the number of changes of the shard, and of chunks that wait for a shard."""
+        parts = [box.metrics() for box in self._boxes]
+        sums = {name: sum(part[name] for part in parts) for name in parts[0]}
+        waiting = sum(len(box) for shard, box in enumerate(self._boxes) if shard != self._current)
+        return sums | {"sender/shard_changes_total": self._moves, "sender/kept_chunks_count": waiting}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._boxes))
+
+    def _change_shard(self, stop: threading.Event | None) -> None:
+        """Continue at the next shard that answers, with the chunks that were not sent; pause if none answers."""
+        others = [(self._current + i) % len(self._boxes) for i in range(1, len(self._boxes))]
+        found = next((shard for shard in others if self._boxes[shard].stream.client.ping()), None)
+        self._watch(self._current)
+        if found is None:
+            if stop is None:
+                time.sleep(_PAUSE_S)
+            elif stop.wait(_PAUSE_S):
+                raise StoppedError("the sender was stopped while no shard answered")
+            return
+        logger.warning("shard %d does not answer; experience goes to shard %d", self._current, found)
+        self._go_to(found)
+
+    def _go_to(self, shard: int) -> None:
+        """Use another shard from now on, also for the chunks that were not sent at this one."""
+        left, self._current = self._boxes[self._current], shard
+        self._moves += 1
+        for contract, chunk in left.take_untried():
+            self._boxes[shard].put(contract, [chunk])
+
+    def _watch(self, shard: int) -> None:
+        """Start a thread that waits until a shard answers."""
+        if shard in self._watched:
+            return
+        self._watched.add(shard)
+        client = self._boxes[shard].stream.client
+
+        def watch() -> None:
+            with suppress(StoppedError, RedisUnavailableError):
+                client.retry(client.redis.ping, what="find a shard", stop=self._has_ended, timeout_s=math.inf)
+                self._are_back.append(shard)
+
+        threading.Thread(target=watch, name=f"sender/shard-{shard}", daemon=True).start()
+
+    def _resume_returned(self, timeout_s: float, is_limited: bool, stop: threading.Event | None) -> None:
+        """Store the chunks that waited for shards that are back, and return to the home shard if it is one of them."""
+        for _ in range(len(self._are_back)):
+            shard = self._are_back.popleft()
+            self._watched.discard(shard)
+            if shard == self._current:
+                continue
+            try:
+                # The limiter is not asked: this chunk had its credit, or was stored already.
+                self._boxes[shard].push(timeout_s=_LAST_TRY_S, is_limited=False, stop=stop)
+            except ReplayFullError:
+                pass  # with the next chunks, if it is home; otherwise with the last
+            except RedisUnavailableError:
+                self._watch(shard)
+                continue
+            if shard == self._home:
+                self._go_home(timeout_s, is_limited, stop)
+
+    def _go_home(self, timeout_s: float, is_limited: bool, stop: threading.Event | None) -> None:
+        try:
+            self._boxes[self._current].push(timeout_s=timeout_s, is_limited=is_limited, stop=stop)
+        except RedisUnavailableError:
+            self._watch(self._current)
+        except ReplayFullError:
+            self._watch(self._home)  # return with a later push
+            raise
+        logger.info("shard %d answers again; experience goes there", self._home)
+        self._go_to(self._home)
+
+
+def make_outbox(
+    shards: ReplayShards, home: int, *, drops_when_full: bool, max_stream_bytes: int
+) -> Outbox | ShardedOutbox:
+    """Make an outbox for one or several shards; arguments as for `ShardedOutbox`."""
+    if len(shards) > 1:
+        return ShardedOutbox(shards, home, drops_when_full=drops_when_full, max_stream_bytes=max_stream_bytes)
+    return Outbox(shards.stream(home), drops_when_full=drops_when_full, max_stream_bytes=max_stream_bytes)

@@ -1,1 +1,0 @@
-"""How chunks reach a replay: threads download them ahead of time, in order within each shard."""

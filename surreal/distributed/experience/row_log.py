@@ -1,0 +1,352 @@
+"""The rows that a sender gathers, in order of arrival, cut into segments when a chunk leaves.
+
+A *row* is one observation with the outcome that came with it and the action taken from it. The rows of all environments
+of a sender go into one log, in the order they come, with one array assignment per column. `cut` then groups them by
+environment into *segments*, vectorized, and pairs each action with the outcome in the next row:
+
+    row        o0 FIRST    o1 MID    o2 MID    o3 LAST
+    action     a0          a1        a2        -
+    outcome    -           r1        r2        r3, terminated / truncated
+    steps      (o0 a0 r1 o1)  (o1 a1 r2 o2)  (o2 a2 r3 o3)
+
+A segment whose episode continues is *open*. With lookahead L, its last L steps and its last row stay in the log, and
+the next chunk owns them. This chunk carries a copy of them, so it holds the n-step return (n = L + 1) of every step it
+owns. A segment ends for good (all its steps are owned) at a LAST row, before a new FIRST row of the same environment,
+when its environment is closed, and when the sender is closed. Without a LAST row, its last step is marked truncated.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surreal.base.errors import BadValueError
+from surreal.base.specs import ArraySpec
+from surreal.base.types import Action, StepBatch, StepKind
+from surreal.base.values import FEW
+from surreal.distributed.experience.codec import MAX_SEGMENTS, Contract, EncodedChunk, encode
+from surreal.distributed.experience.data_contract import EXTRA_PREFIX, MASK_COLUMN, NEXT_MASK_COLUMN
+
+#: A row's `code` holds its StepKind in the low two bits, and flags above them: two for its outcome; one for a FIRST row
+#: that was closed before an action was taken from it (it became LAST, but still begins a segment); and one for a row
+#: whose step has already left, which serves the stacks of the rows after it.
+KIND_MASK = 3
+TERMINATED = 4
+TRUNCATED = 8
+_BEGINS = 16
+_HISTORY = 32
+_FLAGS = 3
+_FLAG_SHIFT = 2
+_LAST = int(StepKind.LAST)
+
+
+class Segments(NamedTuple):
+    """The log's rows grouped by environment: one element per segment."""
+
+    order: NDArray[np.int64]  #: [n] log positions, segment after segment
+    start: NDArray[np.int64]  #: [S] first position of each segment in `order`
+    end: NDArray[np.int64]  #: [S] last position, inclusive
+    is_closed: NDArray[np.bool_]  #: [S] no more rows will follow
+    history: NDArray[np.int64]  #: [S] rows at the start that only serve the stacks of the others
+    own: NDArray[np.int64]  #: [S] number of steps that may leave now, >= 0
+
+
+class RowLog:
+    """Growable columns of rows; see the module.
+
+    Args:
+        contract: format of the rows; `lookahead` is L.
+        capacity: rows allocated at first; the log doubles when it is full.
+        mask_width: entries of the action masks in a pool's batches, for two columns of the contract; 0: none.
+    """
+
+    def __init__(self, contract: Contract, capacity: int, *, mask_width: int = 0) -> None:
+        self.contract = contract
+        self._mask_width = mask_width
+        self.length = 0
+        self.carried = 0  # rows at the front that an earlier chunk already contained
+        #: Shape of a row, if an observation is one plain array.
+        self.array_shape = contract.obs.leaves[0].shape if contract.obs.is_array and contract.stack == 1 else None
+        #: Its dtype, if it is a vector of a few floats.
+        self.vector_dtype = _short_vector_dtype(self.array_shape, contract.obs.leaves[0].dtype)
+        self._allocate(max(capacity, 16))
+
+    def _allocate(self, capacity: int) -> None:
+        contract = self.contract
+        self.capacity = capacity
+        self.env_slot = np.zeros(capacity, np.int32)
+        self.code = np.zeros(capacity, np.uint8)
+        self.step = np.zeros(capacity, np.int32)  # known for carried rows only
+        self.reward = np.zeros(capacity, np.float32)
+        self.version = np.zeros(capacity, np.int32)
+        self.action = _column(contract.action, capacity)
+        self.leaves = [_column(leaf, capacity) for leaf in contract.obs.leaves]
+        self.mask = np.ones((capacity, self._mask_width), np.bool_)
+        masks = (MASK_COLUMN, NEXT_MASK_COLUMN) if self._mask_width else ()
+        self.extras = {extra.name: _column(extra, capacity) for extra in contract.extras if extra.name not in masks}
+
+    def reserve(self, rows: int) -> None:
+        """Make room for that many more rows."""
+        if self.length + rows <= self.capacity:
+            return
+        old, length = self._columns(), self.length
+        self._allocate(max(2 * self.capacity, self.length + rows))
+        for new_column, old_column in zip(self._columns(), old, strict=True):
+            new_column[:length] = old_column[:length]
+
+    def append_batch(self, batch: StepBatch, action: Action | None) -> None:
+        """Copy the rows of a pool's batch; actions and extras belong to its rows after the LAST ones.
+
+        Args:
+            batch: the pool's batch.
+            action: the actions; None: `set_actions` adds them later.
+
+        Raises:
+            ValueError: shapes do not fit the contract.
+        """
+        begin, rows = self.length, len(batch.kind)
+        self.reserve(rows)
+        end = begin + rows
+        self.env_slot[begin:end] = batch.env_ids
+        self.reward[begin:end] = batch.reward
+        self.code[begin:end] = batch.kind
+        if self._mask_width:
+            self.mask[begin:end] = batch.info.get("action_mask", True)
+        acting = begin + batch.num_last
+        if batch.num_last:
+            outcome = self.code[begin:acting]
+            outcome += batch.terminated[: batch.num_last] * np.uint8(TERMINATED)
+            outcome += batch.truncated[: batch.num_last] * np.uint8(TRUNCATED)
+        obs = self.contract.obs
+        if obs.is_array and type(batch.obs) is np.ndarray:
+            _copy_rows(self.leaves[0], begin, end, batch.obs if self.contract.stack == 1 else self._newest(batch.obs))
+        else:
+            for column, leaf in zip(self.leaves, obs.flatten(batch.obs), strict=True):
+                _copy_rows(column, begin, end, leaf if self.contract.stack == 1 else self._newest(leaf))
+        if acting < end and action is not None:
+            _copy_rows(self.action, acting, end, action.actions)
+            self.version[acting:end] = action.version
+            self._check_extras(action)
+            for name, column in self.extras.items():
+                _copy_rows(column, acting, end, action.extras[name])
+        self.length = end
+
+    def set_actions(self, env_slots: NDArray[np.int64], action: Action) -> None:
+        """Set the actions taken in the last row of each of these environments.
+
+        Raises:
+            ValueError: shapes do not fit the contract.
+        """
+        self._check_extras(action)
+        slots = self.env_slot[: self.length]
+        last = np.zeros(int(slots.max(initial=0)) + 1, np.int64)
+        last[slots] = np.arange(self.length)  # among equal slots, the last one wins
+        rows = last[env_slots]
+        self.version[rows] = action.version
+        columns = [(self.action, action.actions)]
+        columns += [(column, action.extras[name]) for name, column in self.extras.items()]
+        for column, values in columns:
+            if values.shape != (len(rows), *column.shape[1:]):
+                wanted = (len(rows), *column.shape[1:])
+                raise ValueError(f"rows of shape {values.shape} where {wanted} is agreed on")
+            column[rows] = values
+
+    def _check_extras(self, action: Action) -> None:
+        if action.extras.keys() != self.extras.keys():
+            agreed = sorted(self.extras)
+            raise ValueError(f"extras have columns {sorted(action.extras)} where {agreed} are agreed on")
+
+    def _newest(self, stacks: NDArray[Any]) -> NDArray[Any]:
+        """Return the newest frame of each stack [N, stack, ...]."""
+        if stacks.ndim < 2 or stacks.shape[1] != self.contract.stack:
+            raise ValueError(f"observations of shape {stacks.shape} are not stacks of {self.contract.stack} frames")
+        newest: NDArray[Any] = stacks[:, -1]
+        return newest
+
+    def close_slots(self, env_slots: NDArray[np.int64]) -> None:
+        """End the open segments of environments that ended without a final observation.
+
+        The last complete step becomes truncated; the action in flight is dropped.
+        """
+        for env_slot in env_slots:
+            rows = np.flatnonzero(self.env_slot[: self.length] == env_slot)
+            if len(rows):
+                self._close_row(int(rows[-1]))
+
+    def close_open_rows(self) -> None:
+        """End every open segment, as `close_slots` does."""
+        _, last = np.unique(self.env_slot[: self.length][::-1], return_index=True)
+        for row in self.length - 1 - last:
+            self._close_row(int(row))
+
+    def _close_row(self, row: int) -> None:
+        kind = self.code[row] & KIND_MASK
+        if kind == StepKind.FIRST:
+            self.code[row] = _LAST | _BEGINS
+        elif kind != _LAST:
+            self.code[row] = _LAST | TRUNCATED
+
+    def cut(self, max_bytes: int) -> list[EncodedChunk]:
+        """Encode all steps that may leave, and keep the rows that the next chunk needs.
+
+        Args:
+            max_bytes: content of a chunk, uncompressed. Segments that do not fit go into several chunks, but a single
+                segment is never divided.
+
+        Raises:
+            BadValueError: a number is not finite, or too large; all steps of the log are dropped, and open episodes
+                begin again with the newest row.
+        """
+        if not self.length:
+            return []
+        segments = self._segments()
+        leaving = np.flatnonzero(segments.own)
+        try:
+            chunks = [self._encode(segments, group) for group in self._groups(segments, leaving, max_bytes)]
+        except BadValueError:
+            self._drop(segments)  # otherwise every later cut would fail as well
+            raise
+        self._keep(segments)
+        return chunks
+
+    def _segments(self) -> Segments:
+        length, lookahead = self.length, self.contract.lookahead
+        env_slot = self.env_slot[:length]
+        if env_slot[0] == env_slot[-1] and (env_slot == env_slot[0]).all():
+            order = np.arange(length)
+        else:
+            # NumPy sorts 16-bit integers by radix, which is several times faster.
+            order = np.argsort(env_slot.astype(np.int16) if int(env_slot.max()) < 1 << 15 else env_slot, kind="stable")
+            env_slot = env_slot[order]
+        code = self.code[order]
+        kind = code & KIND_MASK
+        is_start = (kind == StepKind.FIRST) | ((code & _BEGINS) != 0)
+        is_start[0] = True
+        changes = env_slot[1:] != env_slot[:-1]
+        is_start[1:] |= changes
+        is_start[1:] |= kind[:-1] == _LAST
+        start = np.flatnonzero(is_start)
+        end = np.append(start[1:], length) - 1
+        is_closed = kind[end] == _LAST
+        is_closed[:-1] |= ~changes[end[:-1]]  # the same environment began again
+        history = np.zeros(len(start), np.int64)
+        if self.contract.stack > 1:
+            history = np.add.reduceat((code & _HISTORY) != 0, start, dtype=np.int64)
+        own = np.maximum(end - start - history - np.where(is_closed, 0, lookahead), 0)
+        return Segments(order, start, end, is_closed, history, own)
+
+    def _groups(self, segments: Segments, leaving: NDArray[np.int64], max_bytes: int) -> list[NDArray[np.int64]]:
+        if not len(leaving):
+            return []
+        sizes = (segments.end[leaving] - segments.start[leaving] + 1) * self.contract.row_bytes
+        max_bytes -= self.contract.table_head_bytes
+        if sizes.sum() <= max_bytes and len(leaving) <= MAX_SEGMENTS:
+            return [leaving]
+        groups, group, filled = [], [leaving[0]], int(sizes[0])
+        for segment, size in zip(leaving[1:], sizes[1:].tolist(), strict=True):
+            if filled + size > max_bytes or len(group) == MAX_SEGMENTS:
+                groups.append(np.array(group))
+                group, filled = [], 0
+            group.append(segment)
+            filled += size
+        return [*groups, np.array(group)]
+
+    def _encode(self, segments: Segments, group: NDArray[np.int64]) -> EncodedChunk:
+        start, end, own = segments.start[group], segments.end[group], segments.own[group]
+        history = segments.history[group]
+        sizes = end - start + 1
+        if len(group) == len(segments.start):
+            order = segments.order
+        else:
+            begin = np.cumsum(sizes) - sizes
+            order = segments.order[np.repeat(start - begin, sizes) + np.arange(int(sizes.sum()))]
+        last = np.cumsum(sizes) - 1  # the last row of each segment begins no step, the first row ends none
+        is_step = np.ones(len(order), np.bool_)
+        is_step[last] = False
+        if history.any():
+            is_step &= (self.code[order] & _HISTORY) == 0
+        acted = order[is_step]
+        came = order[1:][is_step[:-1]]
+        flags = (self.code[came] >> _FLAG_SHIFT) & _FLAGS
+        # A closed segment without a LAST row was cut by a new FIRST row: its last step is truncated.
+        cut = segments.is_closed[group] & ((self.code[order[last]] & KIND_MASK) != _LAST)
+        if cut.any():
+            flags[(np.cumsum(sizes - 1 - history) - 1)[cut]] |= TRUNCATED >> _FLAG_SHIFT
+        columns: dict[str, NDArray[Any]] = {
+            "action": self.action.take(acted, axis=0),
+            "reward": self.reward.take(came),
+            "flags": flags,
+            "version": self.version.take(acted),
+        }
+        columns |= {EXTRA_PREFIX + name: column.take(acted, axis=0) for name, column in self.extras.items()}
+        if self._mask_width:
+            columns[EXTRA_PREFIX + MASK_COLUMN] = self.mask.take(acted, axis=0)
+            columns[EXTRA_PREFIX + NEXT_MASK_COLUMN] = self.mask.take(came, axis=0)
+        leaves = [column.take(order, axis=0) for column in self.leaves]
+        first_step = self._first_steps(segments.order[start]) + history
+        env_slots = self.env_slot[segments.order[start]]
+        table = np.stack([sizes, own, env_slots, first_step, history], axis=1).astype(np.int32)
+        return encode(self.contract, table, columns, leaves)
+
+    def _first_steps(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the step numbers of rows at these log positions, each the first of its segment."""
+        is_first = (self.code[positions] & KIND_MASK) == StepKind.FIRST
+        return np.where(is_first | (positions >= self.carried), 0, self.step[positions]).astype(np.int64)
+
+    def _keep(self, segments: Segments) -> None:
+        """Move the rows that open segments still need to the front."""
+        is_open = ~segments.is_closed
+        start, own, end = segments.start[is_open], segments.own[is_open], segments.end[is_open]
+        history = segments.history[is_open]
+        # The first row of the next chunk follows the steps that left; the frames of its stack come before it.
+        kept_history = np.minimum(history + own, self.contract.stack - 1)
+        begin = start + history + own - kept_history
+        first_step = self._first_steps(segments.order[start]) + begin - start
+        sizes = end - begin + 1
+        offset = np.cumsum(sizes) - sizes
+        total = int(sizes.sum())
+        within = np.arange(total) - np.repeat(offset, sizes)
+        positions = segments.order[np.repeat(begin, sizes) + within]
+        steps = np.repeat(first_step, sizes) + within
+        # Stable arrival order is not needed across environments: rows of one segment stay in order.
+        for column in self._columns():
+            column[:total] = column[positions]
+        self.step[:total] = steps
+        if self.contract.stack > 1:
+            self.code[:total] &= ~np.uint8(_HISTORY)
+            self.code[:total] |= (within < np.repeat(kept_history, sizes)) * np.uint8(_HISTORY)
+        self.length = self.carried = total
+
+    def _drop(self, segments: Segments) -> None:
+        """Drop all steps; the newest row of each open segment begins the next one."""
+        newest = segments.order[segments.end[~segments.is_closed]]
+        for column in self._columns():
+            column[: len(newest)] = column[newest]
+        self.code[: len(newest)] = StepKind.FIRST
+        self.length, self.carried = len(newest), 0
+
+    def _columns(self) -> list[NDArray[Any]]:
+        fixed: list[NDArray[Any]] = [self.env_slot, self.code, self.step, self.reward, self.version, self.action]
+        return [*fixed, self.mask, *self.leaves, *self.extras.values()]
+
+    @property
+    def pending_rows(self) -> int:
+        """Number of rows that no chunk has contained yet."""
+        return self.length - self.carried
+
+
+def _column(spec: ArraySpec, capacity: int) -> NDArray[Any]:
+    return np.zeros((capacity, *spec.shape), spec.dtype)
+
+
+def _copy_rows(column: NDArray[Any], begin: int, end: int, rows: Any) -> None:
+    # Without the check NumPy would silently broadcast a wrong shape.
+    if rows.shape[1:] != column.shape[1:] or len(rows) != end - begin:
+        raise ValueError(f"rows of shape {rows.shape} where {(end - begin, *column.shape[1:])} is agreed on")
+    column[begin:end] = rows
+
+
+def _short_vector_dtype(shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    return dtype if shape is not None and len(shape) == 1 and shape[0] <= FEW and dtype.kind == "f" else None

@@ -1,0 +1,356 @@
+"""ExpSender: experience from an agent into the Redis replay, in chunks.
+
+The agent loop calls `send_batch` (a pool's rows at a time), your own loop calls `send` (a step at a time). One sender
+serves one of the two, from one thread. Steps are copied into a `RowLog`. A chunk leaves when there are enough steps or
+the oldest is too old, in one call to Redis. "Acknowledged" means that Redis executed this call.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+
+from surreal.base.errors import BadValueError, ContractError, RedisUnavailableError, ReplayFullError
+from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
+from surreal.base.specs import ArraySpec, ObsSpec
+from surreal.base.system.memory import least_new_rows
+from surreal.base.tree import take
+from surreal.base.types import Action, Obs, StepBatch
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.experience.codec import MAX_STACK, Contract
+from surreal.distributed.experience.data_contract import MASK_COLUMN, NEXT_MASK_COLUMN, extra_specs, frame_spec
+from surreal.distributed.experience.outbox import make_outbox
+from surreal.distributed.experience.payload import COMPRESSIONS
+from surreal.distributed.experience.row_log import RowLog
+from surreal.distributed.experience.shards import ReplayShards
+from surreal.distributed.experience.single_steps import SingleSteps
+
+logger = logging.getLogger(__name__)
+
+_NO_EXTRAS: Mapping[str, NDArray[Any]] = {}
+
+
+class ExpSender:
+    """Gathers steps into chunks and stores them in the replay's stream.
+
+    Args:
+        client: the replay server, or the `ReplayShards` if there are several.
+        chunk_steps: steps (of all environments together) after which a chunk leaves. More steps cost fewer calls per
+            step, but make experience older when it arrives. Stacked frames wait for more steps if a chunk would repeat
+            more than 0.3 frames for each new one.
+        chunk_max_bytes: largest content of a chunk, bytes, before compression. Rows leave when they fill a chunk; they
+            leave in several chunks if most of one would be repeated rows. A single segment may be larger.
+        max_delay_s: age of the oldest step after which a chunk leaves, s; checked when steps come, and in `flush_due`.
+        lookahead: steps repeated at the end of a segment; learners of this stream may use n-step returns up to
+            n = lookahead + 1.
+        on_full: "wait" while the replay is full or the limiter gives no credit, or "drop" the chunk; both are counted.
+        wait_timeout_s: longest wait for Redis or for room, s.
+        is_limited: whether the samples-per-insert limiter of the learner limits this sender.
+        max_stream_bytes: bound of the stream while no learner has set one and the server has no memory limit.
+        obs_spec, action_spec: specs of the experience; None: those of the first step.
+        frame_stack: frames of an observation [frame_stack, ...]; if more than one, only the newest frame of each is
+            stored, and readers stack the rows again. The stack after a reset must repeat the first frame. `send` also
+            finds it in `info["frames"]`.
+        compression: of the observations: None, "lz4" (fast) or "zstd" (smaller). It costs this process time for each
+            chunk; readers must mirror the observations.
+        shard: number of the shard to send to; while it does not answer, another one is used.
+        stop: ends a wait with `StoppedError` when it is set.
+    """
+
+    @checked
+    def __init__(
+        self,
+        client: RedisClient | ReplayShards,
+        *,
+        chunk_steps: PositiveInt = 1024,
+        chunk_max_bytes: PositiveInt = 1 << 20,
+        max_delay_s: float = 1.0,
+        lookahead: NonNegativeInt = 0,
+        on_full: Literal["wait", "drop"] = "wait",
+        wait_timeout_s: float = 300.0,
+        is_limited: bool = False,
+        max_stream_bytes: int = 2 << 30,
+        obs_spec: ObsSpec | None = None,
+        action_spec: ArraySpec | None = None,
+        frame_stack: Annotated[int, Ge(1), Le(MAX_STACK)] = 1,
+        compression: Literal["lz4", "zstd"] | None = None,
+        shard: int = 0,
+        stop: threading.Event | None = None,
+    ) -> None:
+        if on_full not in ("wait", "drop"):
+            raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
+        if compression not in (None, *COMPRESSIONS):
+            raise ValueError(f"compression is {compression!r}; it must be None or one of {', '.join(COMPRESSIONS)}")
+        self.outbox = make_outbox(
+            ReplayShards.of(client), shard, drops_when_full=on_full == "drop", max_stream_bytes=max_stream_bytes
+        )
+        self._chunk_steps = chunk_steps
+        self._chunk_max_bytes = chunk_max_bytes
+        self._max_delay_s = max_delay_s
+        self._lookahead = lookahead
+        self._frame_stack = frame_stack
+        self._compression = compression
+        self._wait_timeout_s = wait_timeout_s
+        self._is_limited = is_limited
+        self._obs_spec = obs_spec
+        self._action_spec = action_spec
+        self._stop = stop
+        self._log: RowLog | None = None
+        self._flush_length = 0  # length of the log at which a chunk leaves
+        self._fitting_rows = 0  # rows that fit into a chunk
+        self._batch_rows = 2  # most rows that came at once
+        self._oldest_s = 0.0
+        self._singles = SingleSteps()
+
+    def send_batch(self, batch: StepBatch, action: Action) -> None:
+        """Record the rows of a pool and the actions taken in them (those after the LAST rows).
+
+        Raises:
+            ValueError: shapes or columns changed since the first call.
+            BadValueError: a chunk had to leave, and holds a number that is not finite, or too large. The steps that
+                had not left are dropped; later ones are accepted again.
+            ReplayFullError, RedisUnavailableError: a chunk had to leave and could not, for `wait_timeout_s`.
+            ContractError: the stream holds experience of another kind.
+            StoppedError: `stop` was set during a wait.
+        """
+        if np.count_nonzero(batch.record) != len(batch.record):
+            action = _select_actions(action, batch.record[batch.num_last :])
+        self._record(batch, action)
+
+    def send_outcomes(self, batch: StepBatch) -> None:
+        """Record the rows of a pool before actions are taken in them, which `send_actions` adds; raises as above.
+
+        So the last steps of a round are complete, and can be sent, before parameters that learned from them act.
+        """
+        self._record(batch, None)
+
+    def send_actions(self, env_ids: NDArray[np.int64], record: NDArray[np.bool_], action: Action) -> None:
+        """Add the actions taken in the last rows of these environments, which `send_outcomes` recorded.
+
+        Args:
+            env_ids: [N].
+            record: [N] whether each row is experience to be sent.
+            action: actions in these rows.
+        """
+        if self._log is not None and record.any():
+            self._log.set_actions(env_ids[record], action if record.all() else _select_actions(action, record))
+
+    def _record(self, batch: StepBatch, action: Action | None) -> None:
+        if batch.closed_ids.size and self._log is not None:
+            self._log.close_slots(batch.closed_ids)
+        if np.count_nonzero(batch.record) != len(batch.record):
+            batch = _select_rows(batch)
+        if not len(batch.kind):
+            self.flush_due()
+            return
+        log = self._log
+        if log is None:
+            if action is None:
+                raise ValueError("send_outcomes comes before send_batch: what an action is, is not known yet")
+            log = self._open(batch, action)
+        if log.length == log.carried:
+            self._oldest_s = time.monotonic()
+        log.append_batch(batch, action)
+        if len(batch.kind) > self._batch_rows:
+            self._batch_rows = len(batch.kind)
+            self._set_flush_length(log)
+        if log.length >= self._flush_length or time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self._leave()
+
+    def send(
+        self,
+        obs: Sequence[Obs],
+        action: Any,
+        reward: float,
+        done: bool,
+        info: Mapping[str, Any] | None = None,
+        *,
+        truncated: bool | None = None,
+        extras: Mapping[str, Any] = _NO_EXTRAS,
+        version: int = -1,
+    ) -> None:
+        """Record one step: `send([obs, new_obs], action, reward, done, info)`.
+
+        A step whose obs is not the new_obs of the previous step starts a new segment. `send([obs], ...)` is enough
+        while the next step follows, and when the episode ends in a terminal state.
+
+        Args:
+            obs: [obs, new_obs], or [obs].
+            action: the action taken in obs.
+            reward: the reward that followed.
+            done: whether the episode ended.
+            info: `info["truncated"]` marks the end as a time limit. `info["phantom"]` marks the reset that `Env.step`
+                makes after an end, which is not a step and is not recorded. `info["frames"]` in the first call, a
+                tuple, means that observations are stacks of so many frames, as `FrameStack` makes them.
+            truncated: replaces `info["truncated"]`.
+            extras: columns recorded with the step, the same keys in each.
+            version: parameter version that acted, -1 if unknown.
+
+        Raises:
+            ValueError: shapes changed, or a truncated step has no new_obs to bootstrap from.
+            BadValueError: a number is not finite, or too large; nothing of this step is recorded.
+            ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`.
+        """
+        if info and info.get("phantom"):
+            return
+        log = self._log or self._open_single(obs[0], action, extras, info)
+        if self._singles.add(log, obs, action, reward, done, info, truncated, extras, version):
+            self._oldest_s = time.monotonic()
+        if log.length >= self._flush_length or time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self._leave()
+
+    def flush_due(self) -> None:
+        """Send steps that are older than `max_delay_s`; called when no steps come."""
+        log = self._log
+        if log is not None and log.pending_rows and time.monotonic() - self._oldest_s >= self._max_delay_s:
+            self._leave()
+        elif self.outbox.has_answer:
+            self._push()
+
+    def flush(self) -> None:
+        """Send all complete steps, and wait for the acknowledgment; a running episode's last row stays.
+
+        Raises:
+            ReplayFullError, RedisUnavailableError, ContractError, StoppedError: as in `send_batch`; the next call
+                sends the chunk again.
+        """
+        self._leave(waits_for_last=True)
+
+    def _leave(self, *, waits_for_last: bool = False) -> None:
+        """Cut a chunk and send it; its answer is taken with the next one, unless `waits_for_last`."""
+        if self._log is not None:
+            try:
+                self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
+            finally:
+                self._set_flush_length(self._log)
+                self._oldest_s = time.monotonic()
+        self._push(waits_for_last=waits_for_last)
+
+    def _push(self, *, waits_for_last: bool = False) -> None:
+        self.outbox.push(
+            timeout_s=self._wait_timeout_s,
+            is_limited=self._is_limited,
+            stop=self._stop,
+            waits_for_last=waits_for_last,
+        )
+
+    def close(self, timeout_s: float = 5.0) -> bool:
+        """End all episodes after their last step, and send what is left, without asking the limiter.
+
+        Returns:
+            Whether everything was acknowledged; the rest is counted as dropped.
+        """
+        self._singles.forget()
+        try:
+            if self._log is not None:
+                self._log.close_open_rows()
+                self.outbox.put(self._log.contract, self._log.cut(self._chunk_max_bytes))
+            self.outbox.push(timeout_s=timeout_s, is_limited=False)
+        except (BadValueError, ReplayFullError, RedisUnavailableError, ContractError) as error:
+            logger.warning("experience was not sent: %s", error)
+            self.outbox.drop_all()
+            return False
+        self.outbox.close()
+        is_all_sent = not len(self.outbox)
+        self.outbox.drop_all()
+        return is_all_sent
+
+    def discard(self) -> None:
+        """End without sending what is left, because it does not belong to the run. Instead of `close`."""
+        self._singles.forget()
+        self.outbox.drop_all()
+        self.outbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Return counts since the start: steps, chunks and bytes acknowledged, waits, drops."""
+        return self.outbox.metrics()
+
+    @property
+    def sent_through(self) -> tuple[str, int]:
+        """Name of this sender in the stream, and number of the last acknowledged chunk; 0: none."""
+        return self.outbox.sender_id, self.outbox.sent_through
+
+    @property
+    def global_step(self) -> int:
+        """Env steps of the whole run, at the last acknowledgment."""
+        return self.outbox.global_step
+
+    def _open(self, batch: StepBatch, action: Action) -> RowLog:
+        if self._obs_spec is None:
+            self._obs_spec = ObsSpec.from_obs(take(batch.obs, 0))
+        if self._action_spec is None:
+            actions = np.asarray(action.actions)
+            self._action_spec = ArraySpec("action", actions.shape[1:], actions.dtype)
+        mask = batch.info.get("action_mask")
+        if mask is None or MASK_COLUMN in action.extras:
+            return self._make_log(extra_specs(action.extras))
+        extras = extra_specs({**action.extras, MASK_COLUMN: mask, NEXT_MASK_COLUMN: mask})
+        return self._make_log(extras, mask_width=mask.shape[1])
+
+    def _open_single(self, obs: Obs, action: Any, extras: Mapping[str, Any], info: Mapping[str, Any] | None) -> RowLog:
+        if self._obs_spec is None:
+            self._obs_spec = ObsSpec.from_obs(obs)
+        frames = info.get("frames") if info else None
+        if self._frame_stack == 1 and isinstance(frames, tuple) and 1 < len(frames) <= MAX_STACK:
+            self._frame_stack = len(frames)
+        if self._action_spec is None:
+            array = np.asarray(action)
+            dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
+            self._action_spec = ArraySpec("action", array.shape, dtype)
+        return self._make_log(extra_specs({name: np.asarray(value)[None] for name, value in extras.items()}))
+
+    def _make_log(self, extras: tuple[ArraySpec, ...], *, mask_width: int = 0) -> RowLog:
+        if self._obs_spec is None or self._action_spec is None:
+            raise ValueError("the observation and action specs are not known yet")
+        obs_spec = self._obs_spec if self._frame_stack == 1 else frame_spec(self._obs_spec, self._frame_stack)
+        contract = Contract(obs_spec, self._action_spec, extras, self._lookahead, self._frame_stack, self._compression)
+        self._fitting_rows = (self._chunk_max_bytes - contract.table_head_bytes) // contract.row_bytes
+        capacity = min(self._chunk_steps, max(self._fitting_rows, 0)) + 64
+        self._log = log = RowLog(contract, capacity, mask_width=mask_width)
+        self._set_flush_length(log)
+        return log
+
+    def _set_flush_length(self, log: RowLog) -> None:
+        """Let rows leave when they have their steps, or before the next rows would not fit into one chunk.
+
+        Both wait until there are enough new rows, because each environment repeats some, however few new ones it has.
+        """
+        least = least_new_rows(log.carried)
+        fitting = max(self._fitting_rows - self._batch_rows + 1 - log.carried, least)
+        steps = max(self._chunk_steps, least) if self._frame_stack > 1 else self._chunk_steps
+        self._flush_length = log.carried + min(steps, fitting)
+
+
+def _select_rows(batch: StepBatch) -> StepBatch:
+    """Return only the rows that are recorded."""
+    keep = batch.record
+    return batch._replace(
+        kind=batch.kind[keep],
+        env_ids=batch.env_ids[keep],
+        obs=take(batch.obs, keep),
+        reward=batch.reward[keep],
+        terminated=batch.terminated[keep],
+        truncated=batch.truncated[keep],
+        explore=batch.explore[keep],
+        record=keep[keep],
+        info={name: column[keep] for name, column in batch.info.items()},
+        num_last=int(np.count_nonzero(keep[: batch.num_last])),
+    )
+
+
+def _select_actions(action: Action, keep: NDArray[np.bool_]) -> Action:
+    """Return only the actions of some rows [N]."""
+    return Action(action.actions[keep], {name: column[keep] for name, column in action.extras.items()}, action.version)

@@ -1,0 +1,147 @@
+"""SingleSteps: steps that come one at a time, put into a `RowLog` like a pool's rows. Used by `ExpSender.send`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import hypot
+from typing import Any
+
+import numpy as np
+
+from surreal.base.errors import BadValueError
+from surreal.base.types import Obs, StepKind
+from surreal.base.values import LARGEST, describe_unsound, is_sound
+from surreal.distributed.experience.data_contract import PRIORITY_COLUMN
+from surreal.distributed.experience.row_log import TERMINATED, TRUNCATED, RowLog
+
+_FIRST, _MID, _LAST = int(StepKind.FIRST), int(StepKind.MID), int(StepKind.LAST)
+
+
+class SingleSteps:
+    """Remembers the last step of the episode. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._previous: Obs = None
+        self._unfinished_reward: float | None = None
+
+    def forget(self) -> None:
+        """End the episode after its last step."""
+        self._previous, self._unfinished_reward = None, None
+
+    def add(
+        self,
+        log: RowLog,
+        obs: Sequence[Obs],
+        action: Any,
+        reward: float,
+        done: bool,
+        info: Mapping[str, Any] | None,
+        truncated: bool | None,
+        extras: Mapping[str, Any],
+        version: int,
+    ) -> bool:
+        """Add a step, see `ExpSender.send`; return whether it is the oldest one in the log.
+
+        Raises:
+            ValueError: shapes or columns changed, or a truncated step has no new_obs to bootstrap from.
+            BadValueError: a number is not finite, or too large; the step is not recorded, and its segment ends before.
+        """
+        begin, is_oldest = log.length, False
+        if begin + 2 > log.capacity:
+            log.reserve(2)
+        try:
+            if not abs(reward) <= LARGEST:
+                raise _refusal("reward", reward)
+            if self._previous is None or obs[0] is not self._previous:
+                is_oldest = begin == log.carried
+                self._start_row(log, begin, obs[0])
+            position = log.length
+            acting = position - 1
+            log.action[acting] = action
+            log.version[acting] = version
+            if extras or log.extras:
+                _put_extras(log, acting, extras)
+            code = _end_code(obs, info, truncated) if done else _MID
+            if done or len(obs) > 1:
+                new_obs = obs[-1]
+                _put_obs(log, position, new_obs, "new_obs")
+                log.reward[position] = reward
+                log.code[position] = code
+                log.length = position + 1
+                self._previous = None if done else new_obs
+            else:
+                # The next step's obs completes this one; until then its reward waits here.
+                self._previous, self._unfinished_reward = None, reward
+        except BadValueError:
+            log.length = begin
+            self.forget()
+            raise
+        return is_oldest
+
+    def _start_row(self, log: RowLog, position: int, obs: Obs) -> None:
+        """Put obs after a step that waits for it, into the row that already has it, or into a new FIRST row."""
+        if self._unfinished_reward is not None:
+            log.reward[position], log.code[position] = self._unfinished_reward, _MID
+            self._unfinished_reward = None
+        elif self._previous is not None and position and _is_last_row(log, position, obs):
+            return
+        else:
+            log.code[position] = _FIRST
+        _put_obs(log, position, obs, "obs")
+        log.length = position + 1
+
+
+def _end_code(obs: Sequence[Obs], info: Mapping[str, Any] | None, truncated: bool | None) -> int:
+    """Return the `code` of a row that ends its episode."""
+    if truncated is None:
+        truncated = bool(info.get("truncated", False)) if info else False
+    if len(obs) < 2 and truncated:
+        raise ValueError("a truncated step needs its new_obs to bootstrap from: send([obs, new_obs], ...)")
+    terminated = not truncated or bool(info and info.get("terminated", False))
+    return _LAST | (TERMINATED if terminated else 0) | (TRUNCATED if truncated else 0)
+
+
+def _is_last_row(log: RowLog, position: int, obs: Obs) -> bool:
+    # Comparing bytes is several times faster than `array_equal`.
+    leaves = log.contract.obs.flatten(obs)
+    if log.contract.stack > 1:
+        leaves = [leaf[-1] for leaf in leaves]
+    return all(
+        column[position - 1].tobytes() == leaf.tobytes() for column, leaf in zip(log.leaves, leaves, strict=True)
+    )
+
+
+def _put_obs(log: RowLog, position: int, obs: Obs, name: str) -> None:
+    is_whole = type(obs) is np.ndarray and obs.shape == log.array_shape
+    # The same check as `is_sound` makes for a short vector, without its calls.
+    if is_whole and (hypot(*obs.tolist()) <= LARGEST if obs.dtype is log.vector_dtype else is_sound(obs)):
+        log.leaves[0][position] = obs
+        return
+    spec = log.contract.obs
+    for leaf, column, shown in zip(spec.leaves, log.leaves, spec.split(obs), strict=True):
+        array = np.asarray(shown)
+        if log.contract.stack > 1:
+            array = array[-1]
+        if array.shape != leaf.shape:
+            raise ValueError(f"an observation of shape {array.shape} where {leaf.shape} was agreed on")
+        if not is_sound(array):
+            raise _refusal(f"{name} {leaf.name}".rstrip(), array)
+        column[position] = array
+
+
+def _put_extras(log: RowLog, position: int, extras: Mapping[str, Any]) -> None:
+    if extras.keys() != log.extras.keys():
+        raise ValueError(f"extras have columns {sorted(extras)} where {sorted(log.extras)} are agreed on")
+    for name, value in extras.items():
+        if name != PRIORITY_COLUMN and not _is_sound(value):
+            raise _refusal(f"extra.{name}", value)
+        log.extras[name][position] = value
+
+
+def _is_sound(value: Any) -> bool:
+    return abs(value) <= LARGEST if type(value) is float else is_sound(np.asarray(value))
+
+
+def _refusal(name: str, value: Any) -> BadValueError:
+    problem = describe_unsound({name: np.asarray(value)})
+    return BadValueError(f"a step that cannot be learned from is not recorded: {problem}")

@@ -19,8 +19,8 @@ from surreal.base.errors import ConfigError
 from surreal.cli.options import Panel, say
 
 if TYPE_CHECKING:
+    from surreal.run.view.comparing import Comparison
     from surreal.run.view.listing import ListedRun
-    from surreal.run.view.settings import Comparison
 
 runs_app = typer.Typer(
     name="runs",
@@ -79,7 +79,7 @@ def list_(
 def compare(names: Names, folders: Folders = None, redis: RedisOption = None, as_json: AsJson = False) -> None:
     """Show settings that differ, and results, side by side."""
     from surreal.run.view.choosing import choose
-    from surreal.run.view.settings import compare as put_side_by_side
+    from surreal.run.view.comparing import compare as put_side_by_side
 
     found = put_side_by_side(choose(_all(folders, redis, names), names), redis)
     if as_json:

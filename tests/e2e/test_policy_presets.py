@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from surreal.base.checkpoint import CheckpointStore
 from surreal.plugins.plot.drawing import Histories
-from surreal.run.view.curves import Axis, run_line
+from surreal.plugins.recorded.curves import Axis, run_line
 from surreal.run.view.listing import read_run
 
 if TYPE_CHECKING:

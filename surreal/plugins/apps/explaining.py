@@ -89,7 +89,7 @@ def _find(key: str) -> tuple[str, FieldInfo]:
 
 def class_summary(section: str, document: Mapping[str, Any]) -> str:
     """Say in a sentence what the class of a section is."""
-    from surreal.run.commands.option_docs import summary
+    from surreal.plugins.apps.option_docs import summary
 
     cls, _ = _class_of(section, document)
     return _plain(summary(cls))
@@ -107,7 +107,7 @@ def _class_of(section: str, document: Mapping[str, Any]) -> tuple[type[object], 
 
 
 def _of_class(section: str, option: str, document: Mapping[str, Any]) -> Explanation:
-    from surreal.run.commands.option_docs import options_of
+    from surreal.plugins.apps.option_docs import options_of
 
     cls, recipe = _class_of(section, document)
     renamed = recipe.renamed or {}

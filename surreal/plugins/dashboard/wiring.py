@@ -22,8 +22,8 @@ from surreal.plugins.dashboard.page.layout import TREES, run_names, run_options
 from surreal.plugins.dashboard.page.parts import note
 from surreal.plugins.dashboard.sources.runs import Runs
 from surreal.plugins.dashboard.sources.watched import WatchedRun
-from surreal.run.view.curves import Axis
-from surreal.run.view.files import log_names, tail_logs
+from surreal.plugins.recorded.curves import Axis
+from surreal.plugins.recorded.files import log_names, tail_logs
 
 _LOG_LINES = 400
 

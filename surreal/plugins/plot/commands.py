@@ -46,9 +46,9 @@ def plot(
     from surreal.base.errors import ConfigError
     from surreal.plugins.plot.drawing import Histories, PlotOptions
     from surreal.plugins.plot.drawing import plot as draw
+    from surreal.plugins.recorded.curves import Axis
+    from surreal.plugins.recorded.history import RETURN
     from surreal.run.view.choosing import find_runs
-    from surreal.run.view.curves import Axis
-    from surreal.run.view.history import RETURN
 
     if axis not in list(Axis):
         raise ConfigError(f"--x is {axis!r}; it must be {', '.join(Axis)}", key="--x")

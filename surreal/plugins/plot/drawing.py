@@ -13,11 +13,11 @@ import numpy as np
 
 from surreal.base.errors import ConfigError, FolderError, describe_os_error
 from surreal.plugins.plot.picture import Curve, Panel, draw, require_format
-from surreal.run.view.curves import Axis, Band, group_band, run_line
-from surreal.run.view.files import RunHistory
-from surreal.run.view.history import RETURN
+from surreal.plugins.recorded.curves import Axis, Band, group_band, run_line
+from surreal.plugins.recorded.files import RunHistory
+from surreal.plugins.recorded.history import RETURN
+from surreal.plugins.recorded.settings import Group, group_runs, read_settings
 from surreal.run.view.listing import ListedRun
-from surreal.run.view.settings import Group, group_runs, read_settings
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from surreal.base.errors import ConfigError, FolderError, describe_os_error
 from surreal.base.system.program import install_command
-from surreal.run.view.curves import COLORS, Axis, Band, Line, color
+from surreal.plugins.recorded.curves import COLORS, Axis, Band, Line, color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

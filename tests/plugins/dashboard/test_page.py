@@ -14,9 +14,9 @@ from surreal.plugins.dashboard.page import curves, logs, parts, run, settings
 from surreal.plugins.dashboard.page.figures import Drawing, figure
 from surreal.plugins.dashboard.page.layout import layout, run_options
 from surreal.plugins.dashboard.sources.watched import WatchedRun, key_of
-from surreal.run.view.curves import Axis, Band
-from surreal.run.view.files import LogRecord
-from surreal.run.view.history import RETURN, History
+from surreal.plugins.recorded.curves import Axis, Band
+from surreal.plugins.recorded.files import LogRecord
+from surreal.plugins.recorded.history import RETURN, History
 from surreal.run.view.listing import ListedRun, read_run
 from tests.plugins.dashboard.fakes import BEAT, live
 from tests.recorded import record_run

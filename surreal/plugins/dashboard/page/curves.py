@@ -11,9 +11,9 @@ from dash import dcc, html
 from surreal.plugins.dashboard.page.figures import Drawing, figure
 from surreal.plugins.dashboard.page.parts import Shown, note
 from surreal.plugins.dashboard.sources.watched import Recorded, WatchedRun
-from surreal.run.view.curves import Axis, Line, color, group_band, run_line
-from surreal.run.view.history import RETURN
-from surreal.run.view.settings import Group, group_runs
+from surreal.plugins.recorded.curves import Axis, Line, color, group_band, run_line
+from surreal.plugins.recorded.history import RETURN
+from surreal.plugins.recorded.settings import Group, group_runs
 
 #: What is shown of runs that have it, before anybody has chosen.
 FIRST_METRICS = (

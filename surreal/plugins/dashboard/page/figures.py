@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.run.view.curves import Band, Line
+from surreal.plugins.recorded.curves import Band, Line
 
 #: Of the light and the dark page: words, lines behind curves, the little window beside the pointer.
 _THEMES = {

@@ -8,8 +8,8 @@ from itertools import islice
 from dash import dcc, html
 
 from surreal.plugins.dashboard.page.parts import Shown, duration, number, short_number
-from surreal.run.view.curves import Axis
-from surreal.run.view.files import LEVELS
+from surreal.plugins.recorded.curves import Axis
+from surreal.plugins.recorded.files import LEVELS
 from surreal.run.view.listing import ListedRun, Status
 
 #: How often an open page asks, in ms.

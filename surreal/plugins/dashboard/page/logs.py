@@ -8,7 +8,7 @@ from pathlib import Path
 from dash import html
 
 from surreal.plugins.dashboard.page.parts import Shown, note, size
-from surreal.run.view.files import LogRecord
+from surreal.plugins.recorded.files import LogRecord
 
 MAX_VIDEOS = 24
 

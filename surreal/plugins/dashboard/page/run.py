@@ -13,9 +13,9 @@ from surreal.plugins.dashboard.page.curves import chart
 from surreal.plugins.dashboard.page.figures import Drawing
 from surreal.plugins.dashboard.page.parts import NOTHING, Shown, badge, bar, duration, note, number, size, table
 from surreal.plugins.dashboard.sources.live import Live
+from surreal.plugins.recorded.curves import Axis, Band, Line, color, line_of
+from surreal.plugins.recorded.history import History
 from surreal.replay.stream.info import ReplayInfo
-from surreal.run.view.curves import Axis, Band, Line, color, line_of
-from surreal.run.view.history import History
 from surreal.run.view.listing import ListedRun
 from surreal.run.view.live.describe import describe_troubles
 from surreal.run.view.reader import RunView

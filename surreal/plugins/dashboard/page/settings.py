@@ -9,8 +9,8 @@ from typing import Any
 from dash import html
 
 from surreal.plugins.dashboard.page.parts import NOTHING, Shown, badge, duration, note, number
+from surreal.plugins.recorded.settings import SettingRow, compare_settings
 from surreal.run.view.listing import ListedRun
-from surreal.run.view.settings import SettingRow, compare_settings
 
 #: More columns nobody can read.
 MAX_COLUMNS = 12

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from surreal.base.errors import SurrealError
 from surreal.plugins.dashboard.sources.live import Live, LiveRun, OpenLive
 from surreal.plugins.dashboard.sources.often import Seldom
+from surreal.plugins.recorded.files import RunHistory
+from surreal.plugins.recorded.history import History
+from surreal.plugins.recorded.settings import flat_settings, read_settings
 from surreal.run.process.registry import plain_config
 from surreal.run.process.run_folder import RunFolder
-from surreal.run.view.files import RunHistory
-from surreal.run.view.history import History
 from surreal.run.view.listing import ListedRun
-from surreal.run.view.settings import flat_settings, read_settings
 
 logger = logging.getLogger(__name__)
 

@@ -31,11 +31,11 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.envs.make import make_env
 from surreal.envs.wrappers.named import WrapperSpec, find_wrapper, wrapper_names
+from surreal.plugins.apps.option_docs import public_classes
 from surreal.run.build import learning
 from surreal.run.build.acting import AGENT, MODEL
 from surreal.run.build.construct import Recipe, Setting, check
 from surreal.run.build.learning import LEARNER, REPLAY
-from surreal.run.commands.option_docs import public_classes
 from surreal.run.process import arguments as role_arguments
 from surreal.run.process.roles import LEARNER as LEARNER_ROLE
 from surreal.run.roles import rlx_client, rlx_server

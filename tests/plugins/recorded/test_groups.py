@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from surreal.base.errors import ConfigError
-from surreal.run.view.settings import group_runs, read_settings
+from surreal.plugins.recorded.settings import group_runs, read_settings
 from tests.recorded import record_run
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surreal.run.view import files as module
-from surreal.run.view.files import LineReader
+from surreal.plugins.recorded import files as module
+from surreal.plugins.recorded.files import LineReader
 
 
 @pytest.fixture

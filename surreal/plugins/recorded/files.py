@@ -12,8 +12,8 @@ from surreal.base.errors import CodecError
 from surreal.base.system.files import parse_json
 from surreal.distributed.telemetry.records import decode_number
 from surreal.distributed.telemetry.render import METRICS_PATH
+from surreal.plugins.recorded.history import POINTS, History, check_place
 from surreal.run.process.run_folder import tail
-from surreal.run.view.history import POINTS, History, check_place
 
 #: Bytes that are read at once; a longer line is skipped.
 BLOCK_BYTES = 1 << 20

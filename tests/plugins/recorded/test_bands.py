@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from surreal.run.view.curves import Axis, Line, group_band, line_of, run_line, smooth
-from surreal.run.view.history import Rows
+from surreal.plugins.recorded.curves import Axis, Line, group_band, line_of, run_line, smooth
+from surreal.plugins.recorded.history import Rows
 
 RNG = np.random.default_rng(0)
 

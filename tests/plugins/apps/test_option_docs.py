@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import surreal.replay
+from surreal.plugins.apps.option_docs import class_text, options_of, public_classes, render
 from surreal.replay import Replay, UniformReplay
 from surreal.run.build.construct import Recipe
-from surreal.run.commands.option_docs import class_text, options_of, public_classes, render
 
 
 class Base(ABC):

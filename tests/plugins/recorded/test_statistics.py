@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from surreal.run.view.curves import bootstrap_interval, interquartile_mean
+from surreal.plugins.recorded.curves import bootstrap_interval, interquartile_mean
 
 
 def naive_mean(values: list[float]) -> float:
@@ -74,5 +74,5 @@ def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 def test_blocks_that_bound_the_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [np.random.default_rng(0).normal(size=(5, 4))]
     whole = bootstrap_interval(values, np.random.default_rng(1), resamples=50)
-    monkeypatch.setattr("surreal.run.view.curves._BLOCK", 60)
+    monkeypatch.setattr("surreal.plugins.recorded.curves._BLOCK", 60)
     np.testing.assert_array_equal(bootstrap_interval(values, np.random.default_rng(1), resamples=50), whole)

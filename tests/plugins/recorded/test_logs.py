@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surreal.run.view import files as module
-from surreal.run.view.files import log_names, tail_logs
+from surreal.plugins.recorded import files as module
+from surreal.plugins.recorded.files import log_names, tail_logs
 
 LEARNER = """\
 2026-01-31T12:34:56.000Z -------- process learner-host-1-abc (learner)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal.run.view.history import Rows
+from surreal.plugins.recorded.history import Rows
 
 #: Colors that color-blind people can tell apart, after Okabe and Ito 2008.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#999933")

@@ -1,4 +1,4 @@
-"""The page of what our classes take, written from their constructors: `python -m surreal.run.commands.option_docs`.
+"""The page of what our classes take, written from their constructors: `python -m surreal.plugins.apps.option_docs`.
 
 `make docs` writes it to docs/options.md, and a test compares the two, so that it cannot go stale. A constructor that
 hands `**options` on to its base takes the base's options as well, exactly as the check of a configuration's `args` sees

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from surreal.run.view.settings import HIDDEN, SettingRow, compare_settings, flat_settings, read_settings
+from surreal.plugins.recorded.settings import HIDDEN, SettingRow, compare_settings, flat_settings, read_settings
 from tests.recorded import record_run
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surreal.run.view import files as lines
-from surreal.run.view import history as module
-from surreal.run.view.files import RunHistory
-from surreal.run.view.history import RETURN, History, Series
+from surreal.plugins.recorded import files as lines
+from surreal.plugins.recorded import history as module
+from surreal.plugins.recorded.files import RunHistory
+from surreal.plugins.recorded.history import RETURN, History, Series
 from tests.recorded import STARTED, append, record_run, write_metrics, write_round
 
 

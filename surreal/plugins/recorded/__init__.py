@@ -1,0 +1,1 @@
+"""Settings and learning curves from the folders of runs: no commands, but what plot and dashboard share."""

@@ -1,4 +1,4 @@
-"""What a shell completes: presets, runs, policies and settings; and `surreal completion`, which teaches it to.
+"""Completion of presets, runs, policies and settings in a shell, and `surreal completion`.
 
 The shell starts `surreal` for each completion, so nothing heavy is imported here.
 """
@@ -12,7 +12,7 @@ import typer
 
 _PROGRAM, _VARIABLE = "surreal", "_SURREAL_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
-#: In typer's script for bash: a setting is not complete before its value, so no space is put behind its `=`.
+#: End of typer's script for bash: no space after the `=` of a setting, because its value is missing.
 _BASH_END = "    return 0\n"
 _BASH_NO_SPACE = '    [[ "${COMPREPLY[0]-}" == *= ]] && compopt -o nospace 2>/dev/null\n'
 
@@ -31,7 +31,7 @@ def completion(
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     if shell not in _SHELLS:
-        raise typer.BadParameter(f"{shell!r} is none of {', '.join(_SHELLS)}", param_hint="SHELL")
+        raise typer.BadParameter(f"{shell!r} is not one of {', '.join(_SHELLS)}", param_hint="SHELL")
     script = get_completion_script(prog_name=_PROGRAM, complete_var=_VARIABLE, shell=shell)
     if shell == "bash":
         script = script.replace(_BASH_END, f"{_BASH_NO_SPACE}{_BASH_END}")
@@ -39,7 +39,7 @@ def completion(
 
 
 def preset_names(incomplete: str) -> list[tuple[str, str]]:
-    """The presets, with their titles."""
+    """Complete presets, with their titles."""
     from surreal.config import preset_files
 
     names = [name for name in preset_files.preset_names() if name.startswith(incomplete)]
@@ -47,12 +47,12 @@ def preset_names(incomplete: str) -> list[tuple[str, str]]:
 
 
 def presets_and_files(incomplete: str) -> list[tuple[str, str]]:
-    """The presets, and YAML files."""
+    """Complete presets and YAML files."""
     return preset_names(incomplete) + [(path, "") for path in _paths(incomplete, "*.yaml")]
 
 
 def run_names(incomplete: str) -> list[str]:
-    """The runs whose folders are here."""
+    """Complete ids of runs with folders here."""
     from surreal.run.process.run_folder import RUN_NAME, RUNS_FOLDER, RunFolder
 
     folders = [RunFolder(path.parent) for path in sorted(RUNS_FOLDER.glob(f"*/{RUN_NAME}"))]
@@ -60,7 +60,7 @@ def run_names(incomplete: str) -> list[str]:
 
 
 def policies(incomplete: str) -> list[str]:
-    """The best policies of the runs whose folders are here, and other files of policies."""
+    """Complete best policies of runs with folders here, and other policy files."""
     from surreal.run.process.run_folder import RUNS_FOLDER
 
     best = [str(path) for path in sorted(RUNS_FOLDER.glob("*/eval/best.safetensors"))]
@@ -69,14 +69,14 @@ def policies(incomplete: str) -> list[str]:
 
 
 def settings(incomplete: str) -> list[tuple[str, str]]:
-    """The settings, with what they mean."""
+    """Complete settings, with their meanings."""
     from surreal.config.reference import setting_names
 
     return [(f"{name}=", meaning) for name, meaning in setting_names() if name.startswith(incomplete)]
 
 
 def _paths(incomplete: str, pattern: str) -> list[str]:
-    """Files that match, in the folder that was begun, and folders to go on with."""
+    """Complete matching files and folders."""
     folder = Path(incomplete.rpartition("/")[0] or ("/" if incomplete.startswith("/") else "."))
     try:
         found = [

@@ -75,7 +75,7 @@ def stdout_console(on_failure: Callable[[str], object], *, no_color: bool) -> Co
     """Make a console for a long command: its output may be closed at any time, and is live only on a real terminal.
 
     Args:
-        on_failure: called once with the reason when the output cannot be written any more.
+        on_failure: called once with the reason when the output can no longer be written.
         no_color: do not use colors.
     """
     return Console(

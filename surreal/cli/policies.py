@@ -1,4 +1,4 @@
-"""Policies from a file, or of a running run: `surreal play`, and `watch`; `surreal presets`."""
+"""`surreal play` and `watch`: a saved policy, or that of a run in progress; `surreal presets`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Record = Annotated[Path | None, typer.Option(metavar="DIR", help="Write a video of each episode.")]
 Show = Annotated[bool, typer.Option("--show", help="Open a window.")]
 Terminal = Annotated[bool, typer.Option("--terminal", help="Draw on this terminal.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Repeatable episodes; default: new ones each time.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of repeatable episodes; default: new ones each time.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,7 +38,7 @@ def play(
         str,
         typer.Argument(metavar="CHECKPOINT", help=POLICY, autocompletion=policies),
     ],
-    episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 5,
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 5,
     record: Record = None,
     show: Show = False,
     terminal: Terminal = False,
@@ -72,7 +72,7 @@ def watch(
     run_dir: RunDir = None,
     overrides: Overrides = None,
     episodes: Annotated[
-        int | None, typer.Option(min=1, help="How many; default: until the run ends, or Ctrl-C.")
+        int | None, typer.Option(min=1, help="Number of episodes; default: until the run ends, or Ctrl-C.")
     ] = None,
     record: Record = None,
     show: Show = False,
@@ -116,10 +116,10 @@ def watch(
 def presets(
     preset: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Print this one, to begin a file with.", autocompletion=preset_names),
+        typer.Argument(metavar="NAME", help="Print this preset, as the start of a file.", autocompletion=preset_names),
     ] = None,
 ) -> None:
-    """List the presets by task, with the extra that each needs, or print one."""
+    """List presets by task, with the extra that each needs; with NAME, print that preset."""
     from surreal.config.preset_files import preset_path, preset_table
 
     if preset is not None:
@@ -132,10 +132,10 @@ def presets(
 
 
 def _require_one(record: Path | None, show: bool, terminal: bool) -> None:
-    """Check that at most one way to see an environment is asked for.
+    """Refuse more than one way to show an environment.
 
     Raises:
-        ConfigError: there are two.
+        ConfigError: there are several.
     """
     given = {"--record": record is not None, "--show": show, "--terminal": terminal}
     asked = [name for name, is_given in given.items() if is_given]
@@ -146,7 +146,7 @@ def _require_one(record: Path | None, show: bool, terminal: bool) -> None:
 def _open_view(
     stack: ExitStack, record: Path | None, show: bool, terminal: bool
 ) -> tuple[EpisodeDisplay, Callable[[str], object]]:
-    """Open what was asked for; returns it, and what says a line beside it."""
+    """Open a display; returns it, and a function that prints a line next to it."""
     from surreal.envs.terminal import open_screen
     from surreal.run.build.check import require_display
     from surreal.run.commands.play import EpisodeDisplay
@@ -156,15 +156,13 @@ def _open_view(
     if not terminal:
         return EpisodeDisplay(record=record, show=show), typer.echo
     screen = stack.enter_context(open_screen())
-    handler = _Saying(screen.say)  # else warnings would be written into the picture
+    handler = _Saying(screen.say)  # else warnings would appear in the picture
     logging.getLogger().addHandler(handler)
     stack.callback(logging.getLogger().removeHandler, handler)
     return EpisodeDisplay(screen=screen), screen.say
 
 
 class _Saying(logging.Handler):
-    """Says what is logged."""
-
     def __init__(self, say: Callable[[str], object]) -> None:
         super().__init__(logging.WARNING)
         self._say = say

@@ -104,7 +104,7 @@ def common(
 
 
 def add_plugins(app: typer.Typer, found: Iterable[EntryPoint]) -> None:
-    """Let each plugin add its commands once, even if two installations name it; report a broken one and continue."""
+    """Add the commands of each plugin once, even if two installations name it; report a broken one and continue."""
     known: set[str] = set()
     for entry in sorted(found, key=lambda entry: entry.name):
         if entry.value in known:

@@ -1,4 +1,4 @@
-"""`surreal replay info | export | import`: look at a run's replay, write it into files, and bring it back."""
+"""`surreal replay info | export | import`: look at a run's replay, write it into files, and read it back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 replay_app = typer.Typer(
     name="replay",
-    help="A run's replay: look at it, write it into files, bring it back.",
+    help="Look at a run's replay, export it to files, and import it.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -34,11 +34,11 @@ RedisOption = Annotated[
     typer.Option(
         "--redis",
         metavar="URL",
-        help="Where the replay is, or several servers in quotes; default: $SURREAL_REDIS, else the run's folder.",
+        help="Replay server, or several in quotes; default: $SURREAL_REDIS, else the address in the run's folder.",
     ),
 ]
 Shards = Annotated[
-    int | None, typer.Option(min=1, help="Shards of the replay; default: as the run says, else one a server.")
+    int | None, typer.Option(min=1, help="Shards of the replay; default: as in the run, else one for each server.")
 ]
 
 
@@ -84,7 +84,7 @@ def export(
         str, typer.Option("--format", metavar="FORMAT", help="arrow (Arrow IPC, fast), or parquet.")
     ] = "arrow",
 ) -> None:
-    """Write what is in a run's replay now into files; the run may go on."""
+    """Write the current content of a run's replay into files; the run may continue."""
     from surreal.replay.archive import export_replay
 
     with ExitStack() as stack:
@@ -109,7 +109,7 @@ def import_(
         float, typer.Option(min=0.0, metavar="S", help="Longest wait for room in a full replay.")
     ] = 60.0,
 ) -> None:
-    """Bring an archive into a run's replay, each chunk once; repeat it to go on after an interruption."""
+    """Import an archive into a run's replay, each chunk once; repeat it to continue after an interruption."""
     from surreal.replay.archive import import_replay
 
     with ExitStack() as stack:
@@ -125,7 +125,7 @@ def import_(
 def _find(
     stack: ExitStack, run: str | None, addresses: str | None, run_dir: Path | None, num_shards: int | None
 ) -> ReplayShards:
-    """The replay of a run that exists: on the server that the run is on, or on those that are named."""
+    """Find the replay of an existing run, on its server or on the named ones."""
     from surreal.run.commands.status import find_run
 
     clients: list[RedisClient] = []
@@ -138,7 +138,7 @@ def _find(
 
 
 def _targets(run: str, addresses: str | None, run_dir: Path | None) -> list[RedisClient]:
-    """Clients of a run that need not exist yet."""
+    """Make clients of a run that may not exist yet."""
     from surreal.run.process.arguments import DEFAULT_REDIS
     from surreal.run.process.role import make_client
     from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder
@@ -155,7 +155,7 @@ def _shards(stack: ExitStack, clients: list[RedisClient], num_shards: int | None
     from surreal.run.process import registry
 
     if num_shards is None:
-        with suppress(ConfigError):  # a server of experience alone does not know
+        with suppress(ConfigError):  # a server of experience alone does not know it
             config = clients[0].retry(lambda: registry.stored_config(clients[0], ()), what="look at the run")
             num_shards = max(config.num_shards, len(clients))
     try:

@@ -1,4 +1,4 @@
-"""`surreal status`, `top` and `stop`: a running run, from another terminal; `surreal redis`: a server for several."""
+"""`surreal status`, `top` and `stop` for a run in progress; `surreal redis`: a server for runs on several machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def add_to(app: typer.Typer) -> None:
 
 def redis(
     context: typer.Context,
-    bind: Annotated[str, typer.Option(help="Where to listen; other than 127.0.0.1 needs a password.")] = "127.0.0.1",
+    bind: Annotated[
+        str, typer.Option(help="Address to listen on; other than 127.0.0.1 needs a password.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: a free one.")] = 6379,
     password: Annotated[
         str | None,
@@ -40,29 +42,31 @@ def redis(
     ] = None,
     acl: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A user for each kind of process: written if missing, and used."),
+        typer.Option(metavar="FILE", help="ACL file with a user for each kind of process; missing users are added."),
     ] = None,
     runs: Annotated[
         list[str] | None,
         typer.Option("--run", metavar="NAME", help="Users of --acl for this run alone; may be repeated."),
     ] = None,
     secrets: Annotated[
-        Path, typer.Option(metavar="DIR", help="Passwords of users, and certificates; made where they are missing.")
+        Path, typer.Option(metavar="DIR", help="Folder for passwords and certificates; missing ones are made.")
     ] = Path("secrets"),
-    tls: Annotated[bool, typer.Option("--tls", help="Encrypt; with certificates of its own, or those named.")] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt, with generated certificates or the named ones.")] = False,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, if it is elsewhere.")] = None,
-    tls_ca: Annotated[Path | None, typer.Option(metavar="FILE", help="Who signs clients' certificates.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Private key, if it is in another file.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authority that signs clients' certificates.")
+    ] = None,
     client_certificates: Annotated[
         bool, typer.Option("--client-certificates", help="Clients must show a certificate.")
     ] = False,
     no_start: Annotated[bool, typer.Option("--no-start", help="Only make the files of --acl and --tls.")] = False,
     maxmemory: Annotated[str, typer.Option(metavar="SIZE", help='Bound of its memory, such as "2gb".')] = "1gb",
     appendonly: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the data in this folder, so that they survive.")
+        Path | None, typer.Option(metavar="DIR", help="Keep the data in this folder, so that they survive a restart.")
     ] = None,
     drain: Annotated[
-        float, typer.Option(min=0, metavar="S", help="How long to wait for clients to leave, at SIGTERM.")
+        float, typer.Option(min=0, metavar="S", help="Longest wait for clients to leave, after SIGTERM.")
     ] = 0.0,
 ) -> None:
     """Serve Redis for the processes of other machines, until Ctrl-C."""
@@ -108,7 +112,7 @@ def status(
     run_dir: RunDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show a run: in progress, from anywhere that reaches its Redis, or over, from its folder."""
+    """Show a run: in progress, from any machine that reaches its Redis, or over, from its folder."""
     from surreal.run.commands.status import find_run, print_status, run_status
     from surreal.run.process.finding import RunOverError
     from surreal.run.view.outcome import ended_to_json
@@ -136,10 +140,10 @@ def stop(
         bool, typer.Option("--delete", help="Also remove the run from Redis; only once its processes have ended.")
     ] = False,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Let a run that has ended go on, where its processes --stay.")
+        bool, typer.Option("--undo", help="Let a run that has ended continue, if its processes --stay.")
     ] = False,
 ) -> None:
-    """End a run: all its processes drain."""
+    """End a run: all of its processes drain."""
     from surreal.run.commands.status import find_run
     from surreal.run.process import registry
 
@@ -148,7 +152,7 @@ def stop(
     with find_run(run_name, address=redis, run_dir=run_dir, must_be_known=not delete) as client:
         if undo:
             registry.clear_stop(client)
-            typer.echo(f"run {client.run} may go on")
+            typer.echo(f"run {client.run} may continue")
             return
         if not delete:
             registry.request_stop(client, "surreal stop")
@@ -161,10 +165,10 @@ def top(
     run_name: RunName = None,
     redis: RedisOption = None,
     run_dir: RunDir = None,
-    once: Annotated[bool, typer.Option("--once", help="Print it once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and exit.")] = False,
     no_color: NoColor = False,
 ) -> None:
-    """Watch a run, from anywhere that reaches its Redis; q leaves, s asks the run to stop."""
+    """Watch a run, from any machine that reaches its Redis; q leaves, s asks the run to stop."""
     from surreal.run.commands.status import find_run
     from surreal.run.process.ending import ExitCode
     from surreal.run.process.finding import RunOverError
@@ -185,7 +189,7 @@ def top(
         _print_ended(over, console)
         return
     with found as client:
-        # In a pipe they are another program's, such as those of `less`.
+        # In a pipe, keys belong to another program, such as `less`.
         view = Top(client, console, sys.stdin if console.is_interactive else None, stop)
         if once:
             view.print_once()
@@ -194,7 +198,7 @@ def top(
         reason = view.watch()
     if signals or closed:
         raise typer.Exit(ExitCode(128 + signals[0]) if signals else ExitCode.HANGUP)
-    say(console, f"run {client.run} has ended: {reason}" if reason else f"run {client.run} goes on")
+    say(console, f"run {client.run} has ended: {reason}" if reason else f"run {client.run} continues")
 
 
 def _print_ended(over: RunOverError, console: Console) -> None:

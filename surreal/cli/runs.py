@@ -24,20 +24,23 @@ if TYPE_CHECKING:
 
 runs_app = typer.Typer(
     name="runs",
-    help="Runs in folders and in Redis: list, compare, delete.",
+    help="List, compare and delete runs in folders and in Redis.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Folders = Annotated[
-    list[Path] | None, typer.Option("--folder", metavar="DIR", help="Of runs, or of a sweep; may be repeated.")
+    list[Path] | None, typer.Option("--folder", metavar="DIR", help="Folder of runs or of a sweep; may be repeated.")
 ]
 RedisOption = Annotated[
-    str | None, typer.Option("--redis", metavar="URL", envvar="SURREAL_REDIS", help="Also the runs that it knows.")
+    str | None,
+    typer.Option("--redis", metavar="URL", envvar="SURREAL_REDIS", help="Also list the runs that this Redis knows."),
 ]
-Statuses = Annotated[list[str] | None, typer.Option("--status", metavar="STATUS", help="Only these; may be repeated.")]
+Statuses = Annotated[
+    list[str] | None, typer.Option("--status", metavar="STATUS", help="Only runs with this status; may be repeated.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-#: Columns of a terminal that shows everything.
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+#: Width of a terminal that shows all columns.
 _WIDE = 100
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Runs, by folder or id; patterns in quotes.")]
 
@@ -53,11 +56,11 @@ def list_(
     folders: Folders = None,
     redis: RedisOption = None,
     names: Annotated[
-        list[str] | None, typer.Option("--name", metavar="PATTERN", help="Only runs, or configurations, called so.")
+        list[str] | None, typer.Option("--name", metavar="PATTERN", help="Only runs or configurations with this name.")
     ] = None,
     statuses: Statuses = None,
     sort: Annotated[str, typer.Option(metavar="KEY", help="started, name, status, return, steps or time.")] = "started",
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The other way round.")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Reverse the order.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the runs below `runs`."""
@@ -93,7 +96,7 @@ def delete(
     names: Names,
     folders: Folders = None,
     redis: RedisOption = None,
-    keep_best: Annotated[int, typer.Option(min=0, metavar="N", help="Keep those of them with the N best returns.")] = 0,
+    keep_best: Annotated[int, typer.Option(min=0, metavar="N", help="Keep the N runs with the best returns.")] = 0,
     yes: Yes = False,
 ) -> None:
     """Delete runs that are over: their folders, and their keys in Redis."""
@@ -106,7 +109,7 @@ def delete(
 
 @runs_app.command()
 def clean(folders: Folders = None, redis: RedisOption = None, statuses: Statuses = None, yes: Yes = False) -> None:
-    """Delete the runs that failed, were interrupted or were killed; those that were interrupted could be resumed."""
+    """Delete runs that failed, were interrupted or were killed; interrupted runs could be resumed."""
     from surreal.run.view.choosing import matching
 
     wanted = _checked(statuses) or ["failed", "interrupted", "killed", "over"]
@@ -114,14 +117,14 @@ def clean(folders: Folders = None, redis: RedisOption = None, statuses: Statuses
 
 
 def _all(folders: Sequence[Path] | None, redis: str | None, names: Sequence[str] = ()) -> list[ListedRun]:
-    """All runs there are, with those that are named by a path."""
+    """List all runs, including those that are named by a path."""
     from surreal.run.process.finding import is_run_folder
     from surreal.run.process.run_folder import RUNS_FOLDER
     from surreal.run.view.listing import list_runs
 
     for folder in folders or ():
         if not folder.is_dir():
-            raise ConfigError(f"{folder} is no folder", key="--folder")
+            raise ConfigError(f"{folder} is not a folder", key="--folder")
     paths = [Path(name) for name in names if is_run_folder(Path(name))]
     known: list[ListedRun] = []
     if redis is not None:
@@ -143,7 +146,9 @@ def _delete(found: Sequence[ListedRun], redis: str | None, is_sure: bool) -> Non
     count = f"{len(found)} run{'s' if len(found) > 1 else ''}"
     if not is_sure:
         if not sys.stdin.isatty():
-            raise ConfigError(f"nothing was deleted: nobody is there to be asked; --yes deletes {count}", key="--yes")
+            raise ConfigError(
+                f"nothing was deleted: there is no terminal to confirm on; --yes deletes {count}", key="--yes"
+            )
         if not typer.confirm(f"delete {count} for good?"):
             raise typer.Exit(1)
     for run in found:
@@ -180,7 +185,7 @@ def _print_runs(runs: Sequence[ListedRun]) -> None:
         "time": lambda run: _duration(run.time_s),
         "env steps": lambda run: f"{run.env_steps:,}",
         "return": lambda run: "-" if run.best_return is None else f"{run.best_return:.4g}",
-        # Of what went well, the kind of end says enough.
+        # For a finished run, the kind of end is enough.
         "why": lambda run: (run.reason.partition(":")[0] if run.status == "finished" else run.reason) or "-",
     }
     if console.width < _WIDE:

@@ -1,4 +1,4 @@
-"""`surreal run`, and a command for each role that a run is made of."""
+"""`surreal run`, and a command for each role."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from surreal.run.process.interrupts import Interrupts
 
 _APP = Path("app.yaml")
-#: Role commands hand all their arguments to the role's own parser, which `python -m surreal.run.ROLE` uses too.
+#: Role commands pass all arguments to the role's parser, which `python -m surreal.run.roles.ROLE` also uses.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -41,7 +41,7 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="PRESET_OR_FILE | COMPONENT...",
-            help="What to train; default: the app of this folder. Or parts of the app: environment, servers, "
+            help="Configuration; default: the app in this folder. Or parts of the app: environment, servers, "
             "rlx-server, parameter-server, metrics-server.",
             autocompletion=presets_and_files,
         ),
@@ -53,15 +53,15 @@ def run(
     ] = None,
     exploit: Annotated[
         str | None,
-        typer.Option(metavar="BOOL", help="The first environment acts as well as it can, and learns not."),
+        typer.Option(metavar="BOOL", help="The first environment acts greedily and does not learn."),
     ] = None,
-    show_ui: Annotated[bool, typer.Option("--show-ui", help="The first environment is told to show itself.")] = False,
+    show_ui: Annotated[bool, typer.Option("--show-ui", help="The first environment shows itself.")] = False,
     overrides: Overrides = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=N.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; the same as --set device=...")] = None,
     run_name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="The run's id; default: new.")] = None,
     run_dir: RunDir = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of --run or --run-dir.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run of --run or --run-dir.")] = False,
     deterministic: Annotated[
         bool,
         typer.Option("--deterministic", help="One process, in a fixed order: the same seed gives the same parameters."),
@@ -79,14 +79,16 @@ def run(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only check what was asked for; exit 0 if it can run, 2 if not.")
+        bool, typer.Option("--check", help="Only check whether the run is possible; exit 0 if it is, 2 if not.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Afterwards play fresh episodes; exit 1 if they miss the goal.")
+        bool, typer.Option("--verify", help="Then play new episodes; exit 1 if they miss the goal.")
     ] = False,
-    verify_episodes: Annotated[int, typer.Option(min=1, metavar="N", help="How many --verify plays.")] = 100,
-    progress: Annotated[bool, typer.Option(help="Show progress; without, only warnings and the end.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the end.")] = False,
+    verify_episodes: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of episodes that --verify plays.")
+    ] = 100,
+    progress: Annotated[bool, typer.Option(help="Show progress, or only warnings and the end.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the end.")] = False,
     no_color: NoColor = False,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
@@ -96,7 +98,7 @@ def run(
 
     if check and verify:
         raise ConfigError("--check starts nothing that --verify could play; leave one of them out", key="--verify")
-    # The log is for the run's folder; the person at the terminal sees progress, and what goes wrong.
+    # The log goes into the run's folder; the terminal shows progress and problems.
     setup_logging(log_level or "info", console_level=log_level or "warning")
     given = {
         "seed": seed,
@@ -114,7 +116,7 @@ def run(
     console = stdout_console(interrupts.end, no_color=no_color)
     is_run = Part.PARAMETER_SERVER in parts
     if not (is_run or check):
-        ending = _run_beside(parts, source or str(_APP), settings, (run_name, redis, run_dir), interrupts, console)
+        ending = _run_companions(parts, source or str(_APP), settings, (run_name, redis, run_dir), interrupts, console)
         say(console, f"ended: {ending.reason}")
         raise typer.Exit(ending.exit_code)
     settings = (*settings, *(launcher_overrides(parts) if is_run else ()))
@@ -126,12 +128,12 @@ def run(
 
         try:
             say(console, check_only(RunOptions(*asked, has_companions=has_companions)))
-        except SurrealError as error:  # as wrong arguments end it
+        except SurrealError as error:  # like wrong arguments
             print_error(error)
             raise typer.Exit(2) from error
         return
     with interrupts.installed(), ForkServer([role.module for role in (LEARNER, AGENT, EVAL)]) as starter:
-        # The processes' imports have begun; the launcher's own go on beside them.
+        # The processes' imports have begun; the launcher's imports run in parallel.
         from surreal.run.launch.launcher import Launcher
         from surreal.run.launch.prepare import RunOptions
 
@@ -158,7 +160,7 @@ def run(
 
 
 def _read_words(words: Sequence[str], config: Path | None, *, resume: bool) -> tuple[str | None, frozenset[Part]]:
-    """Tell components from a preset or file; returns that, None if there is none, and the parts to run."""
+    """Separate components from a preset or file; returns that, or None, and the parts to run."""
     components = [word for word in words if word in COMPONENTS or word == "wsproxy"]
     sources = [word for word in words if word not in components] + ([] if config is None else [str(config)])
     if len(sources) > 1:
@@ -176,7 +178,7 @@ def _read_words(words: Sequence[str], config: Path | None, *, resume: bool) -> t
     return None, parts
 
 
-def _run_beside(
+def _run_companions(
     parts: frozenset[Part],
     source: str,
     overrides: Sequence[str],
@@ -184,9 +186,9 @@ def _run_beside(
     interrupts: Interrupts,
     console: Console,
 ) -> Ending:
-    """Run parts of an app beside a run that goes on."""
+    """Run parts of an app next to a run in progress."""
     from surreal.run.commands.status import find_address, find_run
-    from surreal.run.launch.companions import Companions, Place
+    from surreal.run.launch.companions import Companions, RunPlace
     from surreal.run.launch.starting import Spawner
     from surreal.run.process.run_folder import RUNS_FOLDER
 
@@ -195,7 +197,7 @@ def _run_beside(
         run_name, redis, run_dir = where
         address, run_name = find_address(run_name, address=redis, run_dir=run_dir)
         with find_run(run_name, address=address, run_dir=run_dir) as client:
-            place = Place(client.run, address, run_dir or RUNS_FOLDER / client.run)
+            place = RunPlace(client.run, address, run_dir or RUNS_FOLDER / client.run)
         say(console, f"{', '.join(sorted(parts))} of run {place.run}; Ctrl-C ends it")
     companions = Companions(parts, source, overrides, place, Spawner(), lambda text: say(console, text))
     with interrupts.installed():

@@ -101,7 +101,7 @@ def test_certificates_are_made_once_and_for_their_owner(tmp_path: Path, require_
         ({"runs": ("demo",)}, "--run is for the users of --acl"),
         ({"acl_file": Path("x.acl"), "password": "x"}, "each user has its own"),
         ({"uses_tls": True, "key": Path("x")}, "belong to --tls-cert"),
-        ({"certificate": Path("/nowhere.crt")}, "--tls-cert is /nowhere.crt, which is no file"),
+        ({"certificate": Path("/nowhere.crt")}, "--tls-cert is /nowhere.crt, which is not a file"),
         ({"certificate": Path(__file__), "needs_clients": True}, "--client-certificates needs the authority"),
         ({"acl_file": Path("x.acl"), "runs": ("a b",)}, "run id 'a b' must be"),
         ({"password_file": Path("/nowhere")}, "--password-file: /nowhere cannot be read"),

@@ -139,7 +139,7 @@ def test_other_configuration_replaces_that_of_a_run_whose_processes_are_gone(cli
 def test_finished_run_is_not_gone_on_with_by_accident(client: RedisClient) -> None:
     registry.require_fresh(client, "default")
     client.redis.hset(client.policy_keys("default").params, "version", 3)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="--resume goes on with it"):
+    with pytest.raises(ConfigError, match="--resume continues it"):
         registry.require_fresh(client, "default")
     join(client)
     registry.require_fresh(client, "default")

@@ -213,7 +213,7 @@ def test_keys_ask_the_run_to_stop_after_a_second_thought_and_leave(client: Redis
     beat(client, "learner", "learner", metrics={"learner/updates_total": 8.0}, global_step=6500)
     top.wait_for("ending: surreal top")
     top.press("q")
-    text = top.wait_for(f"run {client.run} goes on")
+    text = top.wait_for(f"run {client.run} continues")
     assert "6,500 (0/s) env steps   8 (0/s) updates" in text  # the last state stays
     assert "q leaves" not in text
     assert top.end() == 0

@@ -1,4 +1,1 @@
-"""The other commands: look at runs, play policies, move replays to files and back, serve Redis.
-
-This room knows all others.
-"""
+"""Commands that are not the launcher's: find and show runs, play policies, serve Redis."""

@@ -1,4 +1,4 @@
-"""Play."""
+"""Play a saved policy without a run and without Redis: `surreal play`, and `surreal run --verify`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from surreal.run.view.outcome import RunOutcome
 
 @dataclass(frozen=True)
 class EpisodeDisplay:
-    """One of them, or none: an environment draws in one way at a time."""
+    """The display of an environment: a window, the terminal, video files, or none."""
 
-    record: Path | None = None  #: folder of videos, one an episode
-    show: bool = False  #: a window
+    record: Path | None = None  #: folder for a video of each episode
+    show: bool = False  #: open a window
     screen: Screen | None = None  #: the terminal
 
     def __post_init__(self) -> None:
@@ -42,20 +42,20 @@ class EpisodeDisplay:
 
     @property
     def is_any(self) -> bool:
-        """Whether anything is to be seen."""
+        """Whether anything is shown."""
         return self.show or self.record is not None or self.screen is not None
 
     def make_env(self, config: Config, stack: ExitStack, *, name: str) -> gymnasium.Env[Any, Any]:
-        """Make an environment of the evaluation that is seen so.
+        """Make an evaluation environment that is shown in this way.
 
         Args:
-            config: of the run.
+            config: configuration of the run.
             stack: closes it.
-            name: begins the names of videos.
+            name: prefix of videos.
 
         Raises:
             BusyError: another process records into the folder.
-            EnvError: the environment cannot be made, or not be seen so.
+            EnvError: the environment cannot be made, or not be shown in this way.
         """
         mode = None
         if self.record is not None:
@@ -97,18 +97,18 @@ def play_policy(
     view: EpisodeDisplay = EpisodeDisplay(),
     on_episode: Callable[[int, EpisodeScore], None] | None = None,
 ) -> list[EpisodeScore]:
-    """Play whole episodes as the evaluation does, each with a fresh seed.
+    """Play whole episodes as the evaluation does, each with a new seed.
 
     Args:
-        policy: what `load_policy` gave.
-        episodes: how many, >= 1.
+        policy: from `load_policy`.
+        episodes: number of episodes, >= 1.
         rng: draws the seeds.
-        num_envs: environments played at once; None takes `eval.num_envs`.
-        view: how they are seen.
+        num_envs: parallel environments; None: `eval.num_envs`.
+        view: how they are shown.
         on_episode: called after each episode with its number; episodes are then played one after another.
 
     Raises:
-        BusyError: another process records into the folder of videos.
+        BusyError: another process records into the folder.
         EnvError: the environment cannot be made, or cannot be shown or recorded.
         CheckpointError: the parameters do not fit the configuration's model.
     """
@@ -131,7 +131,7 @@ def play_policy(
 
 
 def fresh_rng(seed: int | None) -> np.random.Generator:
-    """Seeds for `surreal play`: drawn anew, or repeatable with `--seed`."""
+    """Make the generator of `surreal play`: unpredictable, or repeatable with `--seed`."""
     return np.random.default_rng() if seed is None else role_rng(seed, RandomStream.PLAY)
 
 
@@ -139,14 +139,14 @@ _NUM_ENVS = 20
 
 
 def verify(outcome: RunOutcome, episodes: int) -> tuple[bool, str]:
-    """Load the best policy from its file and play it on fresh seeds.
+    """Load the best policy from its file and play it with new seeds.
 
     Args:
-        outcome: of the run.
-        episodes: to play, >= 1.
+        outcome: outcome of the run.
+        episodes: number of episodes, >= 1.
 
     Returns:
-        Whether its mean return reaches `run.stop_at_return`, if that is set; and the sentence that says so.
+        Whether its mean return reaches `run.stop_at_return`, if that is set, and a sentence for people.
     """
     config, goal = outcome.config, outcome.config.run.stop_at_return
     env_id = config.eval.env_id or config.env.id

@@ -1,4 +1,4 @@
-"""Redis server."""
+"""`surreal redis`: a Redis server for runs on several machines, in the foreground, until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def serve_and_tell(
     *,
     drain_s: float = 0.0,
 ) -> None:
-    """Serve until `stop` is set, and say how the server is where `$SURREAL_HEALTH` names a file.
+    """Serve until `stop` is set, and write a health file if `$SURREAL_HEALTH` names one.
 
     Args:
-        server: not started yet.
+        server: not yet started.
         stop: ends it.
-        on_ready: called when it answers, after it has loaded what it kept.
-        drain_s: how long to keep serving after `stop` while clients are connected.
+        on_ready: called when it answers, after it has loaded its data.
+        drain_s: longest time to continue after `stop` while clients are connected.
     """
     is_ready = threading.Event()
 
@@ -58,7 +58,7 @@ def serve_and_tell(
 
 
 def answers(address: str) -> bool:
-    """Whether a server answers; an error counts, such as a missing password or a full disk (MISCONF)."""
+    """Whether a server answers; an error counts as an answer, such as a missing password or a full disk (MISCONF)."""
     with RedisClient(address) as client:
         try:
             client.redis.ping()
@@ -74,16 +74,16 @@ _EVERYWHERE = ("0.0.0.0", "::", "*")  # noqa: S104
 
 @dataclass(frozen=True)
 class AccessOptions:
-    """What the command line says of who may come.
+    """Options for access to the server.
 
     Attributes:
-        password: of the default user; None: that of `password_file`, if there is one.
-        password_file: with it.
-        acl_file: with users; made where it or one of its users is missing. None: there is the default user only.
-        secrets: folder of the users' passwords, and of certificates that are made.
-        runs: users for these runs alone; none: for all runs.
-        uses_tls: whether connections are encrypted.
-        certificate, key, authority: PEM files for that; None: they are made.
+        password: password of the default user; None: read from `password_file`, if that is set.
+        password_file: file with the password.
+        acl_file: file of users; missing users are added. None: there is only the default user.
+        secrets: folder for the users' passwords and generated certificates.
+        runs: users are for these runs alone; empty: for all runs.
+        uses_tls: encrypt connections.
+        certificate, key, authority: PEM files; None: they are generated.
         needs_clients: whether clients must show a certificate.
     """
 
@@ -112,17 +112,17 @@ def serve(
     """Serve until a signal comes.
 
     Args:
-        bind: address to listen on; another than this machine's own needs a password or users.
+        bind: address to listen on; one that other machines reach needs a password or users.
         port: TCP port, 0 for a free one.
-        access: who may come, from `prepare_access`.
-        maxmemory: bound of its memory, "2gb"; agents wait when the replay fills its share.
-        appendonly: folder for an append-only file; None keeps data in memory.
-        drain_s: how long to keep serving after the signal while clients are connected.
+        access: from `prepare_access`.
+        maxmemory: bound of its memory, such as "2gb"; agents wait when the replay fills its share.
+        appendonly: folder for an append-only file; None: data stay in memory.
+        drain_s: longest time to continue after the signal while clients are connected.
         on_ready: called when it answers.
 
     Raises:
         ConfigError: a setting is out of range.
-        RedisUnavailableError: it does not start, or ends by itself.
+        RedisUnavailableError: it does not start, or it ends by itself.
     """
     try:
         size = parse_size(maxmemory)
@@ -145,15 +145,15 @@ def serve(
 
 
 def prepare_access(options: AccessOptions, bind: str, say: Callable[[str], object]) -> ServerAccess:
-    """Make the files that are asked for, and say which.
+    """Make missing files of users and certificates, and report them.
 
     Args:
-        options: of the command line.
-        bind: where the server will listen.
-        say: told a sentence for each thing that was made, and for what it is good for.
+        options: options of the command line.
+        bind: address of the server.
+        say: shows a sentence for everything that was made.
 
     Raises:
-        ConfigError: options that do not go together, a file that is missing, or one that cannot be made.
+        ConfigError: options contradict each other, or a file is missing or cannot be made.
         RedisUnavailableError: there is no redis-server.
     """
     try:
@@ -207,18 +207,18 @@ def _prepare_tls(options: AccessOptions, bind: str, say: Callable[[str], object]
         ("--tls-ca", options.authority),
     ):
         if path is not None and not path.is_file():
-            raise ConfigError(f"{name} is {path}, which is no file", key=name)
+            raise ConfigError(f"{name} is {path}, which is not a file", key=name)
     if options.needs_clients and options.authority is None:
         raise ConfigError("--client-certificates needs the authority that signs them: --tls-ca", key="--tls-ca")
     return ServerTls(options.certificate, options.key or options.certificate, options.authority, options.needs_clients)
 
 
 def address_for_others(address: str, bind: str) -> str:
-    """The address of a server as other machines can use it, but for the password, which is not shown.
+    """Return the address of a server for other machines, without its password.
 
     Args:
         address: for this machine.
-        bind: where the server listens; all addresses of this machine are shown as the one that reaches others.
+        bind: address it listens on; a wildcard becomes this machine's address.
     """
     shown = parse_address(address).shown.partition("?")[0].replace(f"{ADMINISTRATOR}:***@", "")
     if bind not in _EVERYWHERE:
@@ -229,10 +229,10 @@ def address_for_others(address: str, bind: str) -> str:
 
 
 def _own_address(family: socket.AddressFamily) -> str:
-    """The address that this machine sends from to others; its name if it has no way to them."""
+    """Find the address from which this machine reaches others; its name if there is no route."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            # Nothing is sent: to connect such a socket only chooses the way out. The addresses are for documentation.
+            # Connecting a datagram socket only chooses a route, nothing is sent. The addresses are for documentation.
             probe.connect(("2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1", 9))
             return str(probe.getsockname()[0])
         except OSError:

@@ -1,4 +1,4 @@
-"""`surreal status` and `surreal stop`: find a run from anywhere that reaches its Redis, look at it, end it."""
+"""Find a run and its Redis, for all commands that look at runs; `surreal status`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
     Args:
         run: its id, the name of its folder below `runs`, or a path to the folder; None: the one of `run_dir`, or the
             newest.
-        address: of its Redis.
+        address: address of its Redis.
         run_dir: its folder.
-        must_be_known: false also takes a run that is named, but not listed there: another server lists it.
+        must_be_known: false also accepts a named run that is not listed there, because another server lists it.
 
     Raises:
         ConfigError: there is no such run.
@@ -46,7 +46,9 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
     except RedisUnavailableError as error:
         client.close()
         is_gone = error.__cause__ is None or not is_refused(error.__cause__)
-        if is_gone and given is None and folder is not None and not is_written_to(folder.path):  # killed with its Redis
+        if (
+            is_gone and given is None and folder is not None and not is_written_to(folder.path)
+        ):  # it was killed with its Redis
             raise RunOverError(folder) from None
         raise
     known = registry.list_runs(client)
@@ -65,10 +67,10 @@ def find_run(run: str | None, *, address: str | None, run_dir: Path | None, must
 
 
 def find_address(run: str | None, *, address: str | None, run_dir: Path | None) -> tuple[str, str | None]:
-    """Find out where the Redis of a run is, and its id if it stands there, too; arguments as in `find_run`.
+    """Find the address of a run's Redis, and the run's id if it is known; arguments as in `find_run`.
 
     Raises:
-        ConfigError: nothing says so.
+        ConfigError: there is no such run.
         RunOverError: the run has ended.
     """
     address = address or os.environ.get(REDIS_VARIABLE)
@@ -80,19 +82,19 @@ def find_address(run: str | None, *, address: str | None, run_dir: Path | None) 
     found = folder.read_address()
     if found is None:
         raise RunOverError(folder)
-    # A name alone has led to a folder of that name, whose run may have another id.
+    # A name may be that of a folder, whose run may have another id.
     return found[0], run if run is not None and run_dir is not None else found[1]
 
 
 def run_status(client: RedisClient) -> RunView:
-    """Look at a run."""
+    """Read the state of the client's run."""
     view = RunReader(client, has_counts=True, is_patient=True).read()
     entry = next((entry for entry in registry.list_runs(client) if entry.run == client.run), None)
     return view if entry is None else replace(view, title=entry.title, created=entry.created)
 
 
 def print_status(view: RunView, console: Console) -> None:
-    """Show it to a person."""
+    """Print a run for people."""
     state = view.state + (f" ({view.stop_reason})" if view.stop_reason else "")
     console.print(f"{view.run}: {state}", markup=False, highlight=False)
     summary = Table(show_header=False, box=None)

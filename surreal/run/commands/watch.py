@@ -1,6 +1,6 @@
-"""`surreal watch`: a run's newest parameters at play, from anywhere that reaches its Redis.
+"""`surreal watch`: play the current policy of a run, on any machine that reaches its Redis.
 
-It takes no part in the run, which does not notice it: it reads the newest parameters between two episodes.
+The run does not notice it: it only reads the newest parameters between two episodes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from surreal.run.process import registry
 from surreal.run.process.progress import read_progress
 from surreal.run.process.role import make_client
 
-#: How often to look for the first parameters, s, and how long to wait for Redis between two episodes.
+#: Interval of looking for the first parameters, and longest wait for Redis between two episodes, s.
 _POLL_S, _TIMEOUT_S = 0.2, 5.0
 
 
 class Watched(NamedTuple):
-    """An episode that was seen."""
+    """An episode that was played."""
 
     number: int  #: from 0
     version: int  #: of the parameters, the same from its first step to its last
@@ -37,7 +37,7 @@ class Watched(NamedTuple):
 
 
 class Watcher:
-    """Plays episodes of a run's newest parameters.
+    """Plays episodes with a run's newest parameters.
 
         watcher = Watcher(client, config, EpisodeDisplay(show=True), rng=rng)
         for watched in watcher.episodes(10):
@@ -45,13 +45,13 @@ class Watcher:
         print(watcher.ending)
 
     Args:
-        client: of the run.
-        config: of the run, with the address of its parameters if they are on a server of their own.
-        view: how the episodes are seen.
+        client: client of the run.
+        config: configuration of the run, with the address of its parameter server if there is one.
+        view: how the episodes are shown.
         rng: draws their seeds.
 
     Attributes:
-        ending: why there are no more episodes; "" while the run goes on.
+        ending: why there are no more episodes; "" while the run continues.
     """
 
     def __init__(self, client: RedisClient, config: Config, view: EpisodeDisplay, *, rng: np.random.Generator) -> None:
@@ -64,17 +64,17 @@ class Watcher:
     def episodes(
         self, count: int | None = None, *, on_wait: Callable[[], object] | None = None, wait: Callable[[float], object]
     ) -> Iterator[Watched]:
-        """Play an episode after the other, until there were enough, or the run has ended.
+        """Play episodes one by one, until there are enough or the run has ended.
 
         Args:
-            count: how many; None: as long as the run goes on.
+            count: number of episodes; None: until the run ends.
             on_wait: called once if there are no parameters yet.
-            wait: waits so many seconds.
+            wait: sleeps for this many seconds.
 
         Raises:
-            ContractError: the run's model is another one here than there.
-            EnvError: the environment cannot be made, or not be seen so.
-            RedisUnavailableError: Redis does not answer, and has not before.
+            ContractError: the model differs from the run's.
+            EnvError: the environment cannot be made, or not be shown in this way.
+            RedisUnavailableError: Redis has never answered.
         """
         config = self._config
         add_python_path(config.python_path)
@@ -99,12 +99,12 @@ class Watcher:
     def _update(
         self, listener: TorchListener, on_wait: Callable[[], object] | None, wait: Callable[[float], object]
     ) -> bool:
-        """Load the newest parameters, the first as soon as they come; returns whether to play on."""
+        """Load the newest parameters, and wait for the first; returns whether to continue."""
         is_first = listener.version == 0
         try:
             while True:
                 listener.update_once(timeout_s=_TIMEOUT_S)
-                # Looked at last: the parameters that an ending run has published are shown once.
+                # Read last, so that the final parameters of an ending run are shown once.
                 self.ending = self._client.retry(
                     lambda: registry.stop_reason(self._client), what="look at the run", timeout_s=_TIMEOUT_S
                 )

@@ -1,4 +1,1 @@
-"""The launcher, `surreal run`: starts and watches everything a run needs on this machine, from Redis to its result.
-
-It knows the roles and the rooms below them.
-"""
+"""The launcher, `surreal run`: starts and watches everything that a run needs on this machine."""

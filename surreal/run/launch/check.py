@@ -1,8 +1,8 @@
-"""Whether there is what a configuration names, found out in a process of its own before a run begins.
+"""Check that everything a configuration names exists, in another process before a run begins.
 
     python -m surreal.run.launch.check [--resume RUN_DIR] SOURCE [OVERRIDE...]
 
-So the launcher needs neither torch nor the user's classes, and what those do when they are imported is not done to it.
+So the launcher imports neither torch nor the user's classes.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def check_apart(
     resumed: Path | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Check classes, their arguments and environments, and whether a run can go on in its folder.
+    """Check classes, their arguments and environments, and whether a run can be resumed, in another process.
 
     Args:
         starter: starts the process.
-        source: of the configuration, which has been loaded already.
-        overrides: of the configuration.
-        resumed: folder of a run that goes on; None for a new one.
-        should_stop: asked while waiting, for what an environment does when it is made may take for ever; true ends it.
+        source: source of the configuration, which has been loaded already.
+        overrides: overrides of the configuration.
+        resumed: folder of a resumed run; None for a new one.
+        should_stop: polled while waiting, because making an environment may take forever; true ends the check.
 
     Raises:
-        ConfigError: with what the check found.
+        ConfigError: the check found a problem.
         StoppedError: `should_stop` was true.
     """
     arguments = [*(["--resume", str(resumed)] if resumed else []), "--", source, *overrides]
     with tempfile.TemporaryDirectory(prefix="surreal-check-") as folder:
         console = Path(folder) / "console"
-        # Torch's optimizers make a compiler cache, in /tmp for ever unless told otherwise.
+        # Torch's optimizers make a compiler cache, which would stay in /tmp.
         process = starter.start(__name__, arguments, console=console, environment={"TORCHINDUCTOR_CACHE_DIR": folder})
         try:
             while process.poll() is None:
@@ -79,7 +79,7 @@ def check_only(options: RunOptions) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Check; returns the exit code."""
+    """Run the check; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--resume", type=Path)
     parser.add_argument("source")

@@ -1,4 +1,4 @@
-"""Children."""
+"""The processes that a launcher starts for a run, with the arguments of each."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def make_children(
     config_path: Path,
     offline: Path | None = None,
 ) -> list[Child]:
-    """Make all children of a run, in the order in which they are started; nothing starts here.
+    """Make all children of a run, in the order of their start; nothing starts here.
 
     Args:
-        config: of the run.
-        client: of the run's Redis.
-        common: arguments that all role processes get.
-        stack: gives back at the end what is taken for them, such as a port.
-        say: shows a line to whoever started the run.
+        config: configuration of the run.
+        client: client of the run's Redis.
+        common: arguments of all role processes.
+        stack: releases their resources at the end, such as a port.
+        say: shows a line to the user.
         config_path: the run's configuration in its folder.
-        offline: exported replay to learn from; None: the agents' experience.
+        offline: exported replay to learn from, instead of the agents' experience.
 
     Raises:
         ConfigError: the port of the RLX servers is taken.
@@ -77,13 +77,13 @@ def rlx_arguments(
     owner: str,
     config_path: Path,
 ) -> Mapping[Role, Callable[[int], list[str]]]:
-    """Take a port, and make the arguments of each server and each client by its number.
+    """Take a port, and make the arguments of RLX servers, clients and environment programs by their numbers.
 
     Args:
-        config: of the run.
-        common: arguments that all role processes get.
-        stack: gives the port back at the end.
-        say: shows a line to whoever started the run.
+        config: configuration of the run.
+        common: arguments of all role processes.
+        stack: releases the port at the end.
+        say: shows a line to the user.
         owner: names the run, see `port_owner`.
         config_path: the run's configuration in its folder.
 
@@ -112,10 +112,10 @@ def environment_arguments(config: Config, config_path: str, url: str, number: in
     """Make the arguments of an environment program.
 
     Args:
-        config: of the run; it names a program.
+        config: configuration of the run; it names a program.
         config_path: file that the program reads.
-        url: of the server.
-        number: among the programs; only the first may exploit, and show itself.
+        url: address of the server.
+        number: among the programs; only the first may exploit and show itself.
     """
     program = config.environment
     arguments = ["--command", str(program.run), "--folder", str(program.folder), "--config", config_path]
@@ -143,7 +143,7 @@ def _client_arguments(config: Config, url: str, number: int) -> list[str]:
 
 
 def _reserve_port(config: Config, stack: ExitStack, owner: str) -> int:
-    """Bind the port without listening: it is ours from now on, and the servers share it, also when they start again."""
+    """Bind the port without listening, so that this run keeps it; the servers share it, also after restarts."""
     host, port = config.rlx.host, config.rlx.port
     try:
         if port:
@@ -165,7 +165,7 @@ def _reserve_port(config: Config, stack: ExitStack, owner: str) -> int:
 
 
 def server_url(config: Config, port: int) -> str:
-    """Where programs on this machine find the servers of a run."""
+    """Return the address at which programs on this machine find the servers of a run."""
     host = config.rlx.host
     if not is_loopback(host):
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it is compared with

@@ -1,10 +1,10 @@
-"""The last of a run's logs and metrics, brought into its folder by a process that the launcher starts for it.
+"""Collect the last logs and metrics of a run into its folder, in another process that the launcher starts.
 
     python -m surreal.run.launch.collecting --run RUN --run-dir DIR
 
-While a run goes on, its learner collects. This process takes over when the learner has ended, and ends when it is told
-to and everything is in the folder. The launcher itself would have to import tensorboardX for it, which brings torch.
-With `--beside`, it is `surreal run metrics-server`: it collects if nobody else does, and makes room when the run ends.
+The learner collects while a run continues. This process takes over when the learner has ended, and ends when it is told
+to and everything is in the folder. The launcher itself would have to import tensorboardX, which imports torch. With
+`--beside`, this is `surreal run metrics-server`: it collects if no other process does, and leaves when the run ends.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from surreal.run.process.liveness.lifeline import follow_parent
 
 logger = logging.getLogger(__name__)
 
-#: How long the last entries may take, and the process itself if it has not begun yet, s.
+#: Longest time for the last entries, and for the start of the process, s.
 _DRAIN_TIMEOUT_S, _START_TIMEOUT_S = 10.0, 20.0
 _HURRIED_TIMEOUT_S = 3.0
-#: How long sinks may take for what they miss, a whole run perhaps, and between two notes of how far they are, s.
+#: Longest time for sinks, which may lack a whole run, and between two signs of their progress, s.
 _SINKS_TIMEOUT_S, _SINKS_SILENCE_S = 600.0, 30.0
 _STEP_S = 0.1
 _POLL_INTERVAL_S = 0.02
 
 
 class LastCollection:
-    """The launcher's side: `with LastCollection(...) as collection`, and `finish` when all others have ended.
+    """The launcher's side: `with LastCollection(...) as collection`, and `finish` when all other processes have ended.
 
     Args:
         starter: starts the process.
         run: id of the run.
         run_dir: the run's folder.
-        environment: with the address of the run's Redis.
+        environment: variables with the address of the run's Redis.
     """
 
     def __init__(self, starter: Starter, run: str, run_dir: Path, environment: Mapping[str, str]) -> None:
@@ -79,7 +79,7 @@ class LastCollection:
             self._process.wait()
 
     def finish(self, is_hurried: Callable[[], bool]) -> None:
-        """Wait until everything that Redis has is in the folder; a moment only, once `is_hurried` is true."""
+        """Wait until everything in Redis is in the folder; only shortly once `is_hurried` is true."""
         process = self._process
         if process is None:
             return
@@ -90,7 +90,7 @@ class LastCollection:
                 deadline = min(deadline, time.monotonic() + _HURRIED_TIMEOUT_S)
             elif (progress_s := self._sinks_progress_s()) is not None:
                 deadline = max(deadline, progress_s + _SINKS_SILENCE_S)
-            if not is_told and self._console.stat().st_size > self._console_size:  # it listens to signals
+            if not is_told and self._console.stat().st_size > self._console_size:  # it handles signals now
                 is_told = True
                 process.send_signal(signal.SIGTERM)
             time.sleep(_POLL_INTERVAL_S)
@@ -98,7 +98,7 @@ class LastCollection:
             logger.warning("the run's last logs and metrics are not in its folder")
 
     def _sinks_progress_s(self) -> float | None:
-        """When a sink got something last, on the monotonic clock; None: never."""
+        """Time of a sink's last progress, on the monotonic clock; None: never."""
         try:
             return time.monotonic() - (time.time() - self._sinks_state.stat().st_mtime)
         except OSError:
@@ -106,7 +106,7 @@ class LastCollection:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Collect until a signal comes, then what is left; returns the exit code."""
+    """Collect until a signal comes, then collect the rest; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--run", required=True)
     parser.add_argument("--run-dir", type=Path, required=True)
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _feed_sinks(run: str, run_dir: Path) -> None:
-    """Hand the last lines to the run's sinks, if it has any."""
+    """Pass the last lines to the run's sinks, if it has any."""
     from surreal.run.process.run_folder import CONFIG_NAME
 
     try:

@@ -1,4 +1,4 @@
-"""Companions."""
+"""Parts of an app next to a run that was started elsewhere: `surreal run environment`, `rlx-server`, ..."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from surreal.run.view.live.child_warnings import ChildWarnings
 _COLLECTOR = Role(
     Part.METRICS_SERVER,
     "surreal.run.launch.collecting",
-    "The logs and metrics of a run, brought into its folder.",
+    "Collect the logs and metrics of a run into its folder.",
     count=lambda _: 1,
     drain_order=2,
     drain_timeout_s=15.0,
@@ -38,8 +38,8 @@ _COLLECTOR = Role(
 _POLL_S = 0.1
 
 
-class Place(NamedTuple):
-    """A run that goes on, and where it is."""
+class RunPlace(NamedTuple):
+    """A run in progress."""
 
     run: str
     address: str  #: of its Redis
@@ -47,18 +47,18 @@ class Place(NamedTuple):
 
 
 class Companions:
-    """Runs parts of an app beside a run.
+    """Runs parts of an app next to a run.
 
     Args:
-        parts: which; not the learner.
-        source: of the app's configuration.
-        overrides: of it.
-        place: the run; None of environment programs alone, which need only the server's address.
+        parts: all except the learner.
+        source: source of the app's configuration.
+        overrides: overrides of the configuration.
+        place: the run; None for environment programs alone, which need only the server's address.
         starter: starts the processes.
         say: shows a line.
 
     Raises:
-        ConfigError: the app has no program, or does not say where its server is.
+        ConfigError: the app has no program, or does not name its server.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Companions:
         parts: frozenset[Part],
         source: str,
         overrides: Sequence[str],
-        place: Place | None,
+        place: RunPlace | None,
         starter: Starter,
         say: Callable[[str], object],
     ) -> None:
@@ -77,7 +77,7 @@ class Companions:
             _check_program(self._config)
 
     def execute(self, interrupts: Interrupts) -> Ending:
-        """Run them until the programs have ended, or the run has, or a signal comes; returns why."""
+        """Run the parts until their programs or the run end, or a signal comes; returns why."""
         with ExitStack() as stack:
             folder = Path(tempfile.mkdtemp(prefix="surreal-app-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -99,7 +99,7 @@ class Companions:
             return ending if problem is None else Ending(problem, ExitCode.FAILED)
 
     def _environment(self) -> dict[str, str]:
-        """Tell the processes where the run's Redis is; an address out of its folder gets no secrets."""
+        """Return the address of the run's Redis; an address from its folder gets no secrets."""
         if self._place is None:
             return {}
         is_found = isinstance(self._place.address, FoundAddress)
@@ -121,7 +121,7 @@ class Companions:
             time.sleep(_POLL_S)
 
     def _knows_address(self) -> bool:
-        """Whether the run's folder says where its Redis is: the end of one that is the run's own may be missed."""
+        """Whether the folder names the run's Redis: the stop key may be missed when the Redis ends with its run."""
         return self._place is not None and RunFolder(self._place.run_dir).read_address() is not None
 
     def _children(self, folder: Path) -> list[Child]:
@@ -135,7 +135,7 @@ class Companions:
             if Part.RLX_SERVERS in self._parts:
                 children.append(Child(RLX_SERVER, 0, [*self._own, *run]))
         if Part.ENVIRONMENTS in self._parts:
-            settings = folder / "app.yaml"  # with what the command line has changed
+            settings = folder / "app.yaml"  # with the overrides
             settings.write_text(to_yaml(self._config), encoding="utf-8")
             url = server_of(self._config)
             children += [
@@ -146,10 +146,10 @@ class Companions:
 
 
 def server_of(config: Config) -> str:
-    """Give the address that an app's programs find their server at.
+    """Return the address at which an app's programs find their server.
 
     Raises:
-        ConfigError: it is not written down.
+        ConfigError: the configuration does not name it.
     """
     if config.relaax_rlx_server.bind is not None:
         return config.relaax_rlx_server.bind

@@ -1,4 +1,11 @@
-"""Environment."""
+"""The process of an app's environment program: it starts `environment.run`, and ends the program when it ends itself.
+
+    python -m surreal.run.launch.environment --command 'python environment/training.py' --folder APP ...
+
+The program is any shell command. It gets `--config`, `--rlx-server`, `--exploit` and `--show-ui` added, as
+`surreal.rlx.TrainingBase` reads them, and the server's token in $SURREAL_RLX_TOKEN. The launcher starts each process in
+its own session, so a signal to the session reaches everything that the shell has started.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +32,15 @@ _SHELLS = ("sh", "bash", "dash")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program until it ends, or a signal comes; returns its exit code."""
+    """Run the program until it ends or a signal comes; returns its exit code."""
     arguments = _parser().parse_args(argv)
     stop = threading.Event()
     set_at_signals(stop)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # of a program, see `TrainingBase`: this process is not in its way
-    release_checkpoint_signal()  # which is the same one
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # for the program, see `TrainingBase`
+    release_checkpoint_signal()  # the same signal
     follow_parent()
     try:
-        process = subprocess.Popen(  # noqa: S602 - a command of the app's own file
+        process = subprocess.Popen(  # noqa: S602 - a command from the app's file
             f"{arguments.command} {shlex.join(_added(arguments))}",
             shell=True,
             cwd=arguments.folder,
@@ -43,22 +50,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         print_error(error)
         return 1
-    signal.signal(signal.SIGUSR1, lambda *_: _hand_on(signal.SIGUSR1, process.pid))
+    signal.signal(signal.SIGUSR1, lambda *_: _pass_on(signal.SIGUSR1, process.pid))
     while process.poll() is None:
         if stop.wait(_POLL_S):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this process is in the session, too
             os.killpg(0, signal.SIGTERM)
             process.wait()
             return 0
-    if process.returncode < 0:  # what killed the program is to be seen: the launcher starts it again
+    if process.returncode < 0:  # end by the same signal, so that the launcher restarts this process
         with suppress(OSError):  # SIGKILL has no handler
             signal.signal(-process.returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -process.returncode)
     return process.returncode
 
 
-def _hand_on(number: int, pid: int) -> None:
-    """Give a signal to the program, which shows or hides itself then; a shell around it would end."""
+def _pass_on(number: int, pid: int) -> None:
+    """Pass a signal on to the program, which shows or hides itself; a shell around it would end."""
     with suppress(psutil.Error):
         started = psutil.Process(pid)
         for program in started.children() if started.name() in _SHELLS else [started]:
@@ -68,13 +75,13 @@ def _hand_on(number: int, pid: int) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Run an environment program of an app.", allow_abbrev=False)
     add = parser.add_argument
-    add("--command", required=True, help="of a shell")
-    add("--folder", type=Path, required=True, help="to start it in")
-    add("--config", metavar="FILE", required=True, help="what it reads its settings from")
-    add("--rlx-server", metavar="HOST:PORT", required=True, help="where the server is")
-    add("--exploit", action="store_true", help="act as well as the agent can, and learn nothing")
+    add("--command", required=True, help="shell command")
+    add("--folder", type=Path, required=True, help="working directory")
+    add("--config", metavar="FILE", required=True, help="file with its settings")
+    add("--rlx-server", metavar="HOST:PORT", required=True, help="address of the server")
+    add("--exploit", action="store_true", help="act greedily and learn nothing")
     add("--show-ui", action="store_true", help="show itself")
-    add("--token-file", metavar="FILE", help="where the server's token is")
+    add("--token-file", metavar="FILE", help="file with the server's token")
     return parser
 
 
@@ -85,7 +92,7 @@ def _added(arguments: argparse.Namespace) -> list[str]:
 
 def _environment(token_file: str | None) -> dict[str, str]:
     token = find_token(token_file, "rlx.token_file")
-    # `python` is the one that runs this; what it prints is shown line by line, as it comes.
+    # `python` is the current one; its output comes line by line.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     given = {} if token is None else {TOKEN_VARIABLE: token}
     return {"PYTHONUNBUFFERED": "1", **os.environ, "PATH": path, **given}

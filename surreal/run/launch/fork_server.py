@@ -1,4 +1,15 @@
-"""Fork server."""
+"""The fork server's own process: it imports the modules of a run's roles once, and forks the processes.
+
+    python -m surreal.run.launch.fork_server CHANNEL LAUNCHER_PID MODULE...
+
+`starting.ForkServer` starts it and talks to it over a socket, one JSON object per line: "ready" when the modules are
+imported, then the id of a new process for each request. Such a process is the *launcher's* child: an intermediate
+process forks it and ends at once, and the launcher adopts orphans below it (PR_SET_CHILD_SUBREAPER). So exit codes,
+signals and the death of the launcher are the same as if the launcher had spawned it.
+
+Nothing but imports happens here, so a fork breaks nothing: there is no thread, no connection, no computation. Linux
+only. See docs/adr/0006-fork-server.md.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +29,16 @@ from surreal.base.system.process import die_with_parent
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve until the launcher hangs up; in a forked process, return what its module's `main` returns."""
+    """Serve until the launcher closes the channel; in a forked process, return what its module's `main` returns."""
     leave = _Leave()
-    atexit.register(leave)  # first, so that it is called last
+    atexit.register(leave)  # registered first, called last
     channel = socket.socket(fileno=int(argv[0]))
     die_with_parent(signal.SIGKILL, parent_pid=int(argv[1]))
-    gc.disable()  # nothing is garbage while modules are loaded
+    gc.disable()  # modules make no garbage while they load
     for module in argv[2:]:
         importlib.import_module(module)
     gc.enable()
-    gc.freeze()  # the children share these objects' memory as long as no collection writes into it
+    gc.freeze()  # children share these objects' memory while no collection writes into it
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         raise RuntimeError(f"{threads} threads run after the imports; a fork would copy one of them only")
@@ -39,10 +50,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _Leave:
-    """Ends the process when all other exit handlers were called: taking torch apart would cost half a second.
+    """Ends the process after all other exit handlers: tearing torch down would take half a second.
 
     Attributes:
-        code: what the process ends with; 1 if an exception ends it.
+        code: exit code; 1 if an exception ends the process.
     """
 
     code = 1
@@ -55,7 +66,7 @@ class _Leave:
 
 
 def _serve(channel: socket.socket) -> dict[str, Any] | None:
-    """Fork for each request; returns the request in the process that it asked for, None in the server at the end."""
+    """Fork for each request; returns the request in the new process, None in the server at the end."""
     with channel.makefile("rb") as lines:
         for line in lines:
             if _fork(channel):
@@ -65,7 +76,7 @@ def _serve(channel: socket.socket) -> dict[str, Any] | None:
 
 
 def _fork(channel: socket.socket) -> bool:
-    """Fork a child of the launcher and tell its id; returns whether this is the child."""
+    """Fork a child of the launcher and send its id; returns whether this is the child."""
     ours, theirs = socket.socketpair()
     between = os.fork()
     if between == 0:
@@ -78,12 +89,12 @@ def _fork(channel: socket.socket) -> bool:
         os.setsid()
         theirs.sendall(str(os.getpid()).encode())
         if not theirs.recv(1):
-            # The server died, and perhaps nobody knows of this process: it must not run beside its replacement.
+            # The server died, and the launcher may not know this process, which must not run next to its replacement.
             os.kill(os.getpid(), signal.SIGKILL)
         theirs.close()
         return True
     theirs.close()
-    # The go-between is gone when this returns, so the launcher is the child's parent before either knows of the other.
+    # The intermediate process has ended, so the launcher is the child's parent before either knows the other.
     is_forked = os.waitpid(between, 0)[1] == 0
     with ours:
         _send(channel, {"pid": int(ours.recv(32)) if is_forked else None})
@@ -93,7 +104,7 @@ def _fork(channel: socket.socket) -> bool:
 
 
 def _run(request: dict[str, Any]) -> int:
-    """Be the process that was asked for."""
+    """Run the requested module in this process."""
     module, arguments = str(request["module"]), [str(argument) for argument in request["arguments"]]
     _redirect(os.devnull, os.O_RDONLY, 0)
     for descriptor in (1, 2):
@@ -102,7 +113,7 @@ def _run(request: dict[str, Any]) -> int:
     os.environ.update(request["environment"])
     sys.argv = [module, *arguments]
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()  # else all processes would share numpy's global generator
+        sys.modules["numpy"].random.seed()  # else all processes would share numpy's global state
     try:
         return int(importlib.import_module(module).main(arguments))
     except SystemExit as end:  # wrong arguments

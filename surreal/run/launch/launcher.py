@@ -1,8 +1,8 @@
-"""The launcher, `surreal run`: everything of a run on this machine, from its own Redis to its result.
+"""The launcher, `surreal run`: a run on this machine, from its own Redis to its result.
 
-Redis (if no address is given), then learner, agents and evaluation, each a process of its own that shares nothing but
-Redis with the others. The launcher watches, shows progress, and ends the run in order: agents flush, the learner writes
-a checkpoint, the evaluation scores once more, the log is drained, and Redis goes last.
+It starts Redis (if no address is given), the learner, agents and the evaluation: processes that share only Redis. It
+shows progress, and ends the run in order: agents flush, the learner writes a checkpoint, the evaluation plays a last
+round, the log is drained, and Redis ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.1
 _SNAPSHOT_INTERVAL_S = 0.5
-#: Agents end by themselves at max_env_steps; how long the learner may take to say so, s.
+#: Agents end by themselves at max_env_steps; longest time until the learner ends the run, s.
 _ANNOUNCEMENT_S = 15.0
 
 
@@ -57,7 +57,7 @@ class Launcher:
     """One run, from start to result.
 
     Args:
-        options: what was asked for.
+        options: options of the command.
         console: for progress.
         interrupts: installed by the caller.
         starter: starts the run's processes.
@@ -79,11 +79,11 @@ class Launcher:
         self._tracker: RunTracker
 
     def execute(self) -> RunOutcome:
-        """Run it; returns when everything has ended.
+        """Run until everything has ended.
 
         Raises:
-            SurrealError: it could not be started; nothing was written.
-            StoppedError: it was told to end before it began.
+            SurrealError: the run could not be started; nothing was written.
+            StoppedError: the run was told to end before it began.
         """
         with ExitStack() as stack:
             options = self._options
@@ -154,9 +154,9 @@ class Launcher:
     # -- before ----------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Check all that can refuse the run beside its Redis."""
+        """Check everything that can refuse the run, except Redis."""
         if not self._options.resume:
-            self.folder.require_new()  # once more: the folder is ours only now
+            self.folder.require_new()  # again, because the folder is claimed only now
         check_apart(
             self._starter,
             self._prepared.source,
@@ -166,9 +166,9 @@ class Launcher:
         )
 
     def _begin(self, servers: RunServers) -> None:
-        """Write down that the run begins, or goes on."""
+        """Record that the run begins or is resumed."""
         if self._options.resume and (words := go_back(self.config, self.folder.path)):
-            # That was it: the next start goes on from what is newest then.
+            # Only once: the next start resumes from the newest checkpoint.
             overrides = (*self._prepared.overrides, "checkpoint.restore=null")
             self.config = load_config(self._prepared.source, overrides)
             self._say(words)
@@ -178,14 +178,14 @@ class Launcher:
             self._say(f"run {self.run} in {self.folder.path}")
         refills = self._options.offline is None and not self.config.run.deterministic
         if self._options.resume and refills and not servers.has_experience():
-            self._say("the replay is empty: it is filled anew before learning goes on")
+            self._say("the replay is empty: it is filled again before learning continues")
 
     def _register(self, servers: RunServers, claim: Claim) -> None:
-        """Agree with the run.
+        """Claim the run and register its configuration.
 
         Raises:
             BusyError: the run has a launcher.
-            ConfigError: the run is a finished one, and not to be resumed.
+            ConfigError: the run is finished, and is not resumed.
             ContractError: live processes of the run agreed on something else.
         """
         if holder := claim.try_take():
@@ -224,7 +224,7 @@ class Launcher:
     # -- meanwhile -------------------------------------------------------------------------------------------------
 
     def _watch(self, servers: RunServers, supervision: Supervision, progress: Progress) -> Ending:
-        """Look after the run until it ends; returns why."""
+        """Watch the run until it ends; returns why."""
         snapshot_s, agents_done_s = 0.0, time.monotonic()
         limit = self.config.run.max_time_s
         while True:
@@ -259,20 +259,20 @@ class Launcher:
             time.sleep(_POLL_INTERVAL_S)
 
     def _stop_reason(self, servers: RunServers, supervision: Supervision) -> str:
-        """Why the run is to end, "" if it goes on; Redis may be away."""
+        """Return the reason to end the run; "" if it continues or Redis is away."""
         if supervision.are_finished(NormalEnd.LAST_ENDS_RUN):
             return "all environments have played their episodes"
         client = servers.client
         try:
             return client.retry(lambda: registry.stop_reason(client), what="read the run's state")
         except (SurrealError, redis.RedisError) as error:
-            logger.debug("nobody knows whether the run is to end: %s", error)
+            logger.debug("it is unknown whether the run must end: %s", error)
             return ""
 
     # -- after -----------------------------------------------------------------------------------------------------
 
     def _drain(self, servers: RunServers, supervision: Supervision, ending: Ending, progress: Progress) -> Ending:
-        """Let all processes end in order; returns why the run ended, which a failure meanwhile changes."""
+        """End all processes in order; returns why the run ended, including a failure on the way."""
 
         def show(waiting: Sequence[Child]) -> None:
             self._warnings.poll()

@@ -1,4 +1,4 @@
-"""What `surreal run` was asked for, as far as it can be checked without what the configuration names."""
+"""The options of `surreal run`, checked as far as possible without the classes that the configuration names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from surreal.run.process.run_folder import RUNS_FOLDER, RunFolder, new_run_id
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What `surreal run` was asked for."""
+    """Options of `surreal run`."""
 
     source: str | None
     overrides: tuple[str, ...] = ()
@@ -27,25 +27,25 @@ class RunOptions:
     offline: Path | None = None
     is_quiet: bool = False
     shows_progress: bool = True
-    has_companions: bool = False  #: whether RLX servers are to join from other commands on this machine
+    has_companions: bool = False  #: whether RLX servers will join from other commands on this machine
 
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """What is decided before anything is started or written."""
+    """Decisions before anything is started or written."""
 
     source: str  #: of the configuration
-    overrides: tuple[str, ...]  #: of the configuration, those of offline training included
+    overrides: tuple[str, ...]  #: of the configuration, including those of offline training
     config: Config
     run: str
     folder: RunFolder
 
 
 def prepare(options: RunOptions) -> PreparedRun:
-    """Load the configuration, and decide on the run's id and folder; nothing is written.
+    """Load the configuration, and choose the run's id and folder; nothing is written.
 
     Raises:
-        ConfigError, CodecError: one clear sentence about what is wrong.
+        ConfigError, CodecError: the options make no sense.
     """
     source, run_dir = options.source, _resumed_folder(options) if options.resume else options.run_dir
     if source is None:
@@ -59,13 +59,13 @@ def prepare(options: RunOptions) -> PreparedRun:
 
         overrides = (*overrides, *offline_settings(config, options.offline))
         config = load_config(source, overrides)
-    if options.redis is not None:  # what is meant for a server of the run's own is refused
+    if options.redis is not None:  # refuses settings for a run's own server
         load_config(source, (*overrides, f"redis.address={json.dumps(options.redis)}"))
     if config.replay.follow:
         where = config.source_of("replay.follow")
         raise ConfigError(
             f"replay.follow is true{f' ({where})' if where else ''}, but a run needs a learner that owns its replay; "
-            "`surreal learner` starts one that follows, beside the run of another",
+            "`surreal learner` starts one that follows, next to another run",
             key="replay.follow",
             source=where,
         )
@@ -98,7 +98,7 @@ def prepare(options: RunOptions) -> PreparedRun:
 
 
 def _resumed_folder(options: RunOptions) -> Path | None:
-    """Find the folder of the run to continue; None if it may be only in other places, which a preset or file names.
+    """Find the folder of the resumed run; None if it may be only in other places, which a preset or file names.
 
     Raises:
         ConfigError: no run is named, or no run has this name.

@@ -1,4 +1,4 @@
-"""The Redis servers of a run, from the launcher's side: one of its own, and those that are named."""
+"""The Redis servers of a run, as the launcher uses them: its own, or named ones."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _RETRY_TIMEOUT_S = 2.0
 
 
 class RunServers:
-    """Connects a launcher to its run's Redis, which it starts itself if need be.
+    """Connects a launcher to its run's Redis, and starts one if none is named.
 
     Args:
-        config: of the run.
+        config: configuration of the run.
         run: its id.
-        folder: its folder, where an append-only file would go.
-        address: what the command line says; wins over the configuration.
+        folder: folder of the run, for an append-only file.
+        address: from the command line; overrides the configuration.
         stack: closes what is opened here.
 
     Attributes:
-        address: what the run's processes connect to.
-        client: of the run: configuration, heartbeats, log.
-        replay, parameter_client: on the same one, unless the configuration names servers for them.
-        is_own: whether the server was started here, and ends with the run.
+        address: for the run's processes.
+        client: client of the run: configuration, heartbeats, log.
+        replay, parameter_client: on the same server, unless the configuration names others.
+        is_own: whether the server was started here and ends with the run.
 
     Raises:
         RedisUnavailableError: a server does not start, or does not answer.
@@ -63,7 +63,7 @@ class RunServers:
         self.parameter_client = self._connect(config.redis.parameter_address)
 
     def keep(self) -> None:
-        """Start our own server again if it died.
+        """Restart the run's own server if it died.
 
         Raises:
             RedisUnavailableError: it died too often.
@@ -72,17 +72,15 @@ class RunServers:
             self._keeper.keep()
 
     def has_experience(self) -> bool:
-        """Whether a replay server holds steps of the run; one that is away is taken for empty."""
+        """Whether a replay server holds steps of the run; one that is away counts as empty."""
         counts = [stream.client.attempt(stream.counts, what="count the steps") for stream in self.replay.streams()]
         return any(each is not None and each.live_steps for each in counts)
 
     def clear(self, ended: Container[int]) -> None:
-        """Remove the run's keys from servers that go on, unless processes elsewhere still use them.
-
-        Our own server ends anyway, and may have its data in the folder.
+        """Remove the run's keys from servers that continue, unless processes elsewhere still use them.
 
         Args:
-            ended: process ids of the launcher's own, all of which have ended; who was killed still has a heartbeat.
+            ended: ids of the launcher's processes, all of which have ended; a killed one still has a heartbeat.
         """
         try:
             here = socket.gethostname()
@@ -98,7 +96,7 @@ class RunServers:
             if client is not self.client or not self.is_own:
                 try:
                     client.delete_run()
-                except redis.RedisError as error:  # the others' keys go all the same
+                except redis.RedisError as error:  # the other servers' keys are removed anyway
                     failure = failure or error
         if failure is not None:
             raise failure

@@ -1,4 +1,8 @@
-"""Starting."""
+"""Start the processes of a run: forked from a helper that has imported what they need, or one Python each.
+
+Either way, a process is a child of the launcher in its own session, so that Ctrl-C reaches the launcher alone. Its
+console goes into a file. Called from the main thread only: a child is told to end when its parent *thread* ends.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 
 class Process(Protocol):
-    """A child process, as `subprocess.Popen` has it."""
+    """A child process, with part of the interface of `subprocess.Popen`."""
 
     pid: int
     returncode: Any  #: None while it runs; -N if signal N ended it
 
     def poll(self) -> int | None:
-        """Look whether it has ended; returns `returncode`."""
+        """Check whether it has ended; returns `returncode`."""
 
     def wait(self) -> int:
         """Wait for its end."""
@@ -40,11 +44,11 @@ class Starter(Protocol):
     """Starts the `main(arguments)` of a module as a process."""
 
     def start(self, module: str, arguments: Sequence[str], *, console: Path, environment: Mapping[str, str]) -> Process:
-        """Start it.
+        """Start the process.
 
         Args:
             module: dotted name.
-            arguments: of the program, without its name.
+            arguments: without the program's name.
             console: file that its output is appended to.
             environment: variables added to this process's own.
         """
@@ -66,18 +70,14 @@ class Spawner:
 
 
 _PR_SET_CHILD_SUBREAPER = 36
-#: Longest import of everything, on a machine that is very busy or reads from a slow disk, s.
+#: Longest import of everything, on a busy machine with a slow disk, s.
 _READY_TIMEOUT_S = 300.0
-#: What keeps libraries from starting threads when they are imported: OpenBLAS, and an allocator that Arrow leaves idle.
+#: Keeps OpenBLAS and an allocator of Arrow from starting threads when they are imported.
 NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 
 class ForkedProcess:
-    """A child that this process adopted.
-
-    Args:
-        pid: its process id; nobody else waits for it.
-    """
+    """A child that this process adopted; nothing else may wait for its `pid`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -101,13 +101,13 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """Starts processes by forking a helper that imports modules beforehand; where that fails, one by one.
+    """Starts processes by forking a helper that imports modules beforehand; if that fails, one by one.
 
         with ForkServer(["surreal.run.roles.agent"]) as starter:   # the helper begins to import
-            ...                                               # do something else meanwhile
+            ...                                               # do something else
             starter.start("surreal.run.roles.agent", arguments, console=..., environment=...)
 
-    The helper is no parent of what it forks: its death is noticed at the next start, which then goes without it.
+    The helper is not the parent of forked processes. If it dies, the next start notices that and goes without it.
 
     Args:
         modules: what the helper imports.
@@ -164,7 +164,7 @@ class ForkServer:
                 return ForkedProcess(self._ask(self._channel, request))
             except (OSError, ValueError) as error:
                 self._hang_up()
-                logger.warning("going on without the fork server, processes start more slowly: %s", error)
+                logger.warning("continuing without the fork server, processes start more slowly: %s", error)
         return self._spawner.start(module, arguments, console=console, environment=environment)
 
     def _ask(self, channel: socket.socket, request: Mapping[str, Any]) -> int:
@@ -187,7 +187,7 @@ class ForkServer:
 
 
 def _receive(channel: socket.socket) -> dict[str, Any]:
-    """Read one short line, all that is ever on its way."""
+    """Read one short line; more is never sent at once."""
     line = b""
     while not line.endswith(b"\n"):
         part = channel.recv(4096)
@@ -199,7 +199,7 @@ def _receive(channel: socket.socket) -> dict[str, Any]:
 
 
 def _adopt_orphans(is_wanted: bool) -> bool:
-    """Become, or no longer be, the parent of what descendants leave behind; returns whether the kernel can do it."""
+    """Start or stop adopting orphans of descendants; returns whether the kernel supports it."""
     try:
         return int(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(is_wanted), 0, 0, 0)) == 0
     except (OSError, AttributeError):

@@ -1,4 +1,7 @@
-"""Supervise."""
+"""The launcher's children: started, watched, restarted after a signal killed them, and stopped in order.
+
+What a child writes to its console goes into `logs/NAME.out` of the run's folder. Called from the main thread only.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,16 @@ logger = logging.getLogger(__name__)
 
 
 class OrphanReaper:
-    """Reaps adopted children. Its owner polls all children that it started between two calls."""
+    """Reaps adopted children: the ranks or environment workers that a killed process leaves behind would stay zombies.
+
+    Its owner polls all children that it started between two calls.
+    """
 
     def __init__(self) -> None:
         self._seen = 0
 
     def reap(self) -> None:
-        """Reap a child that had ended at the last call already, and was not polled since."""
+        """Reap a child that had already ended at the last call and was not polled since."""
         with suppress(ChildProcessError):  # there are no children
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             pid = 0 if found is None else found.si_pid
@@ -44,7 +50,7 @@ class OrphanReaper:
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.25, 10.0
 _TAIL_BYTES = 16_384
 _NO_OUTPUT = "it left no output"
-#: How long the drain of a process may take that is known to hang, s.
+#: Longest drain of a process that is known to hang, s.
 _HANGING_DRAIN_S = 3.0
 
 
@@ -58,7 +64,7 @@ class Child:
     process: Process | None = None
     restarts: int = 0
     deaths: RecentDeaths = field(default_factory=RecentDeaths)
-    restart_at_s: float | None = None  #: monotonic time of the next start, if one is due
+    restart_at_s: float | None = None  #: monotonic time of a due restart
     is_finished: bool = False  #: ended by itself with exit code 0
 
     @property
@@ -77,8 +83,8 @@ class Supervision:
         children: in the order in which they are started.
         starter: starts their processes.
         log_dir: folder of the consoles' files.
-        environment: variables of theirs, added to this process's own.
-        restart_limit: deaths of each child within a minute that are forgiven, >= 0; one more ends the run.
+        environment: variables added to this process's own.
+        restart_limit: tolerated deaths of each child within a minute, >= 0; one more ends the run.
     """
 
     def __init__(
@@ -105,10 +111,10 @@ class Supervision:
             self._start(child)
 
     def poll(self) -> str | None:
-        """Look after the children once: restart what is due.
+        """Look at the children once and restart those that are due.
 
         Returns:
-            Why the run cannot go on, or None: a child failed, died too often, or has ended what was to be done.
+            Why the run cannot continue (a child failed, died too often, or has finished the run), or None.
         """
         for child in self.children:
             if child.restart_at_s is not None and time.monotonic() >= child.restart_at_s:
@@ -124,18 +130,18 @@ class Supervision:
         return None
 
     def ask_for_checkpoint(self) -> None:
-        """Have whoever writes checkpoints write one now."""
+        """Ask the learner for a checkpoint."""
         for child in self.children:
             if child.role.leads and child.process is not None and child.process.poll() is None:
                 child.process.send_signal(CHECKPOINT_SIGNAL)
 
     @property
     def restarts(self) -> int:
-        """Restarts so far, of all children."""
+        """Restarts of all children so far."""
         return sum(child.restarts for child in self.children)
 
     def are_finished(self, meaning: NormalEnd) -> bool:
-        """Whether there were children whose normal end has this meaning, and all of them have ended so."""
+        """Whether there are children whose normal end has this meaning, and all of them have ended normally."""
         found = [child for child in self.children if child.role.normal_end is meaning]
         return bool(found) and all(child.is_finished for child in found)
 
@@ -146,10 +152,10 @@ class Supervision:
         hanging: Container[int] = (),
         on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
     ) -> str | None:
-        """Stop all children, role by role, in the order of the table; see `stop`.
+        """Stop all children role by role, in the order of the table; see `stop`.
 
         Returns:
-            What went wrong with one whose end is that of the run, None if nothing did.
+            The problem of a child whose end is that of the run, or None.
         """
         problems: dict[str, str] = {}
         for order in sorted({child.role.drain_order for child in self.children}):
@@ -166,16 +172,16 @@ class Supervision:
         hanging: Container[int] = (),
         on_wait: Callable[[Sequence[Child]], object] = lambda _: None,
     ) -> dict[str, str]:
-        """Ask children to drain, and wait for them as long as their roles may take; kills what takes longer.
+        """Ask children to drain, wait up to the timeouts of their roles, and kill the rest.
 
         Args:
-            mine: which children.
-            is_hurried: asked while waiting; from then on they may take only their roles' `hurried_timeout_s`.
-            hanging: process ids that are known to hang: these are not waited for as long.
-            on_wait: called while waiting, with those that are waited for.
+            mine: the children.
+            is_hurried: polled while waiting; once it is true, `hurried_timeout_s` of the roles applies.
+            hanging: process ids that are known to hang; their timeout is short.
+            on_wait: called while waiting, with the remaining children.
 
         Returns:
-            What went wrong, by the names of those that did not end by themselves with exit code 0.
+            Problems by the names of children that did not end by themselves with exit code 0.
         """
         for child in mine:
             child.restart_at_s = None
@@ -205,11 +211,11 @@ class Supervision:
         return problems
 
     def kill(self) -> None:
-        """End all children at once."""
+        """Kill all children."""
         self._kill(self.children)
 
     def last_error(self, child: Child) -> str:
-        """The last error line on a child's console; a full disk may have kept that from being written."""
+        """Find the last error line on a child's console, which a full disk may have lost."""
         found = last_error_line(self._console(child))
         if os.strerror(errno.ENOSPC) in found or not is_full(self._log_dir):
             return found
@@ -218,7 +224,7 @@ class Supervision:
 
     @property
     def consoles(self) -> dict[str, Path]:
-        """The file that each child's console is."""
+        """The console file of each child by its name."""
         return {child.name: self._console(child) for child in self.children}
 
     def _drain_limit_s(self, child: Child, hanging: Container[int]) -> float:
@@ -251,7 +257,7 @@ class Supervision:
             ended += " once" if deaths == 1 else f" {deaths} times"
             window_s, limit = child.deaths.window_s, self._restart_limit
             return f"{child.name} {ended} within {window_s:.0f} s; run.restart_limit is {limit}"
-        # The first restart is immediate: a process that dies once an hour has no need to wait.
+        # The first restart is immediate: a process that dies once an hour need not wait.
         delay = 0.0 if deaths == 1 else min(_FIRST_BACKOFF_S * 2 ** (deaths - 2), _MAX_BACKOFF_S)
         child.restarts += 1
         child.restart_at_s = time.monotonic() + delay * random.uniform(0.5, 1.0)
@@ -262,7 +268,7 @@ class Supervision:
         mine = [child for child in children if child.process is not None]
         for child in mine:
             if child.is_running and child.process is not None:
-                # With all that it started itself: its session is its own.
+                # With everything that it started: it has its own session.
                 os.killpg(child.process.pid, signal.SIGKILL)
         for child in mine:
             if child.process is not None:
@@ -270,7 +276,7 @@ class Supervision:
 
 
 def last_error_line(console: Path) -> str:
-    """The last line that begins with `error:`, else the last line of all."""
+    """Find the last line that begins with `error:`, else the last line."""
     lines = [line.strip() for line in tail(console, _TAIL_BYTES) if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return (errors or lines or [_NO_OUTPUT])[-1]

@@ -1,4 +1,1 @@
-"""The frame that all processes of a run share: arguments, signals, registration, error reports.
-
-It knows no other room.
-"""
+"""The frame that all processes of a run share: arguments, signals, registration, the run's folder, error reports."""

@@ -1,4 +1,4 @@
-"""Arguments."""
+"""Command-line arguments of role processes, one definition for all roles, and the place of a learner's rank."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from surreal.base.errors import ConfigError
 from surreal.base.system.files import ADDRESS_VARIABLE
 from surreal.run.process.roles import AGENT, LEARNER, PARAMETER_SERVER, RLX_SERVER, Role
 
-#: Environment variable that holds the Redis address: a password in it is not shown by `ps`, as an argument would be.
+#: Environment variable with the address of Redis: unlike an argument, `ps` does not show a password in it.
 REDIS_VARIABLE = ADDRESS_VARIABLE
 
 DEFAULT_REDIS = "127.0.0.1:6379"
 
-#: What a person is told who writes a password where every user of the machine can read it.
 SHOWN_BY_PS = (
     "a password on the command line is shown by `ps` to every user of this machine; put it into a file, and name that "
     "in $SURREAL_REDIS_PASSWORD_FILE"
@@ -29,14 +28,14 @@ _PASSWORD = re.compile(r"//[^/@]*:[^/@]+@|[?&]password=")
 
 @dataclass(frozen=True)
 class RoleArguments:
-    """What a role process was started with; None and "" mean "as the configuration says".
+    """Arguments of a role process; None leaves the choice to the configuration.
 
     Attributes:
         index: None: the first that no living process of the role has.
-        stay: stay when the run has ended, until a signal comes or the run goes on.
-        once: end at once in a run that has ended before, instead of resuming it.
-        place: among a learner's ranks; None where nobody has started the others.
-        argv: all of it, as it was given.
+        stay: stay when the run has ended, until a signal comes or the run continues.
+        once: end immediately in a run that has ended, instead of resuming it.
+        place: among a learner's ranks; None if torchrun did not start this process.
+        argv: all arguments, as given.
     """
 
     config: str | None = None
@@ -60,12 +59,12 @@ class RoleArguments:
 
 
 def shows_password(address: str | None) -> bool:
-    """Whether a Redis address has a password in it."""
+    """Whether a Redis address contains a password."""
     return address is not None and _PASSWORD.search(address) is not None
 
 
 def local_folder(text: str) -> Path:
-    """Read the path of a run's folder, which is a place on this machine.
+    """Parse the path of a run's folder, which is on this machine.
 
     Raises:
         argparse.ArgumentTypeError: it is a URL.
@@ -78,20 +77,20 @@ def local_folder(text: str) -> Path:
 
 
 def shard_of(text: str) -> tuple[int, int]:
-    """Read a part of several: its number, perhaps at the end of a name such as `ps-0`, and how many there are.
+    """Parse number and count of a shard, such as `0/2`; the number may end a name, such as `ps-0/2`.
 
     Raises:
-        argparse.ArgumentTypeError: it is no such thing.
+        argparse.ArgumentTypeError: it is not such a pair.
     """
     name, _, total = text.partition("/")
     number = name.rpartition("-")[2]
     if not (number.isdigit() and total.isdigit() and int(number) < int(total)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no I/N with 0 <= I < N, such as 0/2")
+        raise argparse.ArgumentTypeError(f"{text!r} is not I/N with 0 <= I < N, such as 0/2")
     return int(number), int(total)
 
 
 def index_of(text: str) -> int | None:
-    """Read the number of a process among those of its role; None for `auto`.
+    """Parse the number of a process among those of its role; None for `auto`.
 
     Raises:
         argparse.ArgumentTypeError: it is neither.
@@ -160,16 +159,16 @@ def _parser(role: Role, description: str) -> argparse.ArgumentParser:
     if role is LEARNER:
         add("--ranks", type=int, metavar="N", help="the same as --set learner.ranks=N: N processes that learn together")
         add("--offline", type=Path, metavar="PATH", help="learn from an exported replay, without agents")
-    index_help = "number of this process among those of its role: its name and its seed"
+    index_help = "number of this process among those of its role, for its name and seed"
     if role in (AGENT, RLX_SERVER):
         add("--index", type=index_of, default=0, metavar="N|auto", help=f"{index_help}; auto: the first that is free")
     else:
         add("--index", type=int, default=0, help=index_help)
     add("--seed", type=int, help="the same as --set seed=N")
     add("--device", choices=("auto", "cpu", "cuda"), help="the same as --set device=...")
-    add("--resume", action="store_true", help="go on with a run that exists already")
-    add("--stay", action="store_true", help="when the run has ended, stay idle until a signal comes or it goes on")
-    add("--once", action="store_true", help="end at once if the run has ended before, instead of resuming it")
+    add("--resume", action="store_true", help="continue an existing run")
+    add("--stay", action="store_true", help="when the run has ended, stay idle until a signal comes or it continues")
+    add("--once", action="store_true", help="end immediately if the run has ended, instead of resuming it")
     add("--connect-timeout", type=float, default=10.0, metavar="S", help="longest wait for Redis at the start, s")
     levels = ("debug", "info", "warning", "error", "critical")
     add("--log-level", type=str.lower, choices=levels, help="the same as --set log_level=...")
@@ -178,22 +177,22 @@ def _parser(role: Role, description: str) -> argparse.ArgumentParser:
     return parser
 
 
-#: Where ranks on one machine meet.
+#: Address at which ranks on one machine meet.
 LOOPBACK = "127.0.0.1"
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
 class RankPlace:
-    """The place of a process among the ranks that whoever started it started."""
+    """The place of a process among a learner's ranks, from torchrun's environment variables."""
 
     rank: int  #: 0 .. count - 1
     count: int
-    local_rank: int = 0  #: among those of this machine: which GPU it has
-    restarts: int = 0  #: how often all of them were started again
+    local_rank: int = 0  #: among those of this machine; selects the GPU
+    restarts: int = 0  #: how often all ranks were restarted
 
     def variables(self, port: int) -> dict[str, str]:
-        """Environment variables of a process that has this place, and meets the others at a port of this machine."""
+        """Return the environment variables of a process with this place; ranks meet at a port of this machine."""
         return {
             "RANK": str(self.rank),
             "WORLD_SIZE": str(self.count),
@@ -204,10 +203,10 @@ class RankPlace:
 
 
 def read_place(variables: Mapping[str, str]) -> RankPlace | None:
-    """Read the place of this process; None where nobody has started ranks, or it is the only one.
+    """Read the place of this process; None if there are no other ranks.
 
     Raises:
-        ConfigError: what is needed is only partly there, or no number.
+        ConfigError: a variable is missing or not a number.
     """
     if "RANK" not in variables or variables.get("WORLD_SIZE", "1") == "1":
         return None

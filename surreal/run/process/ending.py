@@ -1,4 +1,4 @@
-"""How a run ends: why, with which exit code, and how an error looks."""
+"""Ends of runs: reason, exit code, `result.json`, and errors as one line. docs/endings.md has the table."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from surreal.config import Config
 
 
 class ExitCode(IntEnum):
-    """What a command gives to the shell; from 129 on, 128 and the number of the signal."""
+    """Exit codes of commands; 128 + N after signal N."""
 
-    OK = 0  #: it reached its goal or a limit, or was told to end by `surreal stop`
+    OK = 0  #: a goal or limit was reached, or `surreal stop` was called
     FAILED = 1
     USAGE = 2  #: wrong arguments, a wrong configuration
     BUSY = 3  #: the folder or the run belongs to another process, which is alive
-    RANK_KILLED = 4  #: a signal ended one of the learner's ranks; the launcher starts all of them again
-    BROKEN = 5  #: `surreal chaos` found that something did not hold
-    NAME_LOST = 6  #: another process has taken its name in the run; the launcher starts it again, as a stand-by
+    RANK_KILLED = 4  #: a signal ended one of the learner's ranks; the launcher restarts all of them
+    BROKEN = 5  #: `surreal chaos` found a broken promise
+    NAME_LOST = 6  #: another process took its name; the launcher restarts it as a stand-by
     HANGUP = 128 + signal.SIGHUP  #: also if the output was closed
     INTERRUPTED = 128 + signal.SIGINT
     TERMINATED = 128 + signal.SIGTERM
 
 
 class Ending(NamedTuple):
-    """Why a run ends."""
+    """The reason for the end of a run, and its exit code."""
 
     reason: str
     exit_code: ExitCode = ExitCode.OK
@@ -55,17 +55,17 @@ class Ending(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How far a run came."""
+    """Progress of a run at its end."""
 
     env_steps: int = 0
     updates: int = 0
     version: int = 0
     restarts: int = 0
-    skipped_updates: int = 0  #: their gradients were not finite
+    skipped_updates: int = 0  #: updates with gradients that were not finite
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """The exit code of a command that an exception ends."""
+    """Return the exit code of a command that an exception ends."""
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     if isinstance(error, BusyError):
@@ -87,16 +87,16 @@ def result_of(
     counts: Counts = Counts(),  # noqa: B008 - it is immutable
     best: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The content of `result.json`.
+    """Make the content of `result.json`.
 
     Args:
-        config: of the run.
-        run: its id.
-        ending: None while it goes on.
+        config: configuration of the run.
+        run: id.
+        ending: None while the run continues.
         started: when it began or was resumed, s since 1970.
-        time_s: how long it took.
-        counts: how far it came.
-        best: the best round of its evaluation.
+        time_s: duration.
+        counts: progress.
+        best: the best evaluation round.
     """
     return {
         "run": run,
@@ -120,7 +120,7 @@ _PACKAGE = Path(__file__).parents[2]
 
 
 def error_line(error: BaseException) -> str:
-    """Give one line for an error: its message, and for a foreign one its type, the line of code, and its notes."""
+    """Describe an error in one line: its message; if it is not Surreal's, also its type, line of code and notes."""
     notes = getattr(error, "__notes__", ())
     while isinstance(error, ThreadFailedError) and error.__cause__ is not None:
         error = error.__cause__
@@ -137,7 +137,7 @@ def error_line(error: BaseException) -> str:
 
 
 def _frame_to_show(error: BaseException) -> traceback.FrameSummary | None:
-    """Give the innermost call in the user's own code; without any, the innermost one outside of Python's library."""
+    """Find the innermost call in the user's code, else the innermost one outside Python's library."""
     frames = own_frames(traceback.extract_tb(error.__traceback__))
     return next(filter(_is_users, reversed(frames)), frames[-1] if frames else None)
 
@@ -147,21 +147,21 @@ def _code_of(frame: traceback.FrameSummary) -> str:
 
 
 def _is_users(frame: traceback.FrameSummary) -> bool:
-    """Whether a call is neither Surreal's nor an installed package's."""
+    """Whether a call is in the user's code: neither Surreal's nor an installed package's."""
     path = Path(frame.filename)
     is_installed = bool({"site-packages", "dist-packages"}.intersection(path.parts))
     return not (path.is_relative_to(_PACKAGE) or is_installed or frame.filename.startswith("<"))
 
 
 def is_expected(error: BaseException) -> bool:
-    """Whether an error is one that Surreal explains itself, so that its traceback says nothing more."""
+    """Whether Surreal explains the error, so that its traceback adds nothing."""
     while isinstance(error, ThreadFailedError) and error.__cause__ is not None:
         error = error.__cause__
     return isinstance(error, SurrealError)
 
 
 def print_error(error: BaseException) -> None:
-    """Write `error: ...` to stderr, if anybody still reads it."""
+    """Write `error: ...` to stderr, unless that is closed."""
     with suppress(OSError):
         sys.stderr.write(f"error: {error_line(error)}\n")
         sys.stderr.flush()

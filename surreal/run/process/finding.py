@@ -1,4 +1,4 @@
-"""Find a run's folder by what a person calls the run: one rule for all commands, for runs that have ended too."""
+"""Find a run's folder by path, name or id: one rule for all commands, also for runs that have ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from surreal.run.process.run_folder import (
     read_result,
 )
 
-#: A process that began so much later than it took the lock, in s, is another one with the same number.
+#: A process that began this much later than the lock was taken is another one with the same id, s.
 _CLOCK_SLACK_S = 2.0
 
 
@@ -30,7 +30,7 @@ class RunOverError(ConfigError):
     """A command needs a run in progress, and this one has ended.
 
     Attributes:
-        folder: of the run.
+        folder: folder of the run.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -44,19 +44,16 @@ class RunOverError(ConfigError):
 
 
 def named_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER) -> RunFolder | None:
-    """Find the folder of a run.
+    """Find the folder of a run; None if there is no such run.
 
     Args:
         name: a path to the folder, the name of a folder below `runs`, or the run's id; None: the newest run in
             progress, else the newest run.
-        runs: where runs are.
-
-    Returns:
-        The folder, or None if there is no such run.
+        runs: folder of runs.
     """
     if name is None:
         running, newest = newest_running(runs), _newest(runs)
-        # A killed run has left its address behind.
+        # A killed run leaves its address behind.
         return running if running is not None and (newest is None or is_written_to(running.path)) else newest
     for path in (Path(name).expanduser(), runs / name):
         if is_run_folder(path) or (path / ADDRESS_NAME).is_file():
@@ -69,7 +66,7 @@ def require_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER
     """Find the folder of a run; see `named_folder`.
 
     Raises:
-        ConfigError: there is none; the message has the nearest name.
+        ConfigError: there is no such run; the message has the nearest name.
     """
     folder = named_folder(name, runs)
     if folder is not None:
@@ -85,12 +82,12 @@ def require_folder(name: str | os.PathLike[str] | None, runs: Path = RUNS_FOLDER
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether a folder is a run's; an app's is not, although it has an app.yaml too."""
+    """Whether a folder is a run's; an app's folder is not, although it also has an app.yaml."""
     return any((folder / name).is_file() for name in (RESULT_NAME, RUN_NAME))
 
 
 def is_written_to(folder: Path) -> bool:
-    """Whether the writer of a run's folder is alive; a writer on another machine counts as alive."""
+    """Whether the writer of a run's folder is alive; one on another machine counts as alive."""
     path = folder / LOCK_NAME
     try:
         words = path.read_text(errors="replace").split()
@@ -111,7 +108,6 @@ def is_written_to(folder: Path) -> bool:
 
 
 def _newest(runs: Path) -> RunFolder | None:
-    """The run that began last."""
     try:
         found = max(runs.glob(f"*/{RUN_NAME}"), key=lambda path: path.stat().st_mtime, default=None)
     except OSError:
@@ -124,5 +120,5 @@ def _ending(folder: Path) -> str:
         result = read_result(folder)
         status, reason = result["status"], result["reason"]
     except (OSError, ValueError, KeyError):
-        return f"its {RESULT_NAME} does not say how it ended"
+        return f"its {RESULT_NAME} does not contain its ending"
     return "its launcher was killed" if status == "running" else f"{status}: {reason}"

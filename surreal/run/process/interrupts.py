@@ -1,4 +1,7 @@
-"""Interrupts."""
+"""Signals: the first Ctrl-C asks for a drain, the second SIGINT or SIGTERM hurries it, the third ends it at once.
+
+Role processes only drain: the process that started them limits the time. The launcher counts.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from types import FrameType
 
 from surreal.run.process.ending import Ending, ExitCode
 
-#: What asks a process to end, all in the same way.
+#: Signals that ask a process to end.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KILLING_COUNT = 3
-#: What asks for a checkpoint, and ends nothing: whoever lends a machine may send it before taking it back.
+#: Asks for a checkpoint and ends nothing; a cluster may send it before it takes a machine back.
 CHECKPOINT_SIGNAL = signal.SIGUSR1
 
 
@@ -26,7 +29,7 @@ def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequ
         is_abortable: whether the third SIGINT, and any after it, raises KeyboardInterrupt.
 
     Returns:
-        The signals that have come, which grows with each.
+        The signals so far; the list grows.
     """
     come: list[signal.Signals] = []
 
@@ -35,7 +38,7 @@ def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequ
         if is_abortable and come.count(signal.SIGINT) >= _KILLING_COUNT:
             raise KeyboardInterrupt
         try:
-            # What was interrupted may be a wait for this very event, and hold the lock that `set` takes.
+            # The interrupted code may be a wait for this event that holds the lock which `set` takes.
             _thread.start_new_thread(stop.set, ())
         except RuntimeError:  # no more threads
             stop.set()
@@ -47,27 +50,24 @@ def set_at_signals(stop: threading.Event, *, is_abortable: bool = False) -> Sequ
 
 
 def _keep_ended_children() -> None:
-    """Have this process learn how its children end, even if its parent ignored SIGCHLD, which is inherited."""
+    """Restore SIGCHLD, which may be inherited as ignored, so that this process learns how its children end."""
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def hold_checkpoint_signal() -> None:
-    """Block the signal that asks for a checkpoint, which would end a process that is starting.
-
-    What comes meanwhile is delivered when `CheckpointRequest` or `Interrupts` begin to listen for it.
-    """
+    """Block the checkpoint signal, which would end a starting process, until a `CheckpointRequest` listens."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {CHECKPOINT_SIGNAL})
 
 
 def release_checkpoint_signal() -> set[int]:
-    """Take the signal that asks for a checkpoint again, when its handler is in place; returns what was blocked."""
+    """Unblock the checkpoint signal after its handler is installed; returns what was blocked."""
     return signal.pthread_sigmask(signal.SIG_UNBLOCK, {CHECKPOINT_SIGNAL})
 
 
 @contextmanager
 def checkpoint_signal_held() -> Iterator[None]:
-    """Have processes that are started inside begin with the signal blocked; they must release it."""
+    """Start processes inside with the checkpoint signal blocked; they must release it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {CHECKPOINT_SIGNAL})
     try:
         yield
@@ -76,31 +76,31 @@ def checkpoint_signal_held() -> Iterator[None]:
 
 
 class CheckpointRequest:
-    """Whether this process was asked for a checkpoint."""
+    """Notes whether this process was asked for a checkpoint."""
 
     def __init__(self) -> None:
         self._has_come = False
 
     def listen(self) -> None:
-        """From now on, note the signal, which would otherwise end the process; on its main thread."""
+        """Record the signal from now on, which would otherwise end the process; called on the main thread."""
         signal.signal(CHECKPOINT_SIGNAL, self.note)
         release_checkpoint_signal()
 
     def take(self) -> bool:
-        """Whether it was asked for since the last call."""
+        """Whether a checkpoint was asked for since the last call."""
         has_come, self._has_come = self._has_come, False
         return has_come
 
     def note(self, number: int, _: FrameType | None) -> None:
-        """It is asked for: a signal's handler."""
+        """Handle the signal."""
         self._has_come = True
 
 
 class Interrupts:
-    """What a launcher was told from outside: by signals, or by an output that nobody reads any more.
+    """Requests to a launcher: by signals, or by an output that was closed.
 
     Attributes:
-        ending: why the run is to end, by the first of them; None while nothing was said.
+        ending: why the run must end, from the first request; None without one.
         checkpoint_request: whether a checkpoint was asked for.
     """
 
@@ -111,10 +111,10 @@ class Interrupts:
 
     @contextmanager
     def installed(self) -> Iterator[Interrupts]:
-        """Handle the signals inside, and give them back afterwards; the third SIGINT raises KeyboardInterrupt.
+        """Handle the signals inside, and restore them afterwards; the third SIGINT raises KeyboardInterrupt.
 
-        The signal for a checkpoint is ignored afterwards if it was held before: the process ends, and threads that
-        were started inside do not block it.
+        If the checkpoint signal was blocked before, it is ignored afterwards: the process ends, and threads that were
+        started inside do not block it.
         """
         before = {number: signal.signal(number, self._note) for number in (*_SIGNALS, CHECKPOINT_SIGNAL)}
         blocked = release_checkpoint_signal()
@@ -139,7 +139,7 @@ class Interrupts:
 
     @property
     def is_hurried(self) -> bool:
-        """Whether the drain is to be cut short; a checkpoint is still written."""
+        """Whether the drain must be short; a checkpoint is still written."""
         return self._count >= 2
 
     def _note(self, number: int, _: FrameType | None) -> None:
@@ -147,7 +147,7 @@ class Interrupts:
             self.checkpoint_request.note(number, None)
             return
         self.end(f"interrupted by {signal.Signals(number).name}", ExitCode(128 + number))
-        if number == signal.SIGHUP:  # of which a closed terminal may send several
+        if number == signal.SIGHUP:  # a closed terminal may send several
             return
         self._count += 1
         if self._count == _KILLING_COUNT:

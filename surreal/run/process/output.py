@@ -1,4 +1,4 @@
-"""Output."""
+"""Output of a command to a terminal, pipe or file, which may be closed or full at any time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ _CLOSED = frozenset({errno.EPIPE, errno.EIO, errno.EBADF})
 
 
 class Output:
-    """A stream that never raises: the first failure is reported once, and from then on all is dropped.
-
-    Rich writes to it as to any file, from its own thread too.
+    """A stream that never raises: the first failure is reported, and later output is dropped; for any thread.
 
     Args:
-        stream: what is written to.
-        on_failure: called once with the reason, on the thread that was writing.
+        stream: target.
+        on_failure: called once with the reason, on the writing thread.
     """
 
     def __init__(self, stream: TextIO, on_failure: Callable[[str], object]) -> None:
@@ -32,7 +30,7 @@ class Output:
         return self._stream.encoding
 
     def write(self, text: str) -> int:
-        """Write, or drop."""
+        """Write, or drop the text."""
         if not self.is_closed:
             try:
                 return self._write(text)
@@ -41,7 +39,7 @@ class Output:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or drop it."""
+        """Flush, or drop the buffer."""
         if not self.is_closed:
             try:
                 self._stream.flush()
@@ -57,7 +55,7 @@ class Output:
     def _write(self, text: str) -> int:
         try:
             return self._stream.write(text)
-        except UnicodeEncodeError as error:  # the terminal lacks a character: no reason to end
+        except UnicodeEncodeError as error:  # the terminal lacks a character
             self._stream.write(text.encode(error.encoding, "replace").decode(error.encoding))
             return len(text)
 
@@ -71,7 +69,7 @@ class Output:
 
 
 def flush_output() -> None:
-    """Flush stdout and stderr for the last time; what cannot be written is dropped without a word."""
+    """Flush stdout and stderr for the last time; drop what cannot be written."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -80,7 +78,7 @@ def flush_output() -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Lead a stream nowhere, so that what it still holds does not fail again at the end of the program."""
+    """Redirect a stream to nowhere, so that its buffer does not fail again at exit."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

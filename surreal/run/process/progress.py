@@ -1,4 +1,4 @@
-"""How far a learner is, as text next to the parameters that it publishes."""
+"""Progress of a learner, as text next to the parameters that it publishes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def write_progress(
     *,
     skipped: int = 0,
 ) -> str:
-    """What a learner sends along with its parameters: how far it is.
+    """Encode how far a learner is.
 
     Args:
-        updates: of the learner: batches (of agents in rounds: rounds) that it has learned from. Publishing the same
+        updates: batches (with agents in rounds: rounds) that the learner has learned from. Publishing the same
             parameters again does not change it.
         global_step: env steps of the run.
-        applied: of a parameter server, the number of the last gradient of each sender that is in the parameters.
-        learned: of an on-policy learner, the number of the last chunk of each sender that it has learned from.
+        applied: number of each sender's last gradient in the parameters of a parameter server.
+        learned: number of each sender's last chunk that an on-policy learner has learned from.
         skipped: updates that changed nothing.
     """
     further = {"applied": applied, "learned": learned, "skipped": skipped}
@@ -33,17 +33,17 @@ def write_progress(
 
 
 def read_applied(message: str, sender: str) -> int | None:
-    """Number of a sender's last gradient that is in the parameters; None if none is known to be."""
+    """Read the number of a sender's last gradient in the parameters; None if unknown."""
     return read_table(message, "applied").get(sender)
 
 
 def read_learned(message: str, sender: str) -> int | None:
-    """Number of a sender's last chunk that the parameters learned from; None if the learner has seen none."""
+    """Read the number of a sender's last chunk that the learner has learned from; None if there is none."""
     return read_table(message, "learned").get(sender)
 
 
 def read_table(message: str, name: str) -> dict[str, int]:
-    """A number for each sender, `applied` or `learned`; empty if there is no such table."""
+    """Read the table `applied` or `learned`, a number for each sender; empty if there is none."""
     table = json_object(message.encode()).get(name)
     try:
         return {sender: checked_count(number) for sender, number in table.items()} if isinstance(table, dict) else {}
@@ -52,7 +52,7 @@ def read_table(message: str, name: str) -> dict[str, int]:
 
 
 def read_progress(message: str) -> dict[str, int]:
-    """How far a learner was when it sent its parameters; empty if the text is another (a user's own broadcaster's)."""
+    """Read how far the learner was; empty if a user's own broadcaster wrote another text."""
     data = json_object(message.encode())
     try:
         return {key: checked_count(data[key]) for key in ("updates", "global_step")}
@@ -61,7 +61,7 @@ def read_progress(message: str) -> dict[str, int]:
 
 
 def has_learned(message: str) -> bool:
-    """Whether any update has changed the parameters that were sent along with this; true if the text is another."""
+    """Whether any update has changed the parameters; true if the text is another."""
     data = json_object(message.encode())
     try:
         return checked_count(data["updates"]) > checked_count(data.get("skipped", 0))
@@ -70,7 +70,7 @@ def has_learned(message: str) -> bool:
 
 
 def json_object(value: bytes) -> dict[str, Any]:
-    """Decode a JSON object; anything else (bytes from a network are hostile) counts as empty."""
+    """Decode a JSON object; anything else counts as empty, because bytes from a network are hostile."""
     try:
         data = json.loads(value)
     except (ValueError, RecursionError):

@@ -1,4 +1,8 @@
-"""Registry."""
+"""A run's entry in Redis: its configuration with its version, that the run exists, and why it ends.
+
+The configuration is that of the launcher, or of the learner that owns the replay; until one of them comes, another
+process registers its own. Every process compares when it joins and while it takes part.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ _MAX_CHARACTERS = 40
 
 
 def stamp() -> dict[str, Any]:
-    """What this version writes into a run's configuration."""
+    """Return the version fields of a run's configuration."""
     return {"surreal": __version__, "format": FORMAT}
 
 
@@ -53,7 +57,7 @@ def require_same_format(client: RedisClient, stored: Mapping[str, Any]) -> None:
 
 
 def tell_other_version(client: RedisClient, stored: Mapping[str, Any]) -> None:
-    """Warn if another version wrote the run's configuration, although its format is the same."""
+    """Warn if another version of the same format wrote the run's configuration."""
     if (theirs := version_of(stored)) != __version__:
         logger.warning(
             "run %s is of Surreal %s, and this process is of Surreal %s; both have format %d, so they fit",
@@ -62,7 +66,7 @@ def tell_other_version(client: RedisClient, stored: Mapping[str, Any]) -> None:
 
 
 def version_of(stored: Mapping[str, Any]) -> str:
-    """The version that wrote a run's configuration."""
+    """Return the version that wrote a run's configuration."""
     return str(stored.get("surreal", "before 0.1.0"))[:_MAX_CHARACTERS]
 
 
@@ -70,7 +74,7 @@ _POLL_INTERVAL_S = 0.5
 
 
 class RunEntry(NamedTuple):
-    """A run as `surreal:runs` lists it."""
+    """A run in the list `surreal:runs`."""
 
     run: str
     title: str
@@ -78,28 +82,28 @@ class RunEntry(NamedTuple):
 
 
 class Registrant(NamedTuple):
-    """Who registers a configuration."""
+    """A process that registers a configuration."""
 
-    name: str  #: of the process, as it claims it
-    leads: bool  #: whether what it says is the run's configuration: a launcher, or the learner that owns the replay
+    name: str  #: its claimed name
+    leads: bool  #: whether its configuration is the run's: a launcher, or the learner that owns the replay
 
 
 def describe(config: Config, registrant: Registrant) -> bytes:
-    """The configuration as it is stored: the shared part, and all of it but addresses, which may hold passwords."""
+    """Encode a configuration for Redis: the shared part, and everything except addresses, which may hold passwords."""
     content = {"shared": config.shared(), "config": plain_config(config), **registrant._asdict(), **stamp()}
     return json.dumps(content, sort_keys=True).encode()
 
 
 def plain_config(config: Config) -> dict[str, Any]:
-    """All of a configuration but addresses, as plain data: for Redis, and for what checkpoints say of themselves."""
+    """Return a configuration without addresses as plain data, for Redis and for checkpoints."""
     plain = config.model_dump(mode="json", by_alias=True)
     del plain["redis"]
-    plain["replay"]["shards"] = config.num_shards  # which would go with the addresses
+    plain["replay"]["shards"] = config.num_shards  # it would be lost with the addresses
     return plain
 
 
 def stored_config(client: RedisClient, overrides: Sequence[str] = ()) -> Config:
-    """The configuration that is registered for the run, with overrides for this process.
+    """Read the configuration that is registered for the run, with overrides for this process.
 
     Raises:
         ConfigError: no process has registered the run, or an override is wrong.
@@ -112,7 +116,7 @@ def decode_config(client: RedisClient, value: bytes, overrides: Sequence[str] = 
     """Decode a configuration as Redis has it; see `stored_config`.
 
     Args:
-        client: of the Redis, for messages.
+        client: client of the Redis, for messages.
         value: what is stored; b"" if nothing is.
         overrides: for this process.
 
@@ -127,7 +131,7 @@ def decode_config(client: RedisClient, value: bytes, overrides: Sequence[str] = 
 
 
 def wait_for_config(client: RedisClient, overrides: Sequence[str], stop: threading.Event) -> Config:
-    """The configuration of the run's launcher or learner, as soon as one has come.
+    """Wait for the configuration of the run's launcher or learner.
 
     Raises:
         ConfigError: an override is wrong.
@@ -153,21 +157,21 @@ def register(
     parameter_client: RedisClient | None = None,
     stop: threading.Event | None = None,
 ) -> bool:
-    """Register the configuration for the run, or compare with the one that is; one that agrees changes nothing.
+    """Register the configuration for the run, or compare with the registered one; an equal one changes nothing.
 
-    The configuration of a launcher or learner replaces that of other processes, which find out in `compare`. Otherwise
-    one that differs is replaced only if nobody who agreed with it is alive. Whoever calls this has claimed its name
-    already, so of two that come at once the second finds the first alive.
+    The configuration of a launcher or learner replaces that of other processes, which notice it in `compare`.
+    Otherwise, a different one is replaced only if no process that agreed with it is alive. The caller has claimed its
+    name already, so if two register at the same time, the second finds the first alive.
 
     Args:
-        client: of the run.
-        config: of this process.
+        client: client of the run.
+        config: configuration of this process.
         registrant: this process.
         parameter_client: where the parameters are, if that is another server.
-        stop: ends the wait of a process whose user may not register for one that may.
+        stop: ends the wait of a process whose Redis user may not register.
 
     Returns:
-        Whether it has replaced another one, of processes that no launcher or learner led; see `take_over`.
+        Whether it replaced the configuration of processes without a launcher or learner; see `take_over`.
 
     Raises:
         ContractError: live processes of the run agreed on something else, or are of a version whose format differs.
@@ -198,7 +202,7 @@ def register(
             wait_for_config(client, (), stop or threading.Event())
         if is_first:
             if differences:
-                # The model's own contract outlives its processes by a minute.
+                # The model's contract outlives its processes by a minute.
                 parameters = parameter_client or client
                 parameters.redis.delete(parameters.policy_keys(config.broadcast.policy).contract)
                 has_replaced = not (stored or {}).get("leads", True)
@@ -210,11 +214,11 @@ def register(
 
 
 def compare(client: RedisClient, config: Config, registrant: Registrant) -> None:
-    """See to it that the run still has this process's configuration; register it again if Redis was emptied.
+    """Check that the run still has this process's configuration; register it again if Redis was emptied.
 
     Raises:
-        ContractError: the run has another one by now: its learner came later, or it was resumed by others; or a version
-            of Surreal whose format differs has it.
+        ContractError: the run has another configuration (its learner came later, or others resumed it), or one of a
+            version whose format differs.
     """
     stored = _parse(_stored(client))
     if stored is None:
@@ -229,7 +233,7 @@ def compare(client: RedisClient, config: Config, registrant: Registrant) -> None
 
 @contextmanager
 def _may_be_refused(registrant: Registrant) -> Iterator[None]:
-    """Leave what a process's user may not write to a launcher or learner, whose users may."""
+    """Ignore a refused write: a launcher or learner, whose Redis user may write, does it."""
     try:
         yield
     except NoPermissionError:
@@ -238,10 +242,10 @@ def _may_be_refused(registrant: Registrant) -> Iterator[None]:
 
 
 def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClient | None = None) -> None:
-    """Refuse to go on with a finished run by accident.
+    """Refuse to continue a finished run by accident.
 
     Args:
-        client: of the run.
+        client: client of the run.
         policy: name of the parameters.
         parameter_client: where the parameters are, if that is another server.
 
@@ -252,36 +256,36 @@ def require_fresh(client: RedisClient, policy: str, parameter_client: RedisClien
     if parameters.redis.hexists(parameters.policy_keys(policy).params, "version") and not live_processes(client):
         raise ConfigError(
             f"run {client.run!r} exists already in Redis at {client.address}, and none of its processes is alive; "
-            "--resume goes on with it, --run NAME begins another",
+            "--resume continues it, --run NAME begins another",
             key="--run",
         )
 
 
 def request_stop(client: RedisClient, reason: str) -> bool:
-    """Say that the run ends and why; the first reason stays. Returns whether this one is it."""
+    """Tell the run to end; the first reason stays. Returns whether this is the first."""
     return bool(client.redis.set(client.run_keys.stop, reason, nx=True))
 
 
 def stop_reason(client: RedisClient) -> str:
-    """Why the run ends, "" while it goes on."""
+    """Read why the run ends; "" while it continues."""
     value: Any = client.redis.get(client.run_keys.stop)
     return value.decode(errors="replace") if value else ""
 
 
 def is_over(client: RedisClient) -> bool | None:
-    """Whether the run has ended; None if Redis does not know it."""
+    """Check whether the run has ended; None if Redis does not know it."""
     if stop_reason(client):
         return True
     return None if _parse(_stored(client)) is None else False
 
 
 def clear_stop(client: RedisClient) -> None:
-    """Let a stopped run go on; called by whoever resumes it."""
+    """Allow a stopped run to continue."""
     client.redis.delete(client.run_keys.stop)
 
 
 def delete_run(client: RedisClient) -> int:
-    """Remove a run's keys from one server; returns how many.
+    """Remove a run's keys from one server; returns their number.
 
     Raises:
         BusyError: the run is alive.
@@ -290,7 +294,7 @@ def delete_run(client: RedisClient) -> int:
     alive = [beat.name for beat in live_processes(client)]
     if alive:
         raise BusyError(f"run {client.run} is alive ({', '.join(alive)}); stop it first, then delete it")
-    # A server of experience or parameters alone has no heartbeats, but the leases of those who write there.
+    # A server of experience or parameters alone has no heartbeats, but the leases of its writers.
     leases = [key for pattern in run_pattern(client.run) for key in client.scan(f"{pattern}lease")]
     if leases:
         lease = leases[0].decode(errors="replace")
@@ -329,7 +333,7 @@ def _parse(value: bytes) -> Mapping[str, Any] | None:
 
 def _configured(client: RedisClient, stored: Mapping[str, Any], overrides: Sequence[str]) -> Config:
     require_same_format(client, stored)
-    # Without addresses, as `plain_config` writes it: one that another peer has added would get this process's password.
+    # Without addresses, as `plain_config` writes it: an address that a peer added would get this process's password.
     plain: dict[str, Any] = {name: value for name, value in stored["config"].items() if name != "redis"}
     places: dict[str, str] = {}
     apply_overrides(plain, places, [parse_override(text) for text in overrides])
@@ -340,7 +344,7 @@ def _configured(client: RedisClient, stored: Mapping[str, Any], overrides: Seque
 
 
 def _is_defended(client: RedisClient, stored: Mapping[str, Any], registrant: Registrant) -> bool:
-    """Whether somebody who agreed with what is stored is alive: who registered it, or who has joined since."""
+    """Whether a process that agreed with the stored configuration is alive."""
     name = str(stored.get("name", ""))[:200]
     if name and name != registrant.name and client.redis.exists(client.run_keys.claim(name)):
         return True

@@ -1,4 +1,4 @@
-"""The frame of a role process: arguments, configuration, connection, agreement, telemetry, signals, exit code.
+"""The frame of a role process: arguments, configuration, connections, agreement, telemetry, signals, exit code.
 
     def body(process: RoleProcess) -> None:
         ...
@@ -58,19 +58,19 @@ logger = logging.getLogger(__name__)
 
 
 class RoleProcess:
-    """What a role's body gets: its configuration, its clients, its telemetry, and when to stop.
+    """The process as the body of its role sees it: configuration, clients, telemetry, and when to stop.
 
     Attributes:
-        callbacks: the user's, to be told what happens.
+        callbacks: the user's callbacks.
         client: the run's Redis: configuration, heartbeats, log.
         index: number of this process among those of its role.
-        signals: those that asked it to end, so far.
-        replay: the "replay server", or servers; the same as `client` unless others are named.
-        parameter_client: the "parameter server"; the same as `client` unless another is named.
-        checkpoint_request: whether a checkpoint was asked for, by SIGUSR1.
+        signals: signals that asked it to end, so far.
+        replay: replay servers; the same as `client` unless others are named.
+        parameter_client: parameter server; the same as `client` unless another is named.
+        checkpoint_request: whether SIGUSR1 asked for a checkpoint.
         stop: set by SIGTERM, SIGINT, and (without a launcher) the run's stop key.
-        startup: how long this process took until it worked; the body marks the moments.
-        rank: among a learner's ranks; 0 of one that is a single process, and of other roles.
+        startup: times of the start; the body marks them.
+        rank: among a learner's ranks; 0 for a single process and other roles.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RoleProcess:
         self.parameter_client = self._client_at(self.config.redis.parameter_address)
         self.index, self._claim = self._claim_number()
         self.name = role.process_name(self.index, self.rank)
-        # Told by the telemetry's thread: the main one may be waiting for a replay that takes no more.
+        # The telemetry thread notices the stop: the main thread may wait for a full replay.
         self.telemetry = Telemetry(self.client, role.counts_as, self.name, on_stop=self._end)
         self.startup = Startup()
         self.startup.watch_lease(lambda: self._claim.waited_s)
@@ -105,23 +105,23 @@ class RoleProcess:
         is_first = not (self._is_follower or self.rank or self.index)
         self._registrant = registry.Registrant(self._claim.name, leads=role.leads and is_first)
         self._failure: SurrealError | None = None
-        self._stop_reason: str | None = None  # of this process's own, which its telemetry may not have heard yet
+        self._stop_reason: str | None = None  # known here before the telemetry has read it
         self._endings: list[Callable[[], object]] = []
         named = {"run": self.client.run, "process": self.name, "run_dir": self.run_dir, "seed": self.config.seed}
         self.callbacks = make_callbacks(self.config, **named)
 
     def join_run(self) -> None:
-        """Become the one process of this name, agree with the run, and begin to show up in it.
+        """Claim the name, agree with the run, and start telemetry.
 
         Raises:
-            ConfigError: the run is a finished one, and `--resume` was not given.
+            ConfigError: the run is finished, and `--resume` was not given.
             ContractError: live processes of the run use another configuration.
-            StoppedError: the run has ended, and this process was not to resume it.
+            StoppedError: the run has ended, and this process must not resume it.
         """
         reason = registry.stop_reason(self.client) if self.arguments.stay or self.arguments.once else None
         if reason:
             self._stop_reason = reason
-            # A learner that was killed between its run's end and its own still owes the result.
+            # A learner that was killed after its run's end must still write the result.
             if not (self._registrant.leads and RunFolder(self.run_dir).is_without_result()):
                 raise StoppedError(f"run {self.client.run} has ended: {reason}")
         if not self.arguments.supervised:
@@ -138,17 +138,17 @@ class RoleProcess:
         self._watchdog.start()
 
     def rng(self, *key: int) -> np.random.Generator:
-        """Random numbers of this process alone, from the run's seed, its role and its index."""
+        """Make a generator for this process from the run's seed, its role and its index."""
         if self.role.stream is None:
             raise ValueError(f"the role {self.role.name} has no stream of random numbers")
         return role_rng(self.config.seed, self.role.stream, self.index, *((self.rank,) if self.rank else ()), *key)
 
     def at_end(self, action: Callable[[], object]) -> None:
-        """Have something done when the last of this process's log is in Redis."""
+        """Register an action for when all of this process's log is in Redis."""
         self._endings.append(action)
 
     def request_stop(self, reason: str) -> None:
-        """Have the run end for this reason, or for the one that somebody gave before."""
+        """End the run for this reason; an earlier reason stays."""
 
         def ask() -> str:
             registry.request_stop(self.client, reason)
@@ -157,12 +157,12 @@ class RoleProcess:
         self._stop_reason = self.client.retry(ask, what="end the run", stop=self.stop)
 
     def should_stop(self) -> bool:
-        """Whether the body has to end; ask in each turn of the loop."""
+        """Whether the body has to end; called in each iteration of its loop."""
         self.turn()
         return self.stop.is_set()
 
     def turn(self) -> None:
-        """Show that the body goes on, in a turn that does not ask whether it has to end."""
+        """Report an iteration that does not call `should_stop`."""
         self._pulse.has_turned = True
 
     @property
@@ -171,17 +171,17 @@ class RoleProcess:
         return self._failure is not None
 
     def raise_failure(self) -> None:
-        """Raise what made this process end in disagreement with its run, if anything did."""
+        """Raise the disagreement with the run that ends this process, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the run is to end; None while it goes on."""
+        """The reason for the end of the run; None while it continues."""
         return self.telemetry.stop_reason or self._stop_reason
 
     def ending(self, error: Exception | None = None) -> Ending:
-        """Why this process ends, if it ends now; with the exception that ends it."""
+        """Return the reason and exit code for ending now, perhaps by an exception."""
         error = error or self._failure
         if error is not None:
             return Ending(f"{self.name} failed: {error_line(error)}", exit_code_of(error))
@@ -193,7 +193,7 @@ class RoleProcess:
         return Ending(f"the {self.name} is done")
 
     def close(self) -> None:
-        """Send what telemetry still holds, and close the connections."""
+        """Send the rest of the telemetry, and close the connections."""
         self.callbacks.close()
         self.telemetry.stop()
         for ending in self._endings:
@@ -203,7 +203,7 @@ class RoleProcess:
         try:
             self._claim.release()
         except (redis.RedisError, SurrealError) as error:
-            logger.debug("the claim of %s expires by itself: %s", self.name, error)
+            logger.debug("the claim of %s will expire: %s", self.name, error)
         self.replay.close()
         self.parameter_client.close()
         self.client.close()
@@ -212,18 +212,17 @@ class RoleProcess:
         return registry.register(self.client, self.config, self._registrant, self.parameter_client, self.stop)
 
     def _end(self, reason: str) -> None:
-        # Under a launcher the order of the stop is its business: agents, learner, evaluation.
+        # A launcher stops its children in order: agents, learner, evaluation.
         if not self.arguments.supervised:
             logger.info("the run ends: %s", reason)
             self.stop.set()
 
     def _end_hanging_run(self, reason: str) -> None:
-        # Under a launcher, this process's exit code does that.
-        if not self.arguments.supervised:
+        if not self.arguments.supervised:  # else the exit code tells the launcher
             registry.request_stop(self.client, reason)
 
     def _stay(self) -> None:
-        """Keep the name, and compare with the run; on the telemetry's thread."""
+        """Renew the claim and compare with the run; on the telemetry thread."""
         if self._failure is not None:
             return
         try:
@@ -246,7 +245,7 @@ class RoleProcess:
         return self.role is LEARNER and self.config.replay.follow
 
     def _claim_number(self) -> tuple[int, Claim]:
-        """Give the number of this process, found now if it was told none, and the claim of its name."""
+        """Return the number of this process, the first free one if none was given, and the claim of its name."""
         shared = fingerprint(self.config.shared())
         suffix = f"-{self.config.broadcast.policy}" if self._is_follower else ""
 
@@ -264,7 +263,7 @@ class RoleProcess:
         return client
 
     def _connect_replay(self) -> ReplayShards:
-        """Connect to the servers of the experience; of several, at least one must answer."""
+        """Connect to the replay servers, at least one of which must answer."""
         addresses, clients = self.config.replay_addresses, []
         missing: list[RedisUnavailableError] = []
         for address in addresses:
@@ -274,16 +273,16 @@ class RoleProcess:
                 missing.append(error)
                 if len(missing) == len(addresses):
                     raise
-                logger.warning("going on without a shard: %s", error)
+                logger.warning("continuing without a shard: %s", error)
                 clients.append(make_client(address or "", self.client.run))
         return ReplayShards(clients, self.config.num_shards)
 
 
 def make_client(address: str, run: str) -> RedisClient:
-    """A client of a run.
+    """Make a client of a run.
 
     Raises:
-        ConfigError: the address or the run's id makes no sense.
+        ConfigError: the address or the run's id is invalid.
     """
     try:
         return RedisClient(address, run=run)
@@ -292,14 +291,14 @@ def make_client(address: str, run: str) -> RedisClient:
 
 
 def role_rng(seed: int, stream: RandomStream, *key: int) -> np.random.Generator:
-    """Random numbers that differ between roles and processes, and repeat with the seed."""
+    """Make a generator that differs between roles and processes, and repeats with the seed."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(stream), *key)))
 
 
 def run_role(
     role: Role, body: Callable[[RoleProcess], None], argv: Sequence[str] | None, description: str | None
 ) -> int:
-    """Run a role process from its arguments to its exit code; a launcher's children that drained end with 0."""
+    """Run a role process from its arguments to its exit code; a child of a launcher that drained returns 0."""
     arguments = parse(role, sys.argv[1:] if argv is None else argv, (description or "").strip())
     stop = threading.Event()
     signals = set_at_signals(stop, is_abortable=True)
@@ -325,13 +324,13 @@ def run_role(
 
 
 def _health_file(role: Role, arguments: RoleArguments, stop: threading.Event) -> HealthFile:
-    """Where a process says how it is; a launcher looks after its own, and of a learner's ranks the first one speaks."""
+    """Make the health file of a process without a launcher; only the first rank of a learner has one."""
     is_asked = not arguments.supervised and (arguments.place is None or arguments.place.rank == 0)
     return HealthFile(role.name, partial(look_at_loops, stop), health_path(os.environ) if is_asked else None)
 
 
 def _take_part(process: RoleProcess, body: Callable[[RoleProcess], None], health: HealthFile) -> ExitCode:
-    """Take part in a run until it ends, or this process is told to."""
+    """Take part in a run until the run or this process ends."""
     _set_up_logging(process)
     try:
         process.join_run()
@@ -355,18 +354,18 @@ def _take_part(process: RoleProcess, body: Callable[[RoleProcess], None], health
 
 
 def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tuple[Config, RedisClient]:
-    """Find the configuration, here or in Redis, and a Redis that answers."""
+    """Load the configuration, from here or from Redis, and connect to Redis."""
     config = None if arguments.config is None else load_config(arguments.config, arguments.overrides)
     configured = None if config is None else config.redis.address
     run = arguments.run or (None if config is None else config.name)
     if run is None:
         raise ConfigError("name a configuration, or a run whose configuration is in Redis: --run NAME", key="--run")
     client = make_client(arguments.redis or configured or DEFAULT_REDIS, run)
-    # Whom a launcher starts again while Redis is away waits for it as long as those do that run.
+    # A child that is restarted while Redis is away waits for it as long as running processes do.
     timeout_s = client.retry_timeout_s if arguments.supervised else arguments.connect_timeout_s
     client.check_server(timeout_s=timeout_s, stop=stop)
     if config is None:
-        if role.leads and not arguments.index:  # which would wait for itself
+        if role.leads and not arguments.index:  # it would wait for itself
             config = registry.stored_config(client, arguments.overrides)
         else:
             config = registry.wait_for_config(client, arguments.overrides, stop)
@@ -377,6 +376,6 @@ def _connect(role: Role, arguments: RoleArguments, stop: threading.Event) -> tup
 def _set_up_logging(process: RoleProcess) -> None:
     setup_logging(process.config.log_level, process.name)
     if process.arguments.supervised:
-        # The launcher keeps the console in a file, for what goes wrong; all else is in the run's log.
+        # The launcher keeps the console in a file, for warnings; everything is in the run's log.
         for handler in logging.getLogger().handlers:
             handler.setLevel(max(handler.level, logging.WARNING))

@@ -1,6 +1,6 @@
-"""The table of roles: what the command line, the launcher and the frame of a process know about each kind of process.
+"""The table of roles, the kinds of processes, and the words with which `surreal run` starts parts of an app.
 
-A further role is one more entry here, and a module of its name with `main(argv)`. Imports nothing heavy.
+A further role is one more entry here, and a module with `main(argv)`. Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RandomStream(IntEnum):
-    """Whoever draws random numbers from the run's seed has a stream; the numbers are part of what a seed means."""
+    """Streams of random numbers from the run's seed; changing a number changes the results of a seed."""
 
     AGENT = 1
     LEARNER = 2
@@ -29,37 +29,37 @@ class RandomStream(IntEnum):
 
 
 class NormalEnd(Enum):
-    """What it means for a run that a process of a role has ended by itself, with exit code 0."""
+    """Consequence for the run when a process of a role ends by itself with exit code 0."""
 
     NOTHING = "nothing"
     ENDS_RUN = "the run is over"
     ALL_END_RUN = "the run is over when all of the role's processes have ended"
-    LAST_ENDS_RUN = "so it is, and at once: nobody else has to tell"
+    LAST_ENDS_RUN = "the run is over when all of the role's processes have ended, at once"
 
 
 @dataclass(frozen=True)
 class Role:
-    """One kind of process. All are started again when a signal killed them, within `run.restart_limit`.
+    """One kind of process. A process that a signal killed is restarted, within `run.restart_limit`.
 
     Args:
-        name: in commands, names of processes and files.
-        module: whose `main(argv)` runs it.
-        summary: one sentence for the command line's help.
-        count: how many processes of it a configuration asks for.
-        drain_order: place at the end of a run, >= 0; roles with the same number drain together.
-        drain_timeout_s: how long it may take to drain before it is killed, s.
-        last_work: what it does while it drains, as a person is told.
-        hurried_timeout_s: the same as `drain_timeout_s`, from a second Ctrl-C on, s.
-        counts_as: role under which its heartbeats and metrics appear.
-        stream: of its random numbers; None if it draws none.
-        normal_end: what its end means.
-        is_numbered: whether in a run the first of its processes has a number as well: `agent-0`, but `rlx-server`.
+        name: in commands and names of processes and files.
+        module: its `main(argv)` runs the process.
+        summary: help of the command.
+        count: number of processes in a configuration.
+        drain_order: order at the end of a run, >= 0; roles with the same number drain together.
+        drain_timeout_s: longest drain before the process is killed, s.
+        last_work: its work while it drains, for people.
+        hurried_timeout_s: like `drain_timeout_s`, after a second Ctrl-C, s.
+        counts_as: role of its heartbeats and metrics.
+        stream: stream of its random numbers; None if it draws none.
+        normal_end: consequence of its end.
+        is_numbered: whether the first process in a run has a number, too: `agent-0`, but `rlx-server`.
         is_single: whether a launcher starts at most one, whose console needs no number.
-        resumes: whether it gets `--resume` when it is started again.
-        leads: whether its configuration is the run's, where no launcher is.
-        has_command: whether a person may start one: `surreal NAME`.
-        prints: whether what it prints is for the person at the launcher.
-        user: as whom it comes to Redis, where there are users.
+        resumes: whether a restart adds `--resume`.
+        leads: whether its configuration is the run's if there is no launcher.
+        has_command: whether there is a command `surreal NAME`.
+        prints: whether its output is for the person at the launcher.
+        user: Redis user, if Redis has users.
     """
 
     name: str
@@ -82,12 +82,12 @@ class Role:
     user: str = "agent"
 
     def process_name(self, index: int, rank: int = 0) -> str:
-        """Name in the run, of the process that was told this index; of a learner's ranks other than rank 0, with it."""
+        """Return the name of a process in the run; it includes the rank of a learner, except 0."""
         name = f"{self.name}-{index}" if self.is_numbered or index else self.name
         return f"{name}-rank-{rank}" if rank else name
 
     def console_name(self, number: int) -> str:
-        """Name at the launcher, and of the console's file, of the process that was started as this one of its role."""
+        """Return the name of a process at the launcher and of its console file."""
         return self.name if self.is_single else f"{self.name}-{number}"
 
 
@@ -107,7 +107,7 @@ LEARNER = Role(
     leads=True,
     user="learner",
 )
-#: In the learner's place where agents compute the gradients.
+#: Replaces the learner if agents compute the gradients.
 PARAMETER_SERVER = Role(
     "ps",
     "surreal.run.roles.parameter_server",
@@ -136,7 +136,7 @@ AGENT = Role(
     normal_end=NormalEnd.ALL_END_RUN,
     is_numbered=True,
 )
-#: An agent whose environments are elsewhere.
+#: An agent whose environments run elsewhere.
 RLX_SERVER = Role(
     "rlx-server",
     "surreal.run.roles.rlx_server",
@@ -160,7 +160,7 @@ RLX_CLIENT = Role(
     counts_as="rlx-client",
     resumes=False,
 )
-#: A program of a user's own that plays over RLX: `environment.run`.
+#: A user's program that plays over RLX: `environment.run`.
 ENVIRONMENT = Role(
     "environment",
     "surreal.run.launch.environment",
@@ -194,7 +194,7 @@ ROLES: tuple[Role, ...] = (LEARNER, PARAMETER_SERVER, AGENT, RLX_SERVER, RLX_CLI
 
 
 def refusal_of(role: Role, config: Config) -> tuple[str, str] | None:
-    """Why a process of a role cannot take part in a run: the setting to blame, and a sentence; None if it can."""
+    """Return the setting and the reason why a role cannot take part in a run; None if it can."""
     if role in (LEARNER, PARAMETER_SERVER) and not role.count(config):
         other = PARAMETER_SERVER if role is LEARNER else LEARNER
         return "learner.gradients", f"learner.gradients is {config.learner.gradients}: start `surreal {other.name}`"
@@ -222,17 +222,17 @@ COMPONENTS: dict[str, frozenset[Part]] = {
 
 
 def parts_of(words: Collection[str]) -> frozenset[Part]:
-    """Give the parts that components ask for; everything if there are none.
+    """Return the parts that components ask for; everything if there are none.
 
     Raises:
-        ConfigError: a word is not a component any more.
+        ConfigError: a word is no longer a component.
     """
     if "wsproxy" in words:
-        raise ConfigError("wsproxy is not a component any more: an rlx-server speaks WebSocket itself", key="wsproxy")
+        raise ConfigError("wsproxy is no longer a component: an rlx-server speaks WebSocket itself", key="wsproxy")
     return frozenset().union(*(COMPONENTS[word] for word in words)) if words else COMPONENTS["all"]
 
 
 def launcher_overrides(parts: Collection[Part]) -> list[str]:
-    """Give the settings that leave the other parts out of a run."""
+    """Return the settings that leave the other parts out of a run."""
     left_out = {Part.ENVIRONMENTS: "environment.n_environments=0", Part.RLX_SERVERS: "rlx.servers=0"}
     return [setting for part, setting in left_out.items() if part not in parts]

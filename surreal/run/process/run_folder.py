@@ -1,4 +1,4 @@
-"""A run's folder as its one writer sees it: its lock, its id, its configuration, where its Redis is, its result."""
+"""A run's folder: its lock, id, configuration, address of Redis, and result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from surreal.base.errors import BusyError, ConfigError, FolderError
 from surreal.base.system.files import FileLock, is_disk_full, parse_json, write_in_place, write_whole
 from surreal.config import Config, to_yaml
-from surreal.distributed.connection.address import FoundAddress
 from surreal.run.process.ending import result_of
+
+if TYPE_CHECKING:
+    from surreal.distributed.connection.address import FoundAddress
 
 RUNS_FOLDER = Path("runs")
 CONFIG_NAME = "app.yaml"
@@ -36,25 +38,25 @@ _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=")
 
 
 def new_run_id(name: str) -> str:
-    """A run id that no other run has: name, local time, four random digits."""
+    """Make a unique run id: name, local time, four random digits."""
     return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 class RunFolder:
-    """A run's folder, from the side of its one writer: the launcher, or a learner without one.
+    """A run's folder, as its one writer sees it: the launcher, or a learner without a launcher.
 
         folder.claim()             # refused while another process writes there
-        ...                        # all that can refuse is checked
+        ...                        # check everything that can refuse the run
         folder.begin(config, run)
         folder.write_address(address, run)
         folder.write_result(...)
         folder.release()
 
     Args:
-        path: the folder; made by `claim`.
+        path: the folder; `claim` makes it.
 
     Attributes:
-        earlier_s: how long the run took before it was resumed; known from `begin` on.
+        earlier_s: duration of the run before it was resumed; set by `begin`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,21 +74,20 @@ class RunFolder:
         """Refuse a folder that holds a run.
 
         Raises:
-            ConfigError: it does.
+            ConfigError: it holds one.
         """
         if self.config_path.exists():
             raise ConfigError(
-                f"{self.path} holds a run already; "
-                "--resume goes on with it, --run NAME or --run-dir DIR begins another",
+                f"{self.path} holds a run already; --resume continues it, --run NAME or --run-dir DIR begins another",
                 key="--run-dir",
             )
 
     def claim(self) -> None:
-        """Become the only writer, until `release` or the end of this process.
+        """Claim the folder as its only writer, until `release` or the end of this process.
 
         Raises:
-            BusyError: another process is it.
-            ConfigError: there cannot be such a folder.
+            BusyError: another process is the writer.
+            ConfigError: the folder cannot be made.
         """
         try:
             self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
@@ -102,23 +103,23 @@ class RunFolder:
             )
 
     def release(self) -> None:
-        """Let another writer in; a folder in which no run began is as it was before."""
+        """Release the folder for another writer; if no run began, restore its earlier state."""
         self._remove_address()
         is_new = bool(self._made) and not self.config_path.exists()
         self._lock.release(is_removed=is_new)
         if is_new:
-            shutil.rmtree(self.path / "redis", ignore_errors=True)  # of the run's own server
-            # Of several that begin at once, the last one out removes the folder of all runs.
+            shutil.rmtree(self.path / "redis", ignore_errors=True)  # left by its server
+            # If several runs begin at once, the last one removes the folder of all runs.
             common = [self.path.parent] if self.path.parent.name == RUNS_FOLDER.name else []
             for path in (*self._made, *common):
-                with suppress(OSError):  # somebody has put something there
+                with suppress(OSError):  # it is not empty
                     path.rmdir()
 
     def begin(self, config: Config, run: str, started: float) -> None:
-        """Write down that a run begins here, or goes on; nothing can refuse it any more.
+        """Record that a run begins or is resumed here; nothing can refuse it after this.
 
         Args:
-            config: of the run, as resolved.
+            config: configuration of the run.
             run: its id.
             started: now, s since 1970.
 
@@ -128,13 +129,13 @@ class RunFolder:
         text = to_yaml(config)
         self.earlier_s = time_so_far(self.path)
         self._write(RUN_NAME, f"{run}\n")
-        # As long as the result will be, so that a disk that is full by then can take it.
+        # As long as the final result, so that it can be overwritten when the disk is full.
         result = result_of(config, run, None, started=started, time_s=self.earlier_s)
         self._write(RESULT_NAME, _padded(_json(result)))
         self._write(CONFIG_NAME, text, is_secret=bool(_PASSWORD.search(text)))
 
     def write_address(self, address: str, run: str) -> None:
-        """Say where the run's Redis is, and under which id; for this user only, since it may hold a password.
+        """Write the address of the run's Redis and the run's id; only this user may read it, because of passwords.
 
         Raises:
             FolderError: it cannot be written.
@@ -143,7 +144,7 @@ class RunFolder:
         self._write(ADDRESS_NAME, self._address, is_secret=True)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Write how the run ended; on a full disk, over what `begin` has written.
+        """Write how the run ended; on a full disk, overwrite what `begin` wrote.
 
         Raises:
             FolderError: it cannot be written.
@@ -162,31 +163,33 @@ class RunFolder:
                 raise error from error.__cause__
 
     def is_without_result(self) -> bool:
-        """Whether a run began here, and nobody has written how it ended."""
+        """Whether a run began here and has no final result."""
         try:
             return bool(read_result(self.path)["status"] == "running")
         except (OSError, ValueError, KeyError):
             return False
 
     def sweep(self) -> None:
-        """Remove what killed processes of the run left half written; none of them is alive any more."""
+        """Remove temporary files that killed processes left; no process of the run may be alive."""
         for path in self.path.rglob(".*.tmp"):
             with suppress(OSError):
                 path.unlink()
 
     def read_run(self) -> str | None:
-        """The id of the run that is kept here, None if there is none."""
+        """Read the run's id; None if there is no run."""
         try:
             return (self.path / RUN_NAME).read_text().strip() or None
         except OSError:
             return None
 
     def read_address(self, given: str | None = None) -> tuple[FoundAddress, str] | None:
-        """Read where the run's Redis is and the run's id; None if the run is over.
+        """Read the address of the run's Redis and the run's id; None if the run is over.
 
         Args:
-            given: the address that the user named, whose host may be sent secrets.
+            given: address from the user, whose host may be sent secrets.
         """
+        from surreal.distributed.connection.address import FoundAddress  # with redis, which completion does not need
+
         try:
             lines = (self.path / ADDRESS_NAME).read_text().split()
         except OSError:
@@ -194,7 +197,7 @@ class RunFolder:
         return (FoundAddress(lines[0], given), lines[1]) if len(lines) == 2 else None
 
     def _remove_address(self) -> None:
-        """The run's Redis is gone, or none of our business any more; another's address stays."""
+        """Remove the address that this process wrote; another one stays."""
         path = self.path / ADDRESS_NAME
         with suppress(OSError):
             if self._address and path.read_text() == self._address:
@@ -208,7 +211,7 @@ class RunFolder:
 
 
 def newest_running(folder: Path = RUNS_FOLDER) -> RunFolder | None:
-    """The newest run below a folder whose Redis address is there, None if no run is."""
+    """Find the newest run below a folder that has an address of Redis."""
     try:
         found = [path.parent for path in folder.glob(f"*/{ADDRESS_NAME}")]
         newest = max(found, key=lambda path: (path / ADDRESS_NAME).stat().st_mtime, default=None)
@@ -218,18 +221,18 @@ def newest_running(folder: Path = RUNS_FOLDER) -> RunFolder | None:
 
 
 def newest_checkpoint(run_dir: Path) -> int:
-    """Updates of the learner's newest checkpoint, by its name; 0 if there is none."""
+    """Read the updates of the newest checkpoint from its name; 0 if there is none."""
     names = [path.stem for path in (run_dir / "checkpoints").glob("*.safetensors")]
     return max((int(name) for name in names if name.isdigit()), default=0)
 
 
 def _padded(text: str) -> str:
-    """The same JSON, as long as the file is."""
+    """Pad JSON to the length of the file."""
     return text.rstrip("\n").ljust(_RESULT_BYTES - 1) + "\n"
 
 
 def time_so_far(run_dir: Path) -> float:
-    """How long a run took, s, all parts of one that was resumed; a part that was killed lasts to its last metrics."""
+    """Compute the duration of a run over all its resumed parts, s; a killed part lasts until its last metrics."""
     try:
         result = read_result(run_dir)
         time_s, started = float(result["time_s"]), float(result["started"])
@@ -243,7 +246,7 @@ def time_so_far(run_dir: Path) -> float:
 
 
 def last_metric(run_dir: Path, name: str) -> float:
-    """The newest finite value of a metric of any process, as far as the end of `metrics.jsonl` has one; else 0."""
+    """Read the newest finite value of a metric from the end of `metrics.jsonl`; 0 if there is none."""
     for line in reversed(tail(run_dir / METRICS_NAME)):
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):  # cut off, or another kind
             value: Any = json.loads(line)["metrics"].get(name)

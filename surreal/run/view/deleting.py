@@ -40,7 +40,7 @@ def delete(run: ListedRun, address: str | None = None) -> None:
 
     Args:
         run: which is over.
-        address: of a Redis.
+        address: address of a Redis.
 
     Raises:
         BusyError: one of its processes is alive; nothing was removed.

@@ -1,4 +1,4 @@
-"""How a run ended, from the launcher or from its folder."""
+"""The outcome of a run, from the launcher or from its folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES = (
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended."""
+    """A run after its end, as `surreal run` and `surreal.train` report it."""
 
     run: str
     folder: Path
@@ -41,7 +41,7 @@ class RunOutcome:
         return [name for name in FILES if (self.folder / name).exists()]
 
     def last_words(self) -> list[str]:
-        """Give the lines to print at the end of the run, after the error if it failed."""
+        """Return the lines to print at the end of the run, after the error if it failed."""
         words = [] if self.ending.exit_code is ExitCode.FAILED else [f"ended: {self.ending.reason}"]
         updates, skipped = self.counts.updates, self.counts.skipped_updates
         if skipped:
@@ -64,7 +64,7 @@ def _short(path: Path) -> str:
 
 
 def describe_ended(folder: Path) -> list[tuple[str, str]]:
-    """Give names and values to show, in order; the folder may lack any of its files."""
+    """Return names and values to show, in order; the folder may lack any of its files."""
     run, last = read_run(folder), last_round(folder) or {}
     returns = {"best return": run.best_return, "last return": last.get("mean_return")}
     updates = newest_checkpoint(folder)
@@ -80,7 +80,7 @@ def describe_ended(folder: Path) -> list[tuple[str, str]]:
 
 
 def ended_to_json(folder: Path) -> dict[str, Any]:
-    """Give plain data, with the names that `RunView.to_json` uses where they mean the same."""
+    """Return plain data, with the names that `RunView.to_json` uses where they mean the same."""
     run = read_run(folder)
     plain = run.to_json() | {"title": run.name, "state": "over", "stop_reason": run.reason or None, "processes": []}
     return {name: plain[name] for name in plain if name not in ("is_in_redis", "name", "reason")}

@@ -127,7 +127,7 @@ class RunReader:
     In a Redis Cluster, the server of each run is asked.
 
     Args:
-        client: of the run, or of any run if all are read.
+        client: client of the run, or of any run if all are read.
         reads_all: whether `read_all` reads all runs that the Redis lists.
         has_counts: also read, in a second round trip, the counts that remain when processes have ended: env steps,
             version, best return.
@@ -137,7 +137,7 @@ class RunReader:
         policy: the policy whose version counts; None: the one that the run's registered configuration publishes.
 
     Attributes:
-        address: of the Redis, for messages.
+        address: address of the Redis, for messages.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""How processes of a run notice that another one is gone, hangs, or took their name; see docs/liveness.md."""
+"""Detection of processes that are gone, hang, or took another one's name; docs/liveness.md has all mechanisms."""

@@ -1,4 +1,8 @@
-"""Claims."""
+"""Claims: of several processes with one role and index, one takes part in a run, and the others stand by.
+
+A claim is a key that expires unless its holder renews it; see `connection.access.holders` for when it is void earlier.
+Also here: taking over a run from processes with another configuration, and `--stay`.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +35,10 @@ class Claim:
     """The right to be the process of a name in a run.
 
     Args:
-        client: of the run.
-        name: of the process: `agent-0`.
-        fingerprint: of the settings that the run must share, as this process has them.
-        ttl_s: how long it lasts without `keep`, s; raising it lets a stand-by on another machine wait longer.
+        client: client of the run.
+        name: name of the process: `agent-0`.
+        fingerprint: fingerprint of this process's settings that the run must share.
+        ttl_s: lifetime without renewal, s; raising it lets a stand-by on another machine wait longer.
     """
 
     def __init__(self, client: RedisClient, name: str, fingerprint: str = "", *, ttl_s: float = ALIVE_S) -> None:
@@ -48,12 +52,12 @@ class Claim:
         self._is_taken = False
 
     def try_take(self) -> str:
-        """Take or renew it; returns "", or who holds it: `process 4711 on HOST`."""
+        """Take or renew it; returns "", or the holder: `process 4711 on HOST`."""
         found, left_ms = self._call(self._ttl_ms)
         holder = found.decode(errors="replace")
         # No process of the run writes text without an id, or this process's id in another token.
-        is_spoiled = fields_of(holder).get("id") in (None, fields_of(self._token)["id"])
-        if holder and (is_spoiled or self._watch.is_void(holder, left_ms)):
+        is_foreign = fields_of(holder).get("id") in (None, fields_of(self._token)["id"])
+        if holder and (is_foreign or self._watch.is_void(holder, left_ms)):
             found, _ = self._call(self._ttl_ms, void=found)
             holder = found.decode(errors="replace")
         self._is_taken = not holder
@@ -61,15 +65,15 @@ class Claim:
 
     @property
     def waited_s(self) -> float:
-        """How long another process held it, s."""
+        """Time for which another process held it, s."""
         return self._watch.waited_s
 
     def take(self, stop: threading.Event, *, is_one_of_many: bool = False) -> None:
-        """Take it, as a stand-by until the process that has it ends.
+        """Take it; wait as a stand-by until the holder ends.
 
         Args:
             stop: ends the wait.
-            is_one_of_many: whether a process with another index has work, too.
+            is_one_of_many: whether a process with another index also has work.
 
         Raises:
             StoppedError: `stop` was set meanwhile.
@@ -82,7 +86,7 @@ class Claim:
                 raise StoppedError(f"stopped while standing by as {self.name}")
 
     def wait_until_all_agree(self, stop: threading.Event) -> None:
-        """Wait for the end of processes that have other settings, which they find out by themselves.
+        """Wait until processes with other settings have ended; they notice by themselves.
 
         Raises:
             StoppedError: `stop` was set meanwhile.
@@ -103,10 +107,10 @@ class Claim:
         ]
 
     def release(self) -> None:
-        """Give it back; tried once.
+        """Release it; tried once.
 
         Raises:
-            redis.RedisError: it expires by itself.
+            redis.RedisError: it will expire instead.
         """
         if self._is_taken:
             self._is_taken = False
@@ -118,15 +122,12 @@ class Claim:
 
 
 def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop: threading.Event) -> tuple[int, Claim]:
-    """Take the claim of the smallest number that no living process has.
+    """Take the claim of the smallest number that no living process has; returns both.
 
     Args:
         claim_of: makes the claim of a number.
-        client: of the run.
+        client: client of the run.
         stop: ends the wait for Redis.
-
-    Returns:
-        The number, and the claim, which lasts only for a moment unless it is kept.
 
     Raises:
         StoppedError: `stop` was set meanwhile.
@@ -139,11 +140,11 @@ def take_first_free(claim_of: Callable[[int], Claim], client: RedisClient, stop:
 
 
 def take_over(claim: Claim, replay: ReplayShards, stop: threading.Event) -> None:
-    """Wait until those that differ have ended, and drop what they sent: without a limiter, all of it was taken.
+    """Wait until processes with other settings have ended, and drop the experience that they sent.
 
     Args:
-        claim: of this process, with the fingerprint of its configuration.
-        replay: of the run.
+        claim: claim of this process, with the fingerprint of its configuration.
+        replay: replay of the run.
         stop: ends the wait.
 
     Raises:
@@ -163,13 +164,15 @@ _LOOK_INTERVAL_S = 5.0
 
 
 def stay(client: RedisClient, reason: str, signals: Sequence[signal.Signals], health: HealthFile) -> None:
-    """Stay until a signal comes, or `surreal stop --undo` lets the run go on.
+    """Stay after the run's end (`--stay`) until a signal comes, or `surreal stop --undo` lets the run continue.
+
+    An engine such as Kubernetes restarts every process that ends, and would restart the run with it.
 
     Args:
-        client: of the run, closed at the end.
-        reason: why this process has nothing to do any more.
-        signals: those that have come, which grows.
-        health: of this process.
+        client: client of the run, closed at the end.
+        reason: why this process has no more work.
+        signals: received signals; the list grows.
+        health: health file of this process.
     """
     health.look = lambda: Vitals(OVER)
     health.write()
@@ -181,7 +184,7 @@ def stay(client: RedisClient, reason: str, signals: Sequence[signal.Signals], he
                 looked_s = time.monotonic()
                 is_over = _is_over(client)
                 if was_over and is_over is False:
-                    logger.info("run %s goes on", client.run)
+                    logger.info("run %s continues", client.run)
                     return
                 # This process may know of the end before the run does.
                 was_over = was_over or is_over is True
@@ -189,9 +192,9 @@ def stay(client: RedisClient, reason: str, signals: Sequence[signal.Signals], he
 
 
 def _is_over(client: RedisClient) -> bool | None:
-    """Whether the run has ended; None if nobody knows: Redis is away, or was emptied."""
+    # None: unknown, because Redis is away or was emptied.
     try:
         return registry.is_over(client)
     except (redis.RedisError, SurrealError) as error:
-        logger.debug("nobody knows whether run %s goes on: %s", client.run, error)
+        logger.debug("it is unknown whether run %s continues: %s", client.run, error)
         return None

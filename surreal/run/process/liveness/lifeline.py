@@ -1,4 +1,8 @@
-"""Lifeline."""
+"""The lifeline: a role process ends with the launcher that started it, however that ends.
+
+The launcher names itself in an environment variable. When it is gone, its child gets SIGTERM and drains, as far as
+Redis is still there. A child that takes too long ends itself.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +16,21 @@ from surreal.base.system.process import die_with_parent
 
 PARENT_VARIABLE = "SURREAL_PARENT_PID"
 
-#: Processes of a run share the cores: more threads in each would only make them wait for each other. Where one has
-#: several all the same, those that wait must not keep a core busy: two that do took five times as long for an update
-#: beside another process.
+#: Processes of a run share the cores: more threads in each would only wait for each other. If a process has several
+#: anyway, waiting threads must not spin: two spinning threads made updates five times slower next to another process.
 _SHARED_CORES = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 _GRACE_S = 15.0
 _POLL_INTERVAL_S = 0.5
 
 
 def child_environment(added: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables of a child of this process, which is to end with it."""
+    """Return the variables of a child that must end with this process."""
     return {**_SHARED_CORES, **os.environ, PARENT_VARIABLE: str(os.getpid()), **added}
 
 
 def follow_parent() -> None:
-    """End with the launcher, if one started this process; call it once the signal handlers are in place."""
-    # Not for this process's own children: their parent is another.
+    """End with the launcher, if one started this process; called after signal handlers are installed."""
+    # Removed, because this process's children have another parent.
     text = os.environ.pop(PARENT_VARIABLE, "")
     if not text.isdigit():
         return

@@ -1,4 +1,8 @@
-"""The watchdog."""
+"""The watchdog of a role process: it finds a loop that hangs, names the call, and does what `run.on_hang` says.
+
+Each loop of the process has a `Pulse`: the main one in `RoleProcess.should_stop`, threads in their `Supervisor`. A
+thread with a wait notice (`WAITS`: Redis, credit, data, ...) does not hang.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +28,14 @@ _MAX_FRAMES = 30
 
 
 class Watchdog:
-    """Looks at all pulses of the process, on a thread of its own.
+    """Looks at all pulses of the process, on its own thread.
 
     Args:
-        timeout_s: how long a loop may take for a turn, s, > 0.
-        show: told which loop hangs where, and "" when all turn again.
-        act: called once with a sentence when a loop that had begun hangs; None: a warning is enough.
+        timeout_s: longest iteration of a loop, s, > 0.
+        show: told which loop hangs in which call; "" if no loop hangs.
+        act: called once with a sentence when a loop that had begun hangs; None: only warn.
         clock: seconds, monotonic.
-        waits: of the process.
+        waits: waits of the process.
         find: gives the pulses.
     """
 
@@ -57,19 +61,19 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._looked_s = self._clock()
         self._thread = threading.Thread(target=self._loop, name="watchdog", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no longer; returns at once."""
+        """Stop watching; returns at once."""
         self._stop.set()
 
     def look(self) -> None:
         """Look at all pulses once."""
         now = self._clock()
-        # A process that was stopped for an hour, or a machine that slept, does not make its loops hang.
+        # Time while the process was stopped or the machine slept does not count.
         passed_s, self._looked_s = min(now - self._looked_s, 2 * self._interval_s), now
         found = self._find()
         for pulse in found:
@@ -83,7 +87,7 @@ class Watchdog:
 
     def _note_turn(self, pulse: Pulse) -> None:
         if pulse.hangs_in:
-            logger.warning("%s goes on after %.0f s", pulse.name, pulse.silence_s)
+            logger.warning("%s continues after %.0f s", pulse.name, pulse.silence_s)
             pulse.hangs_in = ""
         pulse.has_begun = pulse.has_begun or pulse.has_turned
         pulse.has_turned = False
@@ -108,8 +112,8 @@ def _hangs(found: Sequence[Pulse]) -> str:
     return "; ".join(pulse.hangs_in for pulse in found if pulse.hangs_in)
 
 
-#: For the last of the log to leave, s: what hangs may be the telemetry itself.
-_LAST_WORDS_S = 3.0
+#: Time to send the last of the log, s: the telemetry itself may hang.
+_LAST_LOG_S = 3.0
 
 
 def make_watchdog(
@@ -118,10 +122,10 @@ def make_watchdog(
     """Make the watchdog of a process.
 
     Args:
-        config: says what to do, and after how long.
-        telemetry: of the process; shows what hangs.
-        stop: while it is set the process drains, and whoever waits for that decides.
-        end_run: ends the run for this reason, where no launcher does.
+        config: with `run.on_hang` and `run.hang_timeout_s`.
+        telemetry: shows what hangs.
+        stop: while it is set, the process drains, and its launcher decides.
+        end_run: ends the run for a reason, if there is no launcher.
     """
 
     def show(text: str) -> None:
@@ -131,19 +135,19 @@ def make_watchdog(
         if stop.is_set():
             return
         ends = config.run.on_hang == "end"
-        _within(_LAST_WORDS_S, lambda: end_run(sentence) if ends else None)
-        _within(_LAST_WORDS_S, telemetry.step)
+        _within(_LAST_LOG_S, lambda: end_run(sentence) if ends else None)
+        _within(_LAST_LOG_S, telemetry.step)
         sys.stderr.write(f"error: {sentence}\n")
         sys.stderr.flush()
         if ends:
             os._exit(1)
-        os.kill(os.getpid(), signal.SIGKILL)  # a launcher starts again what a signal ended
+        os.kill(os.getpid(), signal.SIGKILL)  # a launcher restarts what a signal ended
 
     return Watchdog(config.run.hang_timeout_s, show=show, act=None if config.run.on_hang == "warn" else act)
 
 
 def _within(timeout_s: float, action: Callable[[], object]) -> None:
-    """Do something, and do not wait longer for it than this."""
+    """Call `action` on a thread, and wait for at most this time."""
     thread = threading.Thread(target=action, name="last-words", daemon=True)
     thread.start()
     thread.join(timeout_s)

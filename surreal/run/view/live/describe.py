@@ -19,7 +19,7 @@ def starting_phase(view: RunView) -> str:
 
 
 def describe_numbers(view: RunView, elapsed_s: float, *, is_over: bool = False) -> list[tuple[str, str]]:
-    """Give names and values to show, in order; "-" if there is no value yet, no rates when the run is over."""
+    """Return names and values to show, in order; "-" if there is no value yet, no rates when the run is over."""
     rating = f"{view.rating:.0f}" if view.rating is not None else ""
     against = f" ({view.past_versions} past versions, {view.rated_games:,} games)"
     return [

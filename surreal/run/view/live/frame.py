@@ -79,7 +79,7 @@ def frame_lines(picture: Picture, *, width: int, rows: int | None = None, glyphs
     """Draw a picture as lines.
 
     Args:
-        picture: of the run.
+        picture: picture of the run.
         width: cells of a line.
         rows: maximum number of lines; None: unlimited.
         glyphs: characters of bars.

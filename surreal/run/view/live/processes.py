@@ -114,7 +114,7 @@ def _state(beat: Heartbeat) -> tuple[str, str]:
 
 
 def _severity(beat: Heartbeat, restarts: Mapping[str, int]) -> int:
-    """How much a process needs its own line; waiting alone is normal."""
+    """Rank a process's need for its own line; waiting alone is normal."""
     return 2 if _state(beat)[1] == "red" else int(beat.name in restarts)
 
 

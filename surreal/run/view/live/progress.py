@@ -28,7 +28,7 @@ _REDRAWS_PER_S = 2
 class SteadyLive(Live):
     """Keeps a picture below all other output of the terminal, and removes it at the end.
 
-    When a terminal gets narrower, it breaks the lines that are there. Rich alone moves up as many lines as it drew, and
+    When a terminal gets narrower, it breaks existing lines. Rich alone moves up as many lines as it drew, and
     would leave the top of the old picture above the new one.
 
     Args:
@@ -89,7 +89,7 @@ class Progress:
     Args:
         title: the run's id.
         console: output.
-        limits: of the run.
+        limits: limits of the run.
         trend: what is known from before.
         is_quiet: show nothing.
         clock: seconds, monotonic.

@@ -45,7 +45,7 @@ class Top:
     """Shows one run until it is over, or the user leaves.
 
     Args:
-        client: of the run.
+        client: client of the run.
         console: output; if it is not a terminal, lines every few seconds.
         keys: where keys are pressed; None: nowhere.
         stop: ends the view when it is set.
@@ -110,7 +110,7 @@ class Top:
         return True
 
     def _press(self, key: str) -> bool:
-        """Do what a key means; returns whether the view ends."""
+        """Handle a key; returns whether the view ends."""
         if self._is_confirming:
             self._is_confirming = False
             is_sure = key in "yY"
@@ -127,7 +127,7 @@ class Follower:
     """Follows one run from outside, in one round trip for each look.
 
     Args:
-        client: of the run.
+        client: client of the run.
 
     Attributes:
         stop_reason: why the run ends or has ended; "" while it continues.

@@ -1,4 +1,4 @@
-"""How a run develops while it is watched: curves of its returns, its pace, its restarts, and when it will end.
+"""Development of a run while it is watched: curves of its returns, its pace, its restarts, and its expected end.
 
 A limit is reached at the pace of the last half minute. Returns follow no law, so the time to the goal is estimated only
 if the last rounds clearly rise, and only up to half of the time that these rounds cover. Memory is bounded.
@@ -69,7 +69,7 @@ class Trend:
     """Adds up the views of a run.
 
     Attributes:
-        returns: of training.
+        returns: returns of training.
         eval_returns: a point for each evaluation round that was seen.
         rounds: the newest of these rounds.
     """
@@ -162,9 +162,9 @@ def nearest_bound(limits: RunLimits, view: RunView, trend: Trend, elapsed_s: flo
     The goal counts only in a run without limits, so that the displayed limit does not change with the curve.
 
     Args:
-        limits: of the run.
+        limits: limits of the run.
         view: the newest one.
-        trend: of the run.
+        trend: trend of the run.
         elapsed_s: since the run's start.
 
     Returns:

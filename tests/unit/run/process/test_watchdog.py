@@ -69,7 +69,7 @@ def test_a_loop_that_goes_on_hangs_no_longer(watched: Watched, caplog: pytest.Lo
     watched.pass_s(20)
     watched.pass_s(1, turns=True)
     assert watched.shown[-1] == ""
-    assert "goes on after 20 s" in caplog.text
+    assert "continues after 20 s" in caplog.text
     watched.pass_s(20)
     assert len(watched.acts) == 2
 

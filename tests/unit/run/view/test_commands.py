@@ -77,7 +77,7 @@ def test_nothing_to_list_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--sort", "size"], "--sort is 'size'; it must be one of started, name"),
         (["--status", "done"], "--status is 'done'; it must be one of running, finished"),
-        (["--folder", "nowhere"], "nowhere is no folder"),
+        (["--folder", "nowhere"], "nowhere is not a folder"),
         (["compare", "x", "y"], "no run is called 'x'"),
         (["delete", "x"], "no run is called 'x'"),
     ],
@@ -105,7 +105,7 @@ def test_delete_needs_a_yes(capsys: pytest.CaptureFixture[str]) -> None:
     make("one", FINISHED)
     make("two", FINISHED)
     assert main(["runs", "delete", "one"]) == 2
-    assert "nothing was deleted: nobody is there to be asked; --yes deletes 1 run" in capsys.readouterr().err
+    assert "nothing was deleted: there is no terminal to confirm on; --yes deletes 1 run" in capsys.readouterr().err
     assert there() == {"one", "two"}
     assert main(["runs", "delete", "t*", "--yes"]) == 0
     assert capsys.readouterr().out.endswith("deleted 1 run\n")

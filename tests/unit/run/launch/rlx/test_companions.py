@@ -8,7 +8,7 @@ import pytest
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config
-from surreal.run.launch.companions import Companions, Place, server_of
+from surreal.run.launch.companions import Companions, RunPlace, server_of
 from surreal.run.launch.starting import Spawner
 from surreal.run.process.ending import Ending, ExitCode
 from surreal.run.process.interrupts import Interrupts
@@ -87,7 +87,7 @@ def test_the_end_of_a_run_whose_redis_is_gone_already_is_noticed(app: Path, tmp_
     address = run_dir / ADDRESS_NAME
     address.write_text(f"unix://{tmp_path}/nowhere r\n")
     lines: list[str] = []
-    place = Place("r", f"unix://{tmp_path}/nowhere", run_dir)
+    place = RunPlace("r", f"unix://{tmp_path}/nowhere", run_dir)
     parts = parts_of(["metrics-server", "environment"])
     (app.parent / "program.py").write_text("import time; print('begun'); time.sleep(60)\n")
 

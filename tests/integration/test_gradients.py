@@ -16,7 +16,7 @@ from surreal.distributed.connection.wire import DirectConnection
 from surreal.distributed.gradients.encoding import cut, encode
 from surreal.distributed.gradients.queue import GradientQueue
 from surreal.distributed.gradients.sender import GradientSender
-from surreal.distributed.gradients.store import TAKEN_TTL_S, GradientStore, Head
+from surreal.distributed.gradients.store import TAKEN_TTL_S, GradientHead, GradientStore
 
 GROUPS = {
     "actor": {"w": torch.linspace(-1, 1, 12).reshape(4, 3), "b": torch.linspace(0, 3, 4)},
@@ -239,7 +239,7 @@ def push_bytes(
     if data is not None:
         client.redis.set(keys.block("bad-1", 0, 0), data)
     size = len(data or b"")
-    head = Head(0, 1, 0, 1, "bad", 1, size).encode() if head is None else head
+    head = GradientHead(0, 1, 0, 1, "bad", 1, size).encode() if head is None else head
     client.redis.xadd(keys.queue(0), {"id": "bad-1", "head": head, "steps": "1", **(more or {})})
 
 
@@ -265,9 +265,9 @@ GOOD = joined(encode({"actor/b": torch.ones(4)}))
         (None, None),
         (GOOD, b"no json"),
         (GOOD, b"[1]"),
-        (GOOD, Head(0, 1, 0, 1, "bad", 1, 5).encode()),
-        (GOOD, Head(-1, 1, 0, 1, "bad", 1, len(GOOD)).encode()),
-        (GOOD, Head(0, 1, 0, 1, "bad", 5000, len(GOOD)).encode()),
+        (GOOD, GradientHead(0, 1, 0, 1, "bad", 1, 5).encode()),
+        (GOOD, GradientHead(-1, 1, 0, 1, "bad", 1, len(GOOD)).encode()),
+        (GOOD, GradientHead(0, 1, 0, 1, "bad", 5000, len(GOOD)).encode()),
         (GOOD, b""),
     ],
 )

@@ -16,7 +16,7 @@ from surreal.distributed.gradients.encoding import assign_parameters
 from surreal.distributed.gradients.group import Formation, ServerGroup
 from surreal.distributed.gradients.queue import Gradient, GradientQueue
 from surreal.distributed.gradients.sender import GradientSender
-from surreal.distributed.gradients.store import GradientStore, Head
+from surreal.distributed.gradients.store import GradientHead, GradientStore
 from surreal.distributed.parameters.published import PolicyPart
 from surreal.learner import GradientLearner
 from surreal.learner.parameter_server.server import ParameterServer
@@ -180,7 +180,7 @@ def test_what_one_server_refuses_no_server_applies(client: RedisClient) -> None:
         taken = list(pool.map(lambda queue: queue.take(10.0), queues))
     assert [each.version for each in taken if each] == [1, 1]
     assert [queue.metrics()["gradients/refused_broken_total"] for queue in queues] == [1, 1]
-    assert Head.decode(Head(1, 2, 3, 4, "s", 1, 9).encode()) == Head(1, 2, 3, 4, "s", 1, 9)
+    assert GradientHead.decode(GradientHead(1, 2, 3, 4, "s", 1, 9).encode()) == GradientHead(1, 2, 3, 4, "s", 1, 9)
 
 
 class Fits(GradientLearner):

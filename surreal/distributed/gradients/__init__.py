@@ -1,1 +1,1 @@
-"""Gradients: pushed by agents, taken by parameter servers in one order. It knows only `connection`."""
+"""Gradients, pushed by agents and taken by parameter servers in one order. It builds on `connection`."""

@@ -1,4 +1,8 @@
-"""Gradients as bytes."""
+"""Gradients as bytes (safetensors, by `group/name`), and the server of each parameter. No I/O.
+
+All gradients of a push are float32, or all are bfloat16. Every process divides the parameters among several servers in
+the same way, from names and sizes alone.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +17,13 @@ from surreal.distributed.connection.tensor_bytes import Format, read_tensors, te
 
 #: By group, then by name.
 Groups = Mapping[str, Mapping[str, Tensor]]
-
-
-def assign(sizes: Mapping[str, int], number: int) -> list[frozenset[str]]:
-    """Divide names among servers, so that each has about as many bytes: the largest first, each to the emptiest server.
-
-    Args:
-        sizes: bytes by name; their order does not matter.
-        number: of servers, >= 1.
-
-    Returns:
-        The names of each server; those of a server may be none.
-    """
-    if number < 1:
-        raise ValueError(f"number is {number}; it must be >= 1")
-    parts: list[set[str]] = [set() for _ in range(number)]
-    totals = [0] * number
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-        emptiest = totals.index(min(totals))
-        parts[emptiest].add(name)
-        totals[emptiest] += sizes[name]
-    return [frozenset(part) for part in parts]
+FORMAT = Format("surreal-gradients", "1", "a gradient is")
+#: Setting -> dtype of gradients on the wire.
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def flatten(groups: Groups) -> dict[str, Tensor]:
-    """Name each tensor `group/name`, as it travels; in the order of the groups."""
+    """Name each tensor `group/name`, in the order of the groups."""
     return {f"{group}/{name}": tensor for group, tensors in groups.items() for name, tensor in tensors.items()}
 
 
@@ -50,31 +36,47 @@ def unflatten(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     return groups
 
 
+def assign(sizes: Mapping[str, int], number: int) -> list[frozenset[str]]:
+    """Divide names among servers with about equal bytes: the largest first, each to the emptiest server.
+
+    Args:
+        sizes: bytes by name; their order does not matter.
+        number: number of servers, >= 1.
+
+    Returns:
+        The names of each server, possibly none.
+    """
+    if number < 1:
+        raise ValueError(f"number is {number}; it must be >= 1")
+    parts: list[set[str]] = [set() for _ in range(number)]
+    totals = [0] * number
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        emptiest = totals.index(min(totals))
+        parts[emptiest].add(name)
+        totals[emptiest] += sizes[name]
+    return [frozenset(part) for part in parts]
+
+
 def assign_parameters(groups: Groups, number: int, counts: Groups | None = None) -> list[frozenset[str]]:
-    """Divide what travels among servers, as `group/name`.
+    """Divide the tensors of a push among servers, as `group/name`.
 
     Args:
         groups: the parameters of a learner, `Learner.parameter_groups()`.
-        number: of servers.
-        counts: further tensors, of which the first server gets all.
+        number: number of servers.
+        counts: further tensors; the first server gets all of them.
     """
     sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in flatten(groups).items()}
     first, *others = assign(sizes, number)
     return [first | flatten(counts or {}).keys(), *others]
 
 
-FORMAT = Format("surreal-gradients", "1", "a gradient is")
-#: What a gradient travels as, by the name that settings have for it.
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
 def to_wire(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
-    """Bring gradients to the CPU, contiguous, and to a dtype, "float32" or "bfloat16"; leaves out empty ones.
+    """Convert gradients to contiguous CPU tensors of a dtype, "float32" or "bfloat16"; leave out empty ones.
 
-    Those that are so already are not copied.
+    Tensors that already fit are not copied.
 
     Raises:
-        ValueError: one is no tensor of floating point.
+        ValueError: a tensor is not floating point.
     """
     wanted = DTYPES[dtype]
     for name, tensor in tensors.items():
@@ -84,12 +86,12 @@ def to_wire(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
 
 
 def are_finite(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether all norms are finite; those of tensors that are finite are, but for numbers beyond 1e19."""
+    """Whether all norms are finite, as those of finite tensors are, except for numbers beyond 1e19."""
     return all(math.isfinite(torch.linalg.vector_norm(tensor, dtype=torch.float32)) for tensor in tensors.values())
 
 
 def encode(tensors: Mapping[str, Tensor]) -> list[memoryview]:
-    """Encode what `to_wire` gave; the pieces are the tensors' memory, which must not change until they are sent."""
+    """Encode the result of `to_wire`; the pieces are the tensors' memory, which must not change until they are sent."""
     return tensor_pieces(tensors, FORMAT)
 
 
@@ -109,14 +111,14 @@ def cut(pieces: Sequence[memoryview], part_bytes: int) -> list[list[memoryview]]
 
 
 def decode(data: bytearray, expected: Mapping[str, Sequence[int]] | None = None) -> dict[str, Tensor]:
-    """Decode gradients by `group/name`; float32 ones are the bytes' own memory.
+    """Decode gradients by `group/name`; float32 ones are views on `data`.
 
     Args:
-        data: what was pushed, whole.
-        expected: the shapes of all that there may be; None: whatever comes.
+        data: a whole push.
+        expected: the shapes of all possible tensors; None: any.
 
     Raises:
-        CodecError: cut off, corrupted, not ours, of another model, or not finite.
+        CodecError: cut off, corrupted, of another format or model, or not finite.
     """
     tensors, _ = read_tensors(data, FORMAT, must_be_finite=True)
     for name, tensor in tensors.items():

@@ -1,7 +1,7 @@
-"""`ServerGroup`: several parameter servers that go in step, each with a part of the model.
+"""`ServerGroup`: several parameter servers that run in step, each with a part of the model.
 
-All take the same gradients in the same order, so they agree as long as none dies. One that restarts begins a new
-*formation*: the others notice at their next call, and all go on from the newest state that every one of them has.
+All take the same gradients in the same order, so they agree as long as none dies. A server that restarts begins a new
+*formation*: the others notice at their next call, and all resume from the newest state that every one of them has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from surreal.base.errors import CodecError, GroupChangedError, StoppedError
 from surreal.base.liveness.wait_notice import WaitNotice
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.wire import DirectConnection
-from surreal.distributed.gradients.store import GROUP_CHANGED, GradientStore, Head
+from surreal.distributed.gradients.store import GROUP_CHANGED, GradientHead, GradientStore
 
 logger = logging.getLogger(__name__)
 
@@ -29,23 +29,23 @@ _MIN_PAUSE_S, _MAX_PAUSE_S, _NOTICE_PAUSE_S = 0.0002, 0.05, 0.04
 
 
 class Formation(NamedTuple):
-    """What the servers of a group agreed on."""
+    """The agreement of the servers of a group."""
 
     name: str  #: random; part of the names of states that are reached in it
-    state: str  #: to go on from, one of those that each of them named; "" if they have none in common
-    version: int  #: the largest that any of them knows: the next one must be larger
+    state: str  #: newest state that all of them offered, to resume from; "" if there is none
+    version: int  #: largest version that any of them knows: the next one must be larger
 
 
 class ServerGroup:
     """One server's membership; used by one thread.
 
     Args:
-        client: as the gradient queue's.
+        client: as for the gradient queue.
         policy: name of the parameters.
         shard: number of this server.
         shards: number of servers, >= 2.
         timeout_s: longest wait for the other servers, s: they may be starting.
-        num_replay_shards: as the gradient queue's.
+        num_replay_shards: as for the gradient queue.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ServerGroup:
     ) -> None:
         if not 0 <= shard < shards or shards < 2:
             raise ValueError(f"shard {shard} of {shards}; it must be 0 .. {shards - 1}, and a group has 2 or more")
-        self.formation = ""  #: that this server is in; "" before it joined
+        self.formation = ""  #: name of the current formation; "" before the first
         self._store = GradientStore(client, policy, num_replay_shards)
         self._shard = shard
         self._shards = shards
@@ -73,13 +73,13 @@ class ServerGroup:
     def join(
         self, states: Sequence[str], version: int, *, is_new: bool, stop: threading.Event | None = None
     ) -> Formation:
-        """Wait until all servers are here, and agree. What waits in the queues is dropped.
+        """Wait until all servers have joined, and agree. Gradients in the queues are dropped.
 
         Args:
-            states: names of states that this server can go on from, newest last, such as `updates:formation`.
-            version: the largest that it knows.
-            is_new: whether a new formation must begin: this process has not been in one yet, or found that it differs
-                from the others.
+            states: names of states that this server can resume from, newest last, such as `updates:formation`.
+            version: largest version that it knows.
+            is_new: whether a new formation must begin, because this process has not been in one yet, or differs from
+                the others.
             stop: ends this wait and those of `gather` with `StoppedError`.
 
         Raises:
@@ -91,14 +91,14 @@ class ServerGroup:
         new_name = secrets.token_hex(8)
         name, offers = self._join(new_name, is_new, self.formation, b"", "")
         while offers is None:
-            # Somebody has begun a formation: until all have offered, nothing is queued.
+            # A server has begun a formation: until all have offered, nothing is queued.
             self._drop_queue()
             name, offers = self._wait_for(partial(self._offer, new_name, offer, name))
         self.formation, self._gathered = name, 0
         return _agree(name, [json.loads(found) for found in offers])
 
     def check(self) -> None:
-        """Look whether the formation lasts.
+        """Check that the formation is unchanged.
 
         Raises:
             GroupChangedError: a server has restarted.
@@ -108,7 +108,7 @@ class ServerGroup:
             raise GroupChangedError(GROUP_CHANGED)
 
     def gather(self, value: bytes) -> list[bytes]:
-        """Exchange values: the n-th call of each server gives the values of all n-th calls, in the servers' order.
+        """Exchange values: the n-th call returns the values of every server's n-th call, in the servers' order.
 
         Raises:
             GroupChangedError: a server has restarted, or did not come in time.
@@ -137,18 +137,18 @@ class ServerGroup:
         )
 
     def _offer(self, new_name: str, offer: bytes, formation: str) -> tuple[str, list[bytes] | None] | None:
-        """Offer to a formation; None while others have not, and another one's name if that was begun meanwhile."""
+        """Offer to a formation; None while offers are missing, or a newer formation's name if one has begun."""
         name, offers = self._join(new_name, False, "", offer, formation)
         return (name, offers) if offers is not None or name != formation else None
 
     def _drop_queue(self) -> None:
-        """Empty this server's queue: what one server has taken and another has not would part them."""
+        """Empty this server's queue: a gradient that only some servers have taken would separate them."""
         retry = partial(self._store.client.retry, what="empty the queue of gradients", stop=self._stop)
         connection, done = DirectConnection(self._store.client), list[str]()
         try:
             while entry := retry(partial(self._store.first, connection, self._shard, None, done)):
                 try:
-                    head: Head | None = Head.decode(entry.head)
+                    head: GradientHead | None = GradientHead.decode(entry.head)
                 except CodecError:
                     head = None
                 retry(partial(self._store.take, connection, self._shard, entry, head, self._token))
@@ -157,7 +157,7 @@ class ServerGroup:
             connection.release()
 
     def _wait_for(self, look: Callable[[], T | None]) -> T:
-        """Look again and again, with growing pauses."""
+        """Call `look` until it returns a value, with growing pauses."""
         deadline_s = time.monotonic() + self._timeout_s
         pause_s = _MIN_PAUSE_S
         try:
@@ -182,7 +182,7 @@ class ServerGroup:
 
 
 def _agree(name: str, offers: Sequence[Mapping[str, Any]]) -> Formation:
-    """The newest state that all have: servers list theirs in the same order, but each may lack some."""
+    """Find the newest common state: servers list states in the same order, but each may lack some."""
     common = set[str].intersection(*(set(offer["states"]) for offer in offers))
     state = next((state for state in reversed(offers[0]["states"]) if state in common), "")
     return Formation(name, state, max(int(offer["version"]) for offer in offers))

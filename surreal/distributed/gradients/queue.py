@@ -1,4 +1,4 @@
-"""`GradientQueue`: a parameter server's end of the gradients, in the order in which they were pushed.
+"""`GradientQueue`: gradients for a parameter server, in the order in which they were pushed.
 
     queue = GradientQueue(client)
     queue.expect(learner.parameter_groups())
@@ -7,7 +7,7 @@
         if gradient is not None and server.step(gradient):
             queue.tell_version(broadcaster.broadcast())
 
-A gradient is removed from Redis before it is handed out: whatever dies, none is applied twice.
+A gradient is removed from Redis before it is handed out, so none is applied twice, even if a process dies.
 """
 
 from __future__ import annotations
@@ -29,43 +29,42 @@ from surreal.distributed.connection.retry import text_of
 from surreal.distributed.connection.wire import DirectConnection
 from surreal.distributed.gradients.encoding import Groups, assign_parameters, decode, flatten, unflatten
 from surreal.distributed.gradients.group import ServerGroup
-from surreal.distributed.gradients.store import GROUP_CHANGED, Entry, GradientStore, Head
+from surreal.distributed.gradients.store import GROUP_CHANGED, GradientHead, GradientStore, QueueEntry
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Why a gradient is refused when it is taken: damaged or of another model, too old by now, or its bytes are not there.
+#: Reasons why a taken gradient is refused: damaged or of another model, too old by now, or its bytes are missing.
 REASONS = ("broken", "stale", "gone")
 _MAX_WAIT_MS = 500
 _TELL_INTERVAL_S = 2.0
 
 
 class Gradient(NamedTuple):
-    """One push, as a server gets it."""
+    """One push, as received by a server."""
 
-    tensors: dict[str, dict[str, Tensor]]  #: by group and name, float32 on the CPU: those of this server
-    version: int  #: of the parameters it was computed with
-    env_steps: int  #: that it is of
+    tensors: dict[str, dict[str, Tensor]]  #: this server's tensors by group and name, float32 on the CPU
+    version: int  #: version of the parameters it was computed with
+    env_steps: int  #: its own env steps
     global_step: int  #: env steps of the whole run when it was pushed, its own included: the same on all servers
-    episodes: int  #: that ended in it
-    updates: int  #: of its sender
-    sender: str  #: incarnation
+    episodes: int  #: episodes that ended in its env steps
+    updates: int  #: updates of its sender
+    sender: str  #: the sender's incarnation
 
 
 class GradientQueue:
     """Takes gradients of one policy; used by one thread.
 
     Args:
-        client: as the senders'.
+        client: as for the senders.
         policy: name of the parameters.
         shard: number of this server, 0 .. shards - 1.
         shards: number of servers.
-        max_staleness: versions that a gradient may be behind the newest told version when it is taken; None refuses
-            none.
-        max_bytes: of one gradient; larger ones are refused.
-        group: of the servers, if there are several.
-        num_replay_shards: as the senders'.
+        max_staleness: versions that a taken gradient may be behind the newest announced one; None: no limit.
+        max_bytes: largest gradient that is accepted.
+        group: the group of the servers, if there are several.
+        num_replay_shards: as for the senders.
         stop: ends every wait.
     """
 
@@ -90,7 +89,7 @@ class GradientQueue:
         self._shards = shards
         self._store = GradientStore(client, policy, num_replay_shards)
         self._connection = DirectConnection(self._store.client)
-        self._done: list[str] = []  # keys of what was read last
+        self._done: list[str] = []  # keys of the gradient that was read last
         self._group = group
         self._max_staleness = max_staleness
         self._max_bytes = max_bytes
@@ -105,27 +104,27 @@ class GradientQueue:
 
     @property
     def global_step(self) -> int:
-        """Env steps of the whole run, as far as known; never decreases."""
+        """Known env steps of the whole run; never decreases."""
         return self._global_step
 
     def expect(self, groups: Groups, counts: Groups | None = None) -> None:
-        """Refuse gradients whose names and shapes are not of these.
+        """Refuse gradients with other names and shapes.
 
         Args:
-            groups: all parameters, of all servers.
-            counts: what travels beside them, see `GradientSender`.
+            groups: all parameters of all servers.
+            counts: see `GradientSender`.
         """
         shapes = {name: tuple(tensor.shape) for name, tensor in flatten({**groups, **(counts or {})}).items()}
         mine = assign_parameters(groups, self._shards, counts)[self.shard]
         self._shapes = {name: shape for name, shape in shapes.items() if name in mine}
 
     def take(self, timeout_s: float) -> Gradient | None:
-        """Take out the next gradient; None if none came in time. Call it, or `maintain`, every few seconds.
+        """Take the next gradient; None if none came in time. Call this or `maintain` every few seconds.
 
-        Its tensors are good until the next call, which uses their memory again; they may be changed.
+        Its tensors are valid until the next call, which reuses their memory. The caller may change them.
 
         Raises:
-            GroupChangedError: a server of the group has restarted: join the group anew.
+            GroupChangedError: a server of the group has restarted: join the group again.
             RedisUnavailableError, StoppedError: Redis does not answer.
         """
         deadline_s = time.monotonic() + timeout_s
@@ -144,17 +143,17 @@ class GradientQueue:
                 return None
 
     def tell_version(self, version: int) -> None:
-        """Let senders know the newest version that was published: staleness is measured from it."""
+        """Announce the newest published version to the senders: staleness is measured from it."""
         self._version = max(self._version, version)
         self._next_tell_s = 0.0
         self.maintain()
 
     def on_global_step(self, step: int) -> None:
-        """Tell how many env steps the run has done, as a checkpoint has it: an empty Redis counts on from there."""
+        """Set the run's env steps from a checkpoint: an empty Redis continues from there."""
         self._global_step = max(self._global_step, step)
 
     def maintain(self) -> None:
-        """Tell Redis what it may have lost, if that is due; `take` does so too.
+        """Restore in Redis what it may have lost, if that is due; `take` does so too.
 
         Raises:
             GroupChangedError, RedisUnavailableError, StoppedError: as `take`.
@@ -168,7 +167,7 @@ class GradientQueue:
             self._group.check()
 
     def metrics(self) -> dict[str, float]:
-        """Counts since the start: taken, refused here by reason."""
+        """Return counts since the start: taken, refused here by reason."""
         refused = {f"gradients/refused_{reason}_total": float(self._counts[reason]) for reason in REASONS}
         return {
             "gradients/taken_total": float(self._counts["taken"]),
@@ -177,7 +176,7 @@ class GradientQueue:
         }
 
     def run_metrics(self) -> dict[str, float]:
-        """Counts of the whole run, which cost a call: refused when pushed, by reason; gradients and bytes that wait."""
+        """Read counts of the whole run from Redis: pushed, refused at the push by reason, waiting."""
         state = self._retry(self._store.state, "count gradients")
         waiting = self._retry(lambda: self._store.waiting(self.shard), "count gradients")
         counts = {
@@ -196,11 +195,11 @@ class GradientQueue:
         """Drop the connection."""
         self._connection.close()
 
-    def _take(self, entry: Entry) -> Gradient | None:
-        """Remove a gradient from the queue, and only then hand it out; None if it is refused, or somebody else's."""
+    def _take(self, entry: QueueEntry) -> Gradient | None:
+        """Remove a gradient from the queue and return it; None if it is refused, or another server's."""
         head, tensors, reason = None, None, ""
         try:
-            head = Head.decode(entry.head)
+            head = GradientHead.decode(entry.head)
             if head.size > self._max_bytes:
                 raise CodecError(f"a gradient is {head.size} bytes; at most {self._max_bytes} are accepted")
             reason = "stale" if self._is_stale(head) else ""
@@ -237,10 +236,10 @@ class GradientQueue:
             head.sender,
         )
 
-    def _read(self, entry: Entry, head: Head) -> tuple[str, bytearray | None]:
-        """Remove a gradient from the queue and read it, at once; None if it is not all there."""
+    def _read(self, entry: QueueEntry, head: GradientHead) -> tuple[str, bytearray | None]:
+        """Remove a gradient from the queue and read it, in one round trip; None if a part is missing."""
         if len(self._buffer) != head.size:
-            self._buffer = bytearray(head.size)  # memory is dear to get: all gradients of a model have one size
+            self._buffer = bytearray(head.size)  # allocating is expensive, and all gradients of a model have one size
         buffer = self._buffer
         answer, parts = self._remove(entry, head, memoryview(buffer))
         if parts is None:
@@ -251,17 +250,17 @@ class GradientQueue:
         return answer, buffer if is_in_place else bytearray().join(parts)
 
     def _remove(
-        self, entry: Entry, head: Head | None, buffer: memoryview | None
+        self, entry: QueueEntry, head: GradientHead | None, buffer: memoryview | None
     ) -> tuple[str, list[bytes | memoryview] | None]:
         formation = self._group.formation if self._group is not None else ""
         take = partial(self._store.take, self._connection, self.shard, entry, head, self._token, formation)
         return self._retry(lambda: take(buffer=buffer), "take a gradient")
 
-    def _is_stale(self, head: Head) -> bool:
+    def _is_stale(self, head: GradientHead) -> bool:
         return self._max_staleness is not None and self._version - head.version > self._max_staleness
 
     def _agree(self, reason: str) -> str:
-        """What is refused by one server is refused by all of them."""
+        """Refuse a gradient that any server of the group refuses."""
         if self._group is None:
             return reason
         return next((text_of(found) for found in self._group.gather(reason.encode()) if found), "")

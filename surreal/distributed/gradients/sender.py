@@ -1,4 +1,4 @@
-"""`GradientSender`: pushes gradients to the parameter servers, each counted once. One a process; used by one thread.
+"""`GradientSender`: pushes gradients to the parameter servers, each counted once. One per process, used by one thread.
 
 sender = GradientSender(client, max_staleness=8)
 ...
@@ -16,13 +16,15 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
+from annotated_types import Ge, Le
 from redis.exceptions import OutOfMemoryError
 from torch import Tensor
 
 from surreal.base.errors import QueueFullError, StoppedError
 from surreal.base.liveness.wait_notice import WaitNotice
+from surreal.base.ranges import NonNegativeInt, PositiveInt, checked
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.wire import ScriptChannel
 from surreal.distributed.gradients.encoding import (
@@ -35,11 +37,11 @@ from surreal.distributed.gradients.encoding import (
     flatten,
     to_wire,
 )
-from surreal.distributed.gradients.store import Answer, GradientStore, Head, Limits, Push
+from surreal.distributed.gradients.store import GradientHead, GradientPush, GradientStore, PushAnswer, PushLimits
 
 logger = logging.getLogger(__name__)
 
-#: Why a push is refused for good.
+#: Reasons why a push is refused for good.
 REASONS = ("stale", "not_finite", "full")
 _MAX_PART_BYTES = 256 << 20
 _MIN_WAIT_S, _MAX_WAIT_S = 0.0005, 0.02
@@ -47,66 +49,62 @@ _WHY_FULL = "the queue of gradients is full; is the parameter server running?"
 
 
 class Pushed(NamedTuple):
-    """What became of a gradient."""
+    """The outcome of a push."""
 
-    status: str  #: ok; or why it was refused: stale, not_finite, full (with on_full "drop")
-    global_step: int  #: env steps of the whole run, those of this push included
-    newest_version: int  #: that the servers have published, as far as they told; 0 before the first
+    status: str  #: ok; or the reason of a refusal: stale, not_finite, full (with on_full "drop")
+    global_step: int  #: env steps of the whole run, this push included
+    newest_version: int  #: newest version that the servers announced; 0 before the first
 
 
 class GradientSender:
     """Pushes gradients of one policy.
 
     Args:
-        client: of the run, at the server of the replay's first shard: the run's env steps are counted there.
+        client: client of the server of the replay's first shard: the run's env steps are counted there.
         policy: name of the parameters.
-        dtype: in which gradients travel. bfloat16 halves the bytes, and keeps 8 bits of each number's 24.
-        shards: number of parameter servers, >= 1.
-        parameters: `Learner.parameter_groups()`, which decide what goes to which server; needed if shards > 1.
-        counts: what travels beside gradients and goes to the first server, `FilterCounts.groups()`.
-        max_bytes: of gradients that wait in Redis, all servers together, >= 1. Raising it lets agents run ahead
-            further, with gradients that are older when they are applied.
-        max_staleness: versions that a gradient may be behind the newest published one, >= 0; None refuses none.
+        dtype: dtype of gradients on the wire. bfloat16 halves the bytes, and keeps 8 bits of each number's 24.
+        shards: number of parameter servers.
+        parameters: `Learner.parameter_groups()`, which determine the server of each gradient; needed if shards > 1.
+        counts: tensors that travel with gradients to the first server, `FilterCounts.groups()`.
+        max_bytes: most bytes of gradients that wait in Redis, for all servers together. Raising it lets agents run
+            further ahead, with gradients that are older when they are applied.
+        max_staleness: versions that a gradient may be behind the newest published one; None: no limit.
         on_full: "wait" until there is room, or "drop" the gradient; both are counted.
         wait_timeout_s: longest wait for Redis or for room, s.
-        part_bytes: gradients larger than this go in parts, 1 to 256 MiB.
-        num_replay_shards: of the run's replay, for the name of the shard where env steps are counted.
+        part_bytes: larger gradients go in parts of this size.
+        num_replay_shards: number of the replay's shards, for the name of the shard where env steps are counted.
     """
 
+    @checked
     def __init__(
         self,
         client: RedisClient,
         *,
         policy: str = "default",
         dtype: Literal["float32", "bfloat16"] = "float32",
-        shards: int = 1,
+        shards: PositiveInt = 1,
         parameters: Groups | None = None,
         counts: Groups | None = None,
-        max_bytes: int = 256 << 20,
-        max_staleness: int | None = None,
+        max_bytes: PositiveInt = 256 << 20,
+        max_staleness: NonNegativeInt | None = None,
         on_full: Literal["wait", "drop"] = "wait",
         wait_timeout_s: float = 300.0,
-        part_bytes: int = 64 << 20,
+        part_bytes: Annotated[int, Ge(1), Le(_MAX_PART_BYTES)] = 64 << 20,
         num_replay_shards: int = 1,
     ) -> None:
         if dtype not in DTYPES:
             raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
-        if shards < 1 or (shards > 1 and parameters is None):
-            raise ValueError(f"shards is {shards}; it must be >= 1, and more than one need `parameters`")
-        if max_bytes < 1 or (max_staleness is not None and max_staleness < 0):
-            raise ValueError("max_bytes must be >= 1, and max_staleness >= 0 or None")
+        if shards > 1 and parameters is None:
+            raise ValueError(f"shards is {shards}; more than one need `parameters`")
         if on_full not in ("wait", "drop"):
             raise ValueError(f"on_full is {on_full!r}; it must be 'wait' or 'drop'")
-        if not 1 <= part_bytes <= _MAX_PART_BYTES:
-            raise ValueError(f"part_bytes is {part_bytes}; it must be 1 to {_MAX_PART_BYTES}")
         self.sender_id = uuid.uuid4().hex[:20]
         self._store = GradientStore(client, policy, num_replay_shards)
         self._channel = ScriptChannel(self._store.client)
         self._dtype = dtype
-        self._names = None
-        if shards > 1 and parameters is not None:
-            self._names = assign_parameters(parameters, shards, counts)
-        self._limits = Limits(max_bytes, max_staleness, on_full == "drop")
+        is_divided = shards > 1 and parameters is not None
+        self._names = assign_parameters(parameters or {}, shards, counts) if is_divided else None
+        self._limits = PushLimits(max_bytes, max_staleness, on_full == "drop")
         self._wait_timeout_s = wait_timeout_s
         self._part_bytes = part_bytes
         self._sequence = 0
@@ -114,7 +112,7 @@ class GradientSender:
         self._owed_steps = 0  # of gradients that were dropped while Redis could not count them
         self._outcomes: Counter[str] = Counter()
         self._bytes = 0
-        self._was_full = False  # then it is looked first whether there is room: a refusal costs all bytes
+        self._was_full = False  # then ask for room first, because a refusal costs all bytes
         self._wait_s = 0.0
         self._notice = WaitNotice(logger)
 
@@ -131,11 +129,11 @@ class GradientSender:
         """Push the gradients of one loss; they must not change meanwhile.
 
         Args:
-            gradients: of any device, floating point; parameters that the loss does not depend on are left out.
-            version: of the parameters they were computed with.
-            env_steps: that they are of, and that nobody else counts; they count even if the gradient is refused.
-            episodes: that ended in them.
-            updates: that the sender has done on its own, this one included.
+            gradients: floating point, on any device, without parameters that the loss does not depend on.
+            version: version of the parameters they were computed with.
+            env_steps: their env steps, which no other process counts. They count even if the gradient is refused.
+            episodes: episodes that ended in these steps.
+            updates: updates of this sender, this one included.
             stop: ends a wait with `StoppedError`.
 
         Raises:
@@ -145,9 +143,9 @@ class GradientSender:
         """
         tensors = to_wire(flatten(gradients), self._dtype)
         is_finite = are_finite(tensors)
-        parts = self._cut(tensors) if is_finite else [[]]  # nothing of it is stored then
+        parts = self._cut(tensors) if is_finite else [[]]  # then none of it is stored
         self._sequence += 1
-        push = Push(
+        push = GradientPush(
             gradient_id=f"{self.sender_id}-{self._sequence}",
             sender=self.sender_id,
             sequence=self._sequence,
@@ -155,7 +153,7 @@ class GradientSender:
             version=version,
             is_finite=is_finite,
             heads=[
-                Head(version, env_steps, episodes, updates, self.sender_id, len(part), _size(part)).encode()
+                GradientHead(version, env_steps, episodes, updates, self.sender_id, len(part), _size(part)).encode()
                 for part in parts
             ],
             parts=parts,
@@ -166,7 +164,7 @@ class GradientSender:
         return Pushed(answer.status, answer.global_step, answer.newest_version)
 
     def metrics(self) -> dict[str, float]:
-        """Counts since the start, as `gradients/...`."""
+        """Return counts since the start."""
         refused = {f"gradients/refused_{reason}_total": float(self._outcomes[reason]) for reason in REASONS}
         return {
             "gradients/pushed_total": float(self._outcomes["ok"]),
@@ -180,14 +178,14 @@ class GradientSender:
         self._channel.close()
 
     def _cut(self, tensors: Mapping[str, Tensor]) -> list[list[list[memoryview]]]:
-        """For each server, the parts of what it gets, in pieces."""
+        """Return for each server its parts, in pieces."""
         shares = [tensors]
         if self._names is not None:
             shares = [{name: each for name, each in tensors.items() if name in names} for names in self._names]
         return [cut(encode(share), self._part_bytes) for share in shares]
 
-    def _send(self, push: Push, stop: threading.Event | None) -> Answer:
-        """Push until it is taken or refused for good."""
+    def _send(self, push: GradientPush, stop: threading.Event | None) -> PushAnswer:
+        """Push until the gradient is taken or refused for good."""
         started_s = time.monotonic()
         pause_s = _MIN_WAIT_S
         has_waited = False
@@ -203,7 +201,7 @@ class GradientSender:
                     return answer
                 if answer is None and self._limits.drops_when_full:
                     self._owed_steps = push.env_steps  # at maxmemory nothing can be counted
-                    return Answer("full", self._global_step, self._newest_version)
+                    return PushAnswer("full", self._global_step, self._newest_version)
                 has_waited = True
                 pause_s = self._wait_for_room(size, pause_s, started_s, stop)
         finally:
@@ -212,7 +210,7 @@ class GradientSender:
             if has_waited:
                 self._wait_s += time.monotonic() - started_s
 
-    def _try(self, push: Push, stop: threading.Event | None) -> Answer | None:
+    def _try(self, push: GradientPush, stop: threading.Event | None) -> PushAnswer | None:
         """Push once; None if Redis is at its maxmemory."""
         try:
             answer = self._store.client.retry(
@@ -232,7 +230,7 @@ class GradientSender:
         return self._store.client.retry(look, what="look for room", stop=stop)
 
     def _wait_for_room(self, size: int, pause_s: float, started_s: float, stop: threading.Event | None) -> float:
-        """Wait until there seems to be room; returns how long to pause at the next time, s."""
+        """Wait until there seems to be room; return the next pause, s."""
         self._notice.begin()
         while True:
             pause = pause_s * random.uniform(0.5, 1.0)

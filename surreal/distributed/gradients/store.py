@@ -1,4 +1,4 @@
-"""`GradientStore`: names and commands of one policy's gradients in Redis. What may be repeated says so."""
+"""`GradientStore`: key names and commands of one policy's gradients in Redis."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from surreal.distributed.connection.client import RedisClient, check_name
 from surreal.distributed.connection.retry import number_of, text_of
 from surreal.distributed.connection.wire import DirectConnection, ScriptArg, ScriptChannel, load_script
 
-#: How long the outcome of a sender's last push is kept, s.
+#: Lifetime of the outcome of a sender's last push, s.
 OUTCOME_TTL_S = 3600
-#: How long a gradient that was taken can be read, s: longer than a server tries to.
+#: Lifetime of a gradient after it was taken, s: longer than a server tries to read it.
 TAKEN_TTL_S = 600
 MAX_PARTS = 4096
 GROUP_CHANGED = "another parameter server of the group has restarted"
@@ -24,8 +24,8 @@ _GATHER_TTL_S = 600
 _MAX_HEAD_BYTES = 4096
 
 
-class Head(NamedTuple):
-    """What stands in a queue beside a gradient's bytes."""
+class GradientHead(NamedTuple):
+    """The description of a gradient in a queue, next to its bytes."""
 
     version: int
     env_steps: int
@@ -36,12 +36,11 @@ class Head(NamedTuple):
     size: int  #: of all parts for this server, bytes
 
     def encode(self) -> bytes:
-        """As JSON."""
         return json.dumps(self._asdict()).encode()
 
     @classmethod
-    def decode(cls, text: bytes) -> Head:
-        """Read what `encode` wrote.
+    def decode(cls, text: bytes) -> GradientHead:
+        """Undo `encode`.
 
         Raises:
             CodecError: it is anything else.
@@ -58,7 +57,7 @@ class Head(NamedTuple):
         raise CodecError(f"a gradient is described by {text[:100]!r}")
 
 
-class Entry(NamedTuple):
+class QueueEntry(NamedTuple):
     """One entry of a queue."""
 
     entry_id: bytes
@@ -67,8 +66,8 @@ class Entry(NamedTuple):
     global_step: int
 
 
-class Push(NamedTuple):
-    """A gradient on its way, the same whenever it is tried."""
+class GradientPush(NamedTuple):
+    """A gradient to be pushed, the same at every attempt."""
 
     gradient_id: str
     sender: str
@@ -80,16 +79,16 @@ class Push(NamedTuple):
     parts: Sequence[Sequence[Sequence[memoryview]]]  #: for each server, its parts in pieces
 
 
-class Limits(NamedTuple):
-    """What a push is refused by."""
+class PushLimits(NamedTuple):
+    """Limits beyond which a push is refused."""
 
     max_bytes: int
     max_staleness: int | None
     drops_when_full: bool
 
 
-class Answer(NamedTuple):
-    """Of the push script."""
+class PushAnswer(NamedTuple):
+    """Answer of the push script."""
 
     status: str  #: ok, stale, not_finite, full, wait
     global_step: int
@@ -97,12 +96,12 @@ class Answer(NamedTuple):
 
 
 class GradientStore:
-    """Gradients of one policy.
+    """Gradients of one policy. Every method may be repeated.
 
     Args:
-        client: of the run, at the server of the replay's first shard.
+        client: client of the server of the replay's first shard.
         policy: name of the parameters.
-        num_replay_shards: of the run's replay.
+        num_replay_shards: number of the replay's shards.
     """
 
     def __init__(self, client: RedisClient, policy: str, num_replay_shards: int = 1) -> None:
@@ -111,8 +110,8 @@ class GradientStore:
         self.keys = shard.gradients(check_name(policy, "policy"))
         self._meta = shard.meta
 
-    def push(self, channel: ScriptChannel, push: Push, limits: Limits) -> Answer:
-        """Store a gradient's bytes and queue it, once; may be repeated.
+    def push(self, channel: ScriptChannel, push: GradientPush, limits: PushLimits) -> PushAnswer:
+        """Store a gradient's bytes and queue it, once.
 
         Raises:
             redis.exceptions.OutOfMemoryError: the server is at its maxmemory; nothing was counted.
@@ -125,7 +124,7 @@ class GradientStore:
         size = sum(len(piece) for pieces in contents.values() for piece in pieces)
         queues = [keys.queue(i) for i in range(len(push.heads))]
         args: list[Any] = [
-            _new_epoch(),
+            secrets.token_hex(8),  # an epoch, if the shard has none
             push.gradient_id,
             push.sequence,
             push.env_steps,
@@ -142,23 +141,23 @@ class GradientStore:
         names = [self._meta, keys.state, keys.last(push.sender), *queues, *staged, *blocks]
         channel.begin("push_gradient", names, args, contents)
         status, _, steps, newest = channel.finish()
-        return Answer(text_of(status), number_of(steps), number_of(newest))
+        return PushAnswer(text_of(status), number_of(steps), number_of(newest))
 
     def has_room(self, size: int, max_bytes: int) -> bool:
-        """Whether a gradient of so many bytes would be taken now."""
+        """Whether a gradient of `size` bytes would be accepted now."""
         live, forming = self.client.execute("HMGET", self.keys.state, "live_bytes", "forming")
         return not forming and (not number_of(live) or number_of(live) + size <= max_bytes)
 
     def first(
         self, connection: DirectConnection, server: int, wait_ms: int | None, done: Sequence[str] = ()
-    ) -> Entry | None:
-        """The oldest entry of a server's queue; waits up to `wait_ms` (None: not at all) for one. May be repeated.
+    ) -> QueueEntry | None:
+        """Return the oldest entry of a server's queue; wait up to `wait_ms` (None: not at all) for one.
 
         Args:
-            connection: of the server alone.
+            connection: used by the server alone, because nothing else can be asked during the wait.
             server: its number.
-            wait_ms: in which nothing else can be asked over this connection.
-            done: keys of what it has read, which are removed.
+            wait_ms: ms.
+            done: keys of the last gradient, which are removed.
         """
         removes = [("UNLINK", *done)] if done else []
         waits = () if wait_ms is None else ("BLOCK", wait_ms)
@@ -168,48 +167,48 @@ class GradientStore:
         entry_id, found = streams[0][1][0]
         fields = {bytes(name): value for name, value in zip(found[::2], found[1::2], strict=True)}
         steps = bytes(fields.get(b"steps", b""))
-        return Entry(
+        return QueueEntry(
             entry_id,
             bytes(fields.get(b"id", b"")[:100]).decode("ascii", "replace"),
             bytes(fields.get(b"head", b"")),
             int(steps) if steps.isdigit() else 0,
         )
 
-    def blocks(self, server: int, entry: Entry, head: Head | None) -> list[str]:
-        """Keys of a gradient's parts for a server."""
+    def blocks(self, server: int, entry: QueueEntry, head: GradientHead | None) -> list[str]:
+        """Return the keys of a gradient's parts for a server."""
         return [self.keys.block(entry.gradient_id, server, part) for part in range(head.parts if head else 0)]
 
     def take(
         self,
         connection: DirectConnection,
         server: int,
-        entry: Entry,
-        head: Head | None,
+        entry: QueueEntry,
+        head: GradientHead | None,
         token: str,
         formation: str = "",
         *,
         buffer: memoryview | None = None,
     ) -> tuple[str, list[bytes | memoryview] | None]:
-        """Remove a gradient from the queue and read it, at once; may be repeated by the same `token`.
+        """Remove a gradient from the queue and read it, in one round trip; the same `token` may repeat it.
 
-        Its parts stay for `TAKEN_TTL_S`, so that they can be read again where an answer is lost, or until they are
-        handed to `first` as done.
+        Its parts stay for `TAKEN_TTL_S`, so that they can be read again if an answer is lost, or until they are passed
+        to `first` as done.
 
         Args:
             connection: as for `first`.
             server: its number.
-            entry: that `first` gave.
-            head: of the entry; None if it could not be decoded.
-            token: of the server, as long as it lives.
-            formation: of the group of servers.
-            buffer: for the parts, one behind the other; None: they are not read.
+            entry: result of `first`.
+            head: the entry's head; None if it could not be decoded.
+            token: the server's token, fixed for its lifetime.
+            formation: formation of the group of servers.
+            buffer: memory for the parts, one after the other; None: they are not read.
 
         Returns:
-            "ok" if it is the caller's, "gone", or "changed"; and its parts, small ones as bytes, larger ones in the
-            buffer, or None if one is not there.
+            "ok" if the caller has it, "gone", or "changed"; and its parts, small ones as bytes, larger ones in the
+            buffer, or None if one is missing.
 
         Raises:
-            CodecError: there is no room for them.
+            CodecError: the buffer is too small.
         """
         blocks = self.blocks(server, entry, head)
         keys = [self.keys.state, self.keys.queue(server), *blocks]
@@ -233,30 +232,30 @@ class GradientStore:
         return text_of(answer), None if None in parts else parts
 
     def tell(self, version: int, global_step: int) -> tuple[int, int]:
-        """Tell the newest version and the env steps that are known; returns both as Redis has them; may be repeated."""
-        args: list[ScriptArg] = [_new_epoch(), version, global_step]
+        """Store the newest version and the known env steps; return env steps and version as Redis has them."""
+        args: list[ScriptArg] = [secrets.token_hex(8), version, global_step]
         _, steps, newest = self.client.run_script("tell_version", [self._meta, self.keys.state], args)
         return number_of(steps), number_of(newest)
 
     def state(self) -> Mapping[str, bytes]:
-        """Counts of the run, and what else the scripts keep."""
+        """Return the counts of the run, and the other fields that the scripts keep."""
         found: Any = self.client.redis.hgetall(self.keys.state)
         return {name.decode("ascii", "replace"): value for name, value in found.items()}
 
     def waiting(self, server: int) -> int:
-        """Gradients in a server's queue."""
+        """Return the number of gradients in a server's queue."""
         return int(self.client.execute("XLEN", self.keys.queue(server)))
 
     def join(
         self, server: int, number: int, *, new_name: str, begins: bool, former: str, offer: bytes, offered_to: str
     ) -> tuple[str, list[bytes] | None]:
-        """Offer where to go on from; returns the formation, and all offers once they are there. May be repeated."""
+        """Offer states to resume from; return the formation, and all offers once they are complete."""
         args: list[ScriptArg] = [new_name, int(begins), former, server, offer, offered_to, number]
         name, offers = self.client.run_script("join_group", [self.keys.state, self.keys.offers], args)
         return text_of(name), list(offers) if offers else None
 
     def gather(self, formation: str, count: int, server: int, number: int, value: bytes) -> list[bytes] | None:
-        """Exchange values; returns None while one is missing. May be repeated.
+        """Exchange values; return None while one is missing.
 
         Raises:
             GroupChangedError: the group has another formation.
@@ -267,7 +266,3 @@ class GradientStore:
         if answer == b"changed":
             raise GroupChangedError(GROUP_CHANGED)
         return list(answer) or None
-
-
-def _new_epoch() -> str:
-    return secrets.token_hex(8)

@@ -1,4 +1,16 @@
-"""Methods that one process of a run calls by name in another, through Redis."""
+"""Methods that one process of a run calls by name in another, through Redis.
+
+Only methods that are marked can be called:
+
+    class MyLearner(A2CLearner):
+        @remote
+        def add_reward(self, reward: float) -> float:
+            self.total += reward
+            return self.total
+
+A value of a call is None, a bool, a number, a string, a list or tuple (which arrives as a list), a mapping with string
+keys, a NumPy array or a tensor. It travels as JSON, with tensors and arrays as safetensors. Nothing in it is code.
+"""
 
 from __future__ import annotations
 
@@ -18,102 +30,37 @@ import torch
 from torch import Tensor
 
 from surreal.base.errors import CallError, CodecError, StoppedError
+from surreal.base.ranges import Positive, checked
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.tensor_bytes import Format, read_tensors, tensor_pieces
 
 logger = logging.getLogger(__name__)
 
-#: Largest request or answer, bytes: parameters have ways of their own.
-MAX_BYTES = 64 << 20
-FORMAT = Format("surreal-call", "1", "a call is", max_header_bytes=MAX_BYTES)
-_ARRAY, _TENSOR, _MAPPING = "__array__", "__tensor__", "__mapping__"
-_MARKS = {_ARRAY, _TENSOR, _MAPPING}
-
-
-def encode(value: Any) -> bytes:
-    """Encode a value.
-
-    Raises:
-        TypeError: there is something in it that is not transported.
-        ValueError: it is too large.
-    """
-    tensors: dict[str, Tensor] = {}
-    plain = json.dumps(_flatten(value, tensors))
-    data = b"".join(tensor_pieces(tensors, FORMAT, value=plain))
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
-    return data
-
-
-def decode(data: bytes) -> Any:
-    """Decode a value.
-
-    Raises:
-        CodecError: cut off, corrupted, or not ours.
-    """
-    if len(data) > MAX_BYTES:
-        raise CodecError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
-    tensors, metadata = read_tensors(data, FORMAT)
-    try:
-        return _restore(json.loads(metadata["value"]), tensors)
-    except Exception as error:  # whatever a parser makes of bytes that may be anything
-        raise CodecError(f"a call is cut off or corrupted ({len(data)} bytes)") from error
-
-
-def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, list | tuple):
-        return [_flatten(item, tensors) for item in value]
-    if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
-            raise TypeError("a mapping in a call has keys that are no strings")
-        plain = {key: _flatten(item, tensors) for key, item in value.items()}
-        return {_MAPPING: plain} if _MARKS & plain.keys() else plain
-    if isinstance(value, np.ndarray | Tensor):
-        mark = _TENSOR if isinstance(value, Tensor) else _ARRAY
-        # A copy, of its own memory: arrays may be read-only or have strides that torch does not know.
-        tensor = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
-        name = str(len(tensors))
-        tensors[name] = tensor.contiguous()
-        return {mark: name}
-    raise TypeError(f"a {type(value).__name__} is not transported in a call")
-
-
-def _restore(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    if isinstance(value, list):
-        return [_restore(item, tensors) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) == 1:
-        ((mark, content),) = value.items()
-        if mark == _TENSOR:
-            return tensors[content]
-        if mark == _ARRAY:
-            return tensors[content].numpy()
-        if mark == _MAPPING:
-            value = content
-    return {key: _restore(item, tensors) for key, item in value.items()}
-
-
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-_MARK = "__surreal_remote__"
-_AT_ONCE = 16
-#: How long an answer waits for its caller, ms.
+#: Largest request or answer, bytes. Parameters travel in other ways.
+MAX_BYTES = 64 << 20
+FORMAT = Format("surreal-call", "1", "a call is", max_header_bytes=MAX_BYTES)
+#: Most requests that may wait for a server.
+MAX_WAITING = 1000
+_ARRAY, _TENSOR, _MAPPING = "__array__", "__tensor__", "__mapping__"
+_MARKS = {_ARRAY, _TENSOR, _MAPPING}
+_REMOTE_MARK = "__surreal_remote__"
+_READ_AT_ONCE = 16
+#: Lifetime of an answer, ms.
 _ANSWER_MS = 60_000
+#: Timeouts of one BLPOP, s; it takes "0.000" for "without end".
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.5
 
 
 def remote(method: Method) -> Method:
-    """Let other processes of the run call a method by its name; arguments are compared with its annotations."""
-    setattr(method, _MARK, True)
+    """Let other processes of the run call a method by its name; arguments are checked against its annotations."""
+    setattr(method, _REMOTE_MARK, True)
     return method
 
 
 def remote_methods(target: object) -> dict[str, Callable[..., Any]]:
-    """Give the marked methods of an object by name; a subclass that overrides one has it marked as well.
+    """Return the marked methods of an object by name; an override in a subclass is marked as well.
 
     Args:
         target: the object; or methods by name, which are returned.
@@ -124,20 +71,21 @@ def remote_methods(target: object) -> dict[str, Callable[..., Any]]:
         name
         for base in type(target).__mro__
         for name, member in vars(base).items()
-        if getattr(member, _MARK, False) and not name.startswith("_")
+        if getattr(member, _REMOTE_MARK, False) and not name.startswith("_")
     }
     return {name: getattr(target, name) for name in sorted(names)}
 
 
 class CallServer:
-    """Answers the calls of a policy's agents, one after another, on the thread that asks it to.
+    """Answers the calls of a policy's agents, one after another, on the thread that calls `serve`.
 
-    A request is taken out before it is executed, so none is executed twice; one whose caller has given up is dropped.
+    A request is removed before it is executed, so none is executed twice. A request whose caller has given up is
+    dropped.
 
     Args:
-        client: of the run.
-        target: whose marked methods can be called; or methods by name.
-        policy: the name that callers know it by.
+        client: client of the run.
+        target: object with marked methods; or methods by name.
+        policy: name by which callers know it.
     """
 
     def __init__(self, client: RedisClient, target: object, *, policy: str = "default") -> None:
@@ -150,16 +98,16 @@ class CallServer:
         return bool(self._methods)
 
     def serve(self) -> int:
-        """Answer what waits, without waiting; returns how many requests there were. Redis may be away."""
+        """Answer the waiting requests; return how many there were. Does not wait, also if Redis is away."""
         entries = self._client.attempt(self._read, what="read calls") if self._methods else None
         for entry, fields in entries or ():
-            # Taken out first: whatever happens now, it is not executed again.
+            # Removed first, so that it is never executed again.
             if self._client.attempt(lambda: self._client.execute("XDEL", self._keys.calls, entry), what="take a call"):  # noqa: B023
                 self._answer(entry, fields)
         return len(entries or ())
 
     def metrics(self) -> dict[str, float]:
-        """Requests that were answered, that failed, and whose callers had given up; from any thread."""
+        """Return the numbers of requests that were answered, failed, and expired. Thread-safe."""
         return {
             "calls/answered_total": float(self._answered),
             "calls/failed_total": float(self._failed),
@@ -168,7 +116,7 @@ class CallServer:
 
     def _read(self) -> list[tuple[bytes, dict[bytes, bytes]]]:
         streams: Any = {self._keys.calls: "0"}
-        reply: Any = self._client.redis.xread(streams, count=_AT_ONCE)
+        reply: Any = self._client.redis.xread(streams, count=_READ_AT_ONCE)
         return list(reply[0][1]) if reply else []
 
     def _answer(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
@@ -205,89 +153,30 @@ class CallServer:
         return data
 
 
-def execute(methods: Mapping[str, Callable[..., Any]], name: str, args: Any, options: Any) -> Any:
-    """Call one of the marked methods as another process asks for it.
-
-    Raises:
-        TypeError: no method has this name, or it does not take these arguments.
-    """
-    method = methods.get(name)
-    if method is None:
-        raise TypeError(f"there is no remote method {name!r}; there are: {', '.join(methods)}")
-    _check(method, args, options)
-    return method(*args, **options)
-
-
-def _check(method: Callable[..., Any], args: Any, options: Any) -> None:
-    """Compare arguments with a method's signature and annotations.
-
-    Raises:
-        TypeError: they do not fit.
-    """
-    bound = inspect.signature(method).bind(*args, **options)
-    hints = typing.get_type_hints(method)
-    for name, value in bound.arguments.items():
-        kind = bound.signature.parameters[name].kind
-        if name in hints and kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            wanted = hints[name]
-            if not _fits(value, wanted):
-                raise TypeError(f"{name} is a {type(value).__name__}; it must be {getattr(wanted, '__name__', wanted)}")
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    if wanted is Any:
-        return True
-    if wanted is None:
-        return value is None
-    origin = typing.get_origin(wanted)
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, each) for each in typing.get_args(wanted))
-    if origin is typing.Literal:
-        return value in typing.get_args(wanted)
-    plain = wanted if origin is None else origin
-    if not isinstance(plain, type):
-        return True
-    if isinstance(value, bool) and plain in (int, float):
-        return False
-    if plain is float:
-        return isinstance(value, int | float)
-    if plain is tuple:  # which travels as a list
-        return isinstance(value, list)
-    return isinstance(value, plain)
-
-
-#: Most requests that may wait for a server.
-MAX_WAITING = 1000
-#: Of one BLPOP, which takes "0.000" for "without end".
-_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.5
-
-
 class RemoteServer:
-    """Calls methods of the run's learner or parameter server that are marked as `remote`.
+    """Calls marked methods of the run's learner or parameter server.
 
         total = server.add_reward(1.5)
         total = server.call("add_reward", 1.5, timeout_s=2.0)
 
-    A call is executed at most once. One that nobody answers in time may have been executed, or not; afterwards it never
-    will be.
+    A call is executed at most once. A call without an answer in time may have been executed; if not, it never will be.
 
     Args:
-        client: of the run.
-        policy: whose server it is.
-        timeout_s: how long to wait for an answer, s, > 0.
-        stop: ends the waiting.
+        client: client of the run.
+        policy: the server's policy.
+        timeout_s: how long to wait for an answer, s.
+        stop: ends the wait.
     """
 
+    @checked
     def __init__(
         self,
         client: RedisClient,
         *,
         policy: str = "default",
-        timeout_s: float = 10.0,
+        timeout_s: Positive = 10.0,
         stop: threading.Event | None = None,
     ) -> None:
-        if timeout_s <= 0.0:
-            raise ValueError(f"timeout_s is {timeout_s}; it must be > 0")
         self._client = client
         self._keys = client.policy_keys(policy)
         self._timeout_s = timeout_s
@@ -299,20 +188,20 @@ class RemoteServer:
         return lambda *args, **options: self.call(name, *args, **options)
 
     def call(self, method: str, /, *args: Any, timeout_s: float | None = None, **options: Any) -> Any:
-        """Call a method, and wait for what it returns.
+        """Call a method, and wait for its result.
 
         Args:
             method: its name.
-            args: see `surreal.distributed.calls` for what can be given and returned.
-            timeout_s: how long to wait, s; None: as the constructor says.
-            options: by name.
+            args: see the module for possible values.
+            timeout_s: how long to wait, s; None: the constructor's.
+            options: arguments by name.
 
         Raises:
-            CallError: there is no such method, it does not take these arguments, it failed, nobody answered in time, or
-                too many requests wait.
+            CallError: there is no such method, it does not take these arguments, it failed, it was not answered in
+                time, or too many requests wait.
             RedisUnavailableError: Redis did not answer.
             StoppedError: `stop` was set while waiting.
-            TypeError: something that is not transported is among the arguments.
+            TypeError: an argument cannot be transported.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + limit_s
@@ -328,8 +217,7 @@ class RemoteServer:
         )
         if not is_asked:
             raise CallError(f"{method} is not called: {MAX_WAITING} requests wait for the server already")
-        answer = self._wait(method, number, deadline_s, limit_s)
-        is_good, value = decode(answer)
+        is_good, value = decode(self._wait(method, number, deadline_s, limit_s))
         if not is_good:
             raise CallError(str(value))
         return value
@@ -349,7 +237,9 @@ class RemoteServer:
 
 
 class LocalServer(RemoteServer):
-    """Calls the marked methods of an object at once; arguments and results are those that another process would get.
+    """Calls the marked methods of an object in this process, with the values that another process would get.
+
+    Used in the check before a run.
 
     Args:
         target: the object; or methods by name.
@@ -366,3 +256,112 @@ class LocalServer(RemoteServer):
         """
         name, values, named = decode(encode([method, list(args), options]))
         return decode(encode(execute(self._methods, name, values, named)))
+
+
+def execute(methods: Mapping[str, Callable[..., Any]], name: str, args: Any, options: Any) -> Any:
+    """Call one of the marked methods with the arguments of another process.
+
+    Raises:
+        TypeError: no method has this name, or it does not take these arguments.
+    """
+    method = methods.get(name)
+    if method is None:
+        raise TypeError(f"there is no remote method {name!r}; there are: {', '.join(methods)}")
+    bound = inspect.signature(method).bind(*args, **options)
+    hints = typing.get_type_hints(method)
+    for argument, value in bound.arguments.items():
+        kind = bound.signature.parameters[argument].kind
+        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            continue
+        wanted = hints.get(argument, Any)
+        if not _fits(value, wanted):
+            raise TypeError(f"{argument} is a {type(value).__name__}; it must be {getattr(wanted, '__name__', wanted)}")
+    return method(*args, **options)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if wanted is Any:
+        return True
+    if wanted is None:
+        return value is None
+    origin = typing.get_origin(wanted)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, each) for each in typing.get_args(wanted))
+    if origin is typing.Literal:
+        return value in typing.get_args(wanted)
+    plain = wanted if origin is None else origin
+    if not isinstance(plain, type):
+        return True
+    if isinstance(value, bool) and plain in (int, float):
+        return False
+    if plain is float:
+        return isinstance(value, int | float)
+    return isinstance(value, list if plain is tuple else plain)  # a tuple travels as a list
+
+
+def encode(value: Any) -> bytes:
+    """Encode a value.
+
+    Raises:
+        TypeError: a part of it cannot be transported.
+        ValueError: it is too large.
+    """
+    tensors: dict[str, Tensor] = {}
+    plain = json.dumps(_flatten(value, tensors))
+    data = b"".join(tensor_pieces(tensors, FORMAT, value=plain))
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
+    return data
+
+
+def decode(data: bytes) -> Any:
+    """Decode a value.
+
+    Raises:
+        CodecError: cut off, corrupted, or of another format.
+    """
+    if len(data) > MAX_BYTES:
+        raise CodecError(f"a call carries {len(data)} bytes; it may carry {MAX_BYTES}")
+    tensors, metadata = read_tensors(data, FORMAT)
+    try:
+        return _restore(json.loads(metadata["value"]), tensors)
+    except Exception as error:  # any error of a parser on arbitrary bytes
+        raise CodecError(f"a call is cut off or corrupted ({len(data)} bytes)") from error
+
+
+def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_flatten(item, tensors) for item in value]
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("a mapping in a call has keys that are not strings")
+        plain = {key: _flatten(item, tensors) for key, item in value.items()}
+        return {_MAPPING: plain} if _MARKS & plain.keys() else plain
+    if isinstance(value, np.ndarray | Tensor):
+        mark = _TENSOR if isinstance(value, Tensor) else _ARRAY
+        # A copy: arrays may be read-only or have strides that torch does not support.
+        tensor = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
+        name = str(len(tensors))
+        tensors[name] = tensor.contiguous()
+        return {mark: name}
+    raise TypeError(f"a {type(value).__name__} is not transported in a call")
+
+
+def _restore(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_restore(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((mark, content),) = value.items()
+        if mark == _TENSOR:
+            return tensors[content]
+        if mark == _ARRAY:
+            return tensors[content].numpy()
+        if mark == _MAPPING:
+            value = content
+    return {key: _restore(item, tensors) for key, item in value.items()}

@@ -14,7 +14,7 @@ import pytest
 from surreal.base.metrics import Reading, summarize
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import all_processes, live_processes
-from surreal.distributed.telemetry.records import MAX_ENTRY_BYTES, Entry, decode_entry
+from surreal.distributed.telemetry.records import MAX_ENTRY_BYTES, LogEntry, decode_entry
 from surreal.distributed.telemetry.telemetry import Telemetry
 
 
@@ -26,7 +26,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 20.0) -> None
         time.sleep(0.01)
 
 
-def entries_of(client: RedisClient) -> list[Entry]:
+def entries_of(client: RedisClient) -> list[LogEntry]:
     found: Any = client.redis.xrange(client.run_keys.log)
     return [decode_entry(fields) for _, fields in found]
 

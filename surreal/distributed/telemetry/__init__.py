@@ -1,7 +1,4 @@
-"""Telemetry: logs, metrics and heartbeats of every process, through Redis into the run folder.
-
-It knows only `connection`.
-"""
+"""Logs, metrics and heartbeats of every process, through Redis into the run folder. It builds on `connection`."""
 
 from surreal.distributed.telemetry.telemetry import Telemetry
 

@@ -1,12 +1,12 @@
-"""`Collector`: brings logs and metrics of every process of a run, wherever it runs, into the run's folder.
+"""`Collector`: writes logs and metrics of every process of a run, on any machine, into the run's folder.
 
-It follows the run's log stream and writes `logs/`, `metrics.jsonl` and `tensorboard/` (docs/run-folder.md). The
-learner runs it in a thread and the launcher drains at the end; of several collectors of one folder one writes and the
-others wait.
+It follows the run's log stream and writes `logs/`, `metrics.jsonl` and `tensorboard/` (docs/run-folder.md). The learner
+runs it in a thread, and the launcher drains at the end. Of several collectors of one folder, one writes and the others
+wait.
 
-Every entry is written once. The cursor alone cannot promise that: Redis may come back without its newest entries, or
-empty, or under another clock, and a sender repeats an entry whose fate it does not know. So entries are known by
-process and number, the cursor only saves reading, and it returns to the beginning whenever the server is another one.
+Every entry is written once. The cursor alone cannot guarantee that: Redis may return without its newest entries, or
+empty, or with another clock, and a sender repeats an entry whose outcome it does not know. So entries are identified by
+process and number. The cursor only saves reading, and starts over whenever the server is another one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from surreal.base.errors import CodecError
+from surreal.base.ranges import Positive, checked
 from surreal.base.system.files import is_disk_full
 from surreal.distributed.connection.client import RedisClient
-from surreal.distributed.telemetry.records import Entry, decode_entry
+from surreal.distributed.telemetry.records import LogEntry, decode_entry
 from surreal.distributed.telemetry.render import (
     METRICS_PATH,
     event_path,
@@ -34,16 +35,16 @@ from surreal.distributed.telemetry.render import (
     render_log,
     render_metrics,
 )
-from surreal.distributed.telemetry.run_files import Progress, RunFiles, Seen
+from surreal.distributed.telemetry.run_files import CollectorProgress, RunFiles, Seen
 
 logger = logging.getLogger(__name__)
 
-#: Entries read at once: at most a few MB.
+#: Entries read at once, at most a few MB.
 READ_COUNT = 64
-#: How often the server's identity is checked, and read entries are trimmed, in s.
+#: Intervals at which the server's identity is checked, and read entries are trimmed, s.
 CHECK_INTERVAL_S = 2.0
 TRIM_INTERVAL_S = 60.0
-#: Files below the folder, at most: names of processes come from the network.
+#: Most files in the folder, because names of processes come from the network.
 MAX_FILES = 2000
 
 _StreamEntry = tuple[bytes, dict[bytes, bytes]]
@@ -55,26 +56,25 @@ class Collector:
     Its thread calls `step` again and again: `supervisor.spawn("collector", collector.step)`.
 
     Args:
-        client: of the run.
+        client: client of the run.
         run_dir: the run's folder.
         tensorboard: also write TensorBoard event files.
-        keep_s: entries older than this are removed from Redis once they are written, > 0; raising it lets other
-            readers look further back, and costs memory of Redis.
+        keep_s: written entries older than this are removed from Redis. Raising it lets other readers look further
+            back, and costs memory of Redis.
 
     Attributes:
-        disk_error: what the last try met where the disk is full; None while there is room.
+        disk_error: error of the last attempt if the disk was full; None while there is room.
     """
 
+    @checked
     def __init__(
         self,
         client: RedisClient,
         run_dir: str | os.PathLike[str],
         *,
         tensorboard: bool = True,
-        keep_s: float = 600.0,
+        keep_s: Positive = 600.0,
     ) -> None:
-        if keep_s <= 0:
-            raise ValueError(f"keep_s is {keep_s}; it must be > 0")
         self._client = client
         self._files = RunFiles(run_dir)
         self._tensorboard = tensorboard
@@ -87,9 +87,9 @@ class Collector:
         self._entry_count = self._skipped_count = self._lost_count = 0
 
     def step(self, timeout_s: float = 0.5) -> int:
-        """Write what has come, waiting for it up to `timeout_s`; returns how many entries were read.
+        """Write new entries, waiting for them up to `timeout_s`; return how many were read.
 
-        A Redis that is away, a full disk or another collector in the folder are waited for, not raised.
+        If Redis is away, the disk is full, or another collector uses the folder, it waits and does not raise.
         """
         with self._lock:
             count = self._poll(timeout_s)
@@ -98,13 +98,10 @@ class Collector:
         return count or 0
 
     def drain(self, timeout_s: float = 10.0) -> bool:
-        """Write everything that Redis has now.
+        """Write everything that Redis has now; return whether all of it is in the folder.
 
         Args:
             timeout_s: how long to wait for Redis, or for another collector to leave the folder.
-
-        Returns:
-            Whether all of it is in the folder.
         """
         deadline = time.monotonic() + timeout_s
         with self._lock:
@@ -120,7 +117,7 @@ class Collector:
                 self._closed.wait(0.05)
 
     def metrics(self) -> dict[str, float]:
-        """Return totals: entries written, entries and lines that made no sense, entries that never came."""
+        """Return totals: entries written, invalid entries and lines, entries that never came."""
         return {
             "collector/entries_total": float(self._entry_count),
             "collector/skipped_total": float(self._skipped_count),
@@ -128,7 +125,7 @@ class Collector:
         }
 
     def close(self) -> None:
-        """Leave the folder to another collector; all that was read is written."""
+        """Leave the folder to another collector; everything read was written."""
         self._closed.set()
         with self._lock:
             self._files.release()
@@ -158,7 +155,7 @@ class Collector:
         return len(entries)
 
     def _check_server(self) -> None:
-        """Start from the beginning when the stream may be another one, or was emptied."""
+        """Start from the beginning if the stream may be another one, or was emptied."""
         if time.monotonic() < self._next_check:
             return
         progress = self._files.progress
@@ -171,9 +168,9 @@ class Collector:
         is_behind = not newest or _id_of(newest[0][0]) < _id_of(progress.cursor.encode())
         if (server != progress.server or is_behind) and progress.cursor != "0-0":
             logger.debug("log stream of another server, or emptied: followed from its beginning")
-            self._files.progress = Progress("0-0", server, progress.seen)
+            self._files.progress = CollectorProgress("0-0", server, progress.seen)
         elif server != progress.server:
-            self._files.progress = Progress(progress.cursor, server, progress.seen)
+            self._files.progress = CollectorProgress(progress.cursor, server, progress.seen)
         self._next_check = time.monotonic() + CHECK_INTERVAL_S
 
     def _read(self, timeout_s: float) -> list[_StreamEntry]:
@@ -197,22 +194,22 @@ class Collector:
             if numbers is not None and entry.sequence in numbers:
                 seen[entry.process] = numbers
                 continue
-            if numbers is not None:  # a process first heard of in the middle lost nothing: this folder joined late
-                lost += max(-1, entry.sequence - numbers.last - 1)  # -1: one that was missing has come after all
+            if numbers is not None:  # otherwise, this folder joined late, and nothing is lost
+                lost += max(-1, entry.sequence - numbers.last - 1)  # -1: a missing one has come
             seen[entry.process] = (numbers or Seen()).add(entry.sequence)
             self._render(entry, contents, is_new=numbers is None)
             written += 1
             skipped += entry.skipped
         cursor = entries[-1][0].decode()
         finished = {path: bytes(content) for path, content in contents.items()}
-        self._files.commit(finished, Progress(cursor, self._files.progress.server, seen))
+        self._files.commit(finished, CollectorProgress(cursor, self._files.progress.server, seen))
         if skipped and not self._skipped_count:
             logger.warning("the run's log stream has entries that make no sense; they are skipped and counted")
         self._entry_count += written
         self._skipped_count += skipped
         self._lost_count = max(0, self._lost_count + lost)
 
-    def _render(self, entry: Entry, contents: dict[str, bytearray], *, is_new: bool) -> None:
+    def _render(self, entry: LogEntry, contents: dict[str, bytearray], *, is_new: bool) -> None:
         name = file_name(entry.name)
         if log_path(name) not in self._files and len(self._files) >= MAX_FILES:
             name = "others"
@@ -226,7 +223,7 @@ class Collector:
                 contents.setdefault(path, bytearray()).extend(content)
 
     def _trim(self) -> None:
-        """Remove old entries that are written: Redis needs its memory for experience."""
+        """Remove old written entries, because Redis needs its memory for experience."""
         if time.monotonic() < self._next_trim:
             return
         self._next_trim = time.monotonic() + TRIM_INTERVAL_S

@@ -1,8 +1,8 @@
 """TensorBoard event files as bytes to append: TFRecord framing around tensorboardX's event messages.
 
-tensorboardX's own writer opens a new file and starts a thread and a multiprocessing queue for each process of the run,
-and can neither go on with a file nor take back what a killed writer wrote. Here an event is bytes for the caller to
-append. tensorboardX is imported at the first event: it takes a while.
+tensorboardX's own writer starts a thread and a multiprocessing queue for each file. It can neither continue a file nor
+remove the bytes of a killed writer. Here, an event is bytes for the caller to append.
+tensorboardX is imported at the first event, because that takes a while.
 Format: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 """
 
@@ -46,10 +46,10 @@ def hyperparameters(
     """Return the events that describe a run to TensorBoard's table of hyperparameters.
 
     Args:
-        time_s: when the run began.
-        name: of the run.
-        values: setting to number or word.
-        metrics: what its results are, each the folder of its event file beside this one, and its name.
+        time_s: start of the run.
+        name: name of the run.
+        values: setting -> number or word.
+        metrics: its results, each as the folder of its event file, next to this one, and its name.
     """
     from tensorboardX.proto import api_pb2, event_pb2, plugin_hparams_pb2, summary_pb2
 

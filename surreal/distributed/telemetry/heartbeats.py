@@ -1,7 +1,7 @@
-"""Who takes part in a run: heartbeats in Redis, written by telemetry, read by launcher, status and learners.
+"""The processes of a run: heartbeats in Redis, written by telemetry, read by launcher, status and learners.
 
-Machines' clocks differ, so a heartbeat carries the Redis server's time (as its writer knows it) and is compared with
-the server's time by its reader. A process that ends in order removes its heartbeat; one that was killed grows stale.
+Machines' clocks differ, so a heartbeat has the Redis server's time, as known to its writer, and its reader compares it
+with the server's time. A process that ends in order removes its heartbeat; that of a killed process grows stale.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from surreal.base.values import MAX_VERSION, checked_count
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.records import decode_number, encode_number
 
-#: A process is alive while its heartbeat is younger than this, in s.
+#: A process is alive while its heartbeat is younger than this, s.
 ALIVE_S = 10.0
-#: Heartbeats older than this are cleared away, in s: long enough for `surreal status` to show what was killed.
+#: Heartbeats older than this are removed, s: long enough for `surreal status` to show killed processes.
 FORGET_S = 600.0
-
-#: Versions that a heartbeat may be ahead of what the parameters and the checkpoint prove. Any process of the run may
-#: write heartbeats, so one of them alone cannot move the run's versions far.
+#: Versions that a heartbeat may be ahead of the parameters and the checkpoint. Any process of the run may write
+#: heartbeats, so a single one cannot move the run's versions far.
 MAX_AHEAD = 100_000
-
 _MAX_HEARTBEAT_BYTES = 1 << 20
 
 NO_READING = Reading(0.0, 0, {})
@@ -36,7 +34,7 @@ NO_READING = Reading(0.0, 0, {})
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What a process last said about itself."""
+    """The last report of a process about itself."""
 
     id: str
     role: str
@@ -45,18 +43,18 @@ class Heartbeat:
     host: str
     started: float  #: s, clock of the Redis server
     time: float  #: s, clock of the Redis server
-    version: int = 0  #: newest parameter version it holds
-    global_step: int = 0  #: env steps of the run, as it knows them
+    version: int = 0  #: newest parameter version it has
+    global_step: int = 0  #: env steps of the run, as known to it
     metrics: dict[str, float] = field(default_factory=dict)
-    reading: Reading = NO_READING  #: the newest, its time by the clock of the Redis server
-    waits_for: tuple[str, ...] = ()  #: what it has waited for, for two seconds or more
+    reading: Reading = NO_READING  #: the newest; its time is by the clock of the Redis server
+    waits_for: tuple[str, ...] = ()  #: descriptions of waits of two seconds or more
     hangs_in: str = ""  #: loop and call that its watchdog found hanging
-    warning: str = ""  #: the last that it warned of, waits excepted
-    warned: float = 0.0  #: when, in s, clock of the Redis server
-    age_s: float = 0.0  #: filled in by the reader
+    warning: str = ""  #: its last warning, except waits
+    warned: float = 0.0  #: time of the warning, s, clock of the Redis server
+    age_s: float = 0.0  #: set by the reader
 
     def encode(self) -> bytes:
-        """Return strict JSON."""
+        """Encode as strict JSON."""
         content = asdict(self)
         del content["age_s"]
         content["metrics"] = _encoded(self.metrics)
@@ -68,11 +66,11 @@ class Heartbeat:
         """Check and decode one heartbeat.
 
         Args:
-            data: what `encode` returned.
+            data: result of `encode`.
             now_s: the Redis server's time.
 
         Raises:
-            CodecError: not a heartbeat.
+            CodecError: it is not a heartbeat.
         """
         if len(data) > _MAX_HEARTBEAT_BYTES:
             raise CodecError(f"heartbeat of {len(data)} bytes")
@@ -103,7 +101,7 @@ class Heartbeat:
         return beat
 
     def is_alive(self, max_age_s: float = ALIVE_S) -> bool:
-        """Whether it is fresh; one from the future was written under another server's clock and proves nothing."""
+        """Whether it is fresh. One from the future was written by another server's clock and proves nothing."""
         return abs(self.age_s) <= max_age_s
 
 
@@ -120,14 +118,14 @@ def _reading(time_s: Any, step: Any, values: Any) -> Reading:
 
 
 def process_id(role: str, name: str, host: str, pid: int) -> str:
-    """Return an id that no other process has, now or later: role-name-host-pid-random."""
+    """Return a unique id: role-name-host-pid-random."""
     parts = [name] if name == role or name.startswith(f"{role}-") else [role, name]
     stem = re.sub(r"[^A-Za-z0-9_.-]", "_", "-".join([*parts, host, str(pid)]))
     return f"{stem[:180]}-{secrets.token_hex(4)}"
 
 
 def all_processes(client: RedisClient) -> list[Heartbeat]:
-    """Return the last heartbeats of all processes, dead ones included, by name; what makes no sense is left out.
+    """Return the last heartbeats of all processes, dead ones included, by name; invalid ones are left out.
 
     Raises:
         RedisUnavailableError: no answer.
@@ -144,7 +142,7 @@ def all_processes(client: RedisClient) -> list[Heartbeat]:
 
 
 def parse_heartbeats(values: Iterable[bytes], *, now_s: float) -> list[Heartbeat]:
-    """Decode what can be decoded, sorted by name and age."""
+    """Decode the valid heartbeats, sorted by name and age."""
     beats = []
     for value in values:
         try:
@@ -155,10 +153,10 @@ def parse_heartbeats(values: Iterable[bytes], *, now_s: float) -> list[Heartbeat
 
 
 def live_processes(client: RedisClient, max_age_s: float = ALIVE_S) -> list[Heartbeat]:
-    """Return the processes of the run that are alive.
+    """Return the heartbeats of the run's live processes.
 
     Args:
-        client: of the run.
+        client: client of the run.
         max_age_s: raising it counts a killed process as alive for longer.
 
     Raises:
@@ -171,7 +169,7 @@ def newest_version(beats: Iterable[Heartbeat], known: int) -> int:
     """Return the largest parameter version in use, which a returning learner must exceed.
 
     Args:
-        beats: of the processes that are alive; one that is more than `MAX_AHEAD` ahead of `known` does not count.
+        beats: heartbeats of live processes; one that is more than `MAX_AHEAD` ahead of `known` does not count.
         known: the newest version according to the parameters in Redis and the checkpoint.
     """
     return max([known, *(beat.version for beat in beats if beat.version <= known + MAX_AHEAD)])

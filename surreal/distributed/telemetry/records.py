@@ -1,18 +1,17 @@
-"""Wire format of the run's log stream: what telemetry writes and the collector reads. Pure: no client, no clock.
+"""Wire format of the run's log stream, which telemetry writes and the collector reads. Pure: no client, no clock.
 
-One stream entry is what one process has to say about one interval:
+One stream entry is the report of one process about one interval:
 
-    process   id of the process, unique among all processes of all times
-    name      the process as people call it: several in a row may share it ("agent-0", restarted)
+    process   id of the process, unique forever
+    name      name of the process; several in a row may share it ("agent-0", restarted)
     role      agent, learner, eval, ...
-    seq       1, 2, 3, ... within this process: a reader drops what it has seen and notices what is missing
-    offset    seconds to add to the process's clock to have that of the Redis server
-    lines     JSON objects, one a line, each with `kind` and `time`
+    seq       1, 2, 3, ... within this process: a reader drops duplicates and notices gaps
+    offset    seconds to add to the process's clock to get that of the Redis server
+    lines     JSON objects, one per line, each with `kind` and `time`
 
 Kinds: `log` (level, logger, message, exception), `metrics` (step, values), `histogram` (step, name, and the fields of
-`surreal.base.metrics.Histogram`). JSON has no NaN: numbers that are not finite travel as "nan", "inf" and "-inf", so
-that `float()` reads every number back. A reader takes nothing on trust: sizes and types are checked, bad lines are
-counted and skipped.
+`surreal.base.metrics.Histogram`). JSON has no NaN: numbers that are not finite travel as "nan", "inf" and "-inf", which
+`float()` reads. A reader trusts nothing: it checks sizes and types, and skips and counts bad lines.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ import numpy as np
 from surreal.base.errors import CodecError
 from surreal.base.metrics import Histogram
 
-#: Most bytes of lines in an entry that a writer makes, and that a reader accepts.
+#: Most bytes of lines in an entry of a writer, and in one that a reader accepts.
 MAX_ENTRY_BYTES = 64 << 10
 MAX_READ_BYTES = 4 * MAX_ENTRY_BYTES
-#: Longest message and exception text, in characters; what is longer loses its middle.
+#: Longest message and exception text, in characters; longer ones lose their middle.
 MAX_MESSAGE_CHARS = 4096
 MAX_EXCEPTION_CHARS = 8192
-#: Most metrics in one line, and the longest name of one: so a line stays far below MAX_ENTRY_BYTES.
+#: Most metrics in one line, and the longest name of one, so that a line stays far below MAX_ENTRY_BYTES.
 MAX_VALUES = 200
 MAX_NAME_CHARS = 120
 
@@ -42,7 +41,7 @@ _PROCESS_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _MAX_STEP = 1 << 62
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """One decoded entry."""
 
     process: str
@@ -51,11 +50,11 @@ class Entry(NamedTuple):
     sequence: int
     offset_s: float
     lines: list[dict[str, Any]]
-    skipped: int  #: lines that made no sense
+    skipped: int  #: number of invalid lines
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut the middle out of a text longer than `limit` characters: beginning and end say most."""
+    """Cut the middle out of a text longer than `limit` characters."""
     if len(text) <= limit:
         return text
     half = (limit - 40) // 2
@@ -63,13 +62,13 @@ def shorten(text: str, limit: int) -> str:
 
 
 def metric_name(name: str, role: str) -> str:
-    """Return a metric's full name: a bare name belongs to the role; strange characters become underscores."""
+    """Return a metric's full name: a bare name belongs to the role; other characters become underscores."""
     clean = re.sub(r"[^\w./:-]", "_", name)[:MAX_NAME_CHARS].strip("/")
     return clean if "/" in clean else f"{role}/{clean or 'unnamed'}"
 
 
 def encode_number(value: float) -> float | str:
-    """Return what stands for a number in JSON."""
+    """Return a number's form in JSON."""
     number = float(value)
     return number if math.isfinite(number) else str(number)
 
@@ -111,7 +110,7 @@ def encode_log(*, time_s: float, level: str, logger: str, message: str, exceptio
 
 
 def encode_metrics(*, time_s: float, step: int, values: Mapping[str, float]) -> list[bytes]:
-    """Encode scalars that share time and step, at most MAX_VALUES a line."""
+    """Encode scalars of one time and step, at most MAX_VALUES per line."""
     items = list(values.items())
     return [
         encode_line(
@@ -159,11 +158,11 @@ def entry_fields(
     }
 
 
-def decode_entry(fields: Mapping[bytes, bytes]) -> Entry:
+def decode_entry(fields: Mapping[bytes, bytes]) -> LogEntry:
     """Check and decode one entry.
 
     Raises:
-        CodecError: the entry as a whole makes no sense; single bad lines are only counted.
+        CodecError: the entry as a whole is invalid; single bad lines are only counted.
     """
     try:
         process, name, role = (fields[key].decode() for key in (b"process", b"name", b"role"))
@@ -183,11 +182,11 @@ def decode_entry(fields: Mapping[bytes, bytes]) -> Entry:
             lines.append(_check_line(json.loads(line), role))
         except (CodecError, ValueError, RecursionError):
             skipped += 1
-    return Entry(process, name, role, sequence, offset_s, lines, skipped)
+    return LogEntry(process, name, role, sequence, offset_s, lines, skipped)
 
 
 def _check_line(line: object, role: str) -> dict[str, Any]:
-    """Return a decoded line with every field present and of its type."""
+    """Return a decoded line with all fields present and of their types."""
     if not isinstance(line, dict):
         raise CodecError("a line is not an object")
     kind, time_s = line.get("kind"), decode_number(line.get("time"))

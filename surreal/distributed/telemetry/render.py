@@ -1,7 +1,7 @@
-"""What one entry of the log stream looks like in the run's folder: path -> bytes to append. Pure.
+"""The files of a run's folder, rendered from one entry of the log stream: path -> bytes to append. Pure.
 
-Names come from the network: they are cleaned before they become file names, and what could pass for another line, or
-steer a terminal, is escaped before it becomes a log line.
+Names come from the network. They are cleaned before they become file names. Anything that could pass for another line,
+or control a terminal, is escaped before it becomes a log line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from surreal.distributed.telemetry import event_file
-from surreal.distributed.telemetry.records import Entry, encode_number
+from surreal.distributed.telemetry.records import LogEntry, encode_number
 
 METRICS_PATH = "metrics.jsonl"
 EVENT_NAME = "events.out.tfevents.0.surreal"
@@ -21,22 +21,22 @@ _CONTROL = re.compile(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-
 
 
 def file_name(name: str) -> str:
-    """Return a process's name as a file name: no path, not hidden, not long."""
+    """Convert a process's name to a file name: without a path, not hidden, not long."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip(".-")[:80] or "unnamed"
 
 
 def log_path(name: str) -> str:
-    """Path of a process's log; `name` is a file name."""
+    """Return the path of a process's log; `name` is a file name."""
     return f"logs/{name}.log"
 
 
 def event_path(name: str) -> str:
-    """Path of a process's TensorBoard events; `name` is a file name."""
+    """Return the path of a process's TensorBoard events; `name` is a file name."""
     return f"tensorboard/{name}/{EVENT_NAME}"
 
 
-def render_log(entry: Entry, *, is_new: bool) -> bytes:
-    """Return an entry's log records as text; a process's first entry is announced by its id."""
+def render_log(entry: LogEntry, *, is_new: bool) -> bytes:
+    """Return an entry's log records as text; the process's id precedes its first entry."""
     text = []
     if is_new:
         time_s = entry.lines[0]["time"] + entry.offset_s if entry.lines else 0.0
@@ -45,7 +45,7 @@ def render_log(entry: Entry, *, is_new: bool) -> bytes:
     return "".join(text).encode("utf-8", "replace")
 
 
-def render_metrics(entry: Entry, name: str) -> bytes:
+def render_metrics(entry: LogEntry, name: str) -> bytes:
     """Return an entry's metrics as JSON lines: time, process, step, metrics or histograms."""
     text = []
     for line in entry.lines:
@@ -75,8 +75,8 @@ def render_metrics(entry: Entry, name: str) -> bytes:
     return "".join(text).encode()
 
 
-def render_events(entry: Entry, *, is_new: bool) -> bytes:
-    """Return an entry's metrics as TensorBoard records; `is_new` says that the file has no header yet."""
+def render_events(entry: LogEntry, *, is_new: bool) -> bytes:
+    """Return an entry's metrics as TensorBoard records; `is_new`: the file has no header yet."""
     records = []
     for line in entry.lines:
         time_s = line["time"] + entry.offset_s
@@ -90,7 +90,7 @@ def render_events(entry: Entry, *, is_new: bool) -> bytes:
 
 
 def _log_text(line: dict[str, Any], offset_s: float) -> str:
-    """One record: its first line carries time, level and logger, further lines are indented."""
+    """Render one record: the first line has time, level and logger, further lines are indented."""
     text = f"{_timestamp(line['time'] + offset_s)} {_clean(line['level']):<8} {_clean(line['logger'])}: "
     body = _clean(line["message"])
     if line["exception"]:

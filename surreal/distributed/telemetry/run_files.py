@@ -1,9 +1,9 @@
 """`RunFiles`: the files of a run's folder that the collector writes, each line exactly once.
 
-All files only grow. `collector.json` holds how far the log stream has been followed *and* how long each file was at
-that moment, and is replaced atomically after the files were written. A collector that is killed in between leaves files
-longer than recorded; the next one cuts them back to the recorded length and reads the same entries again. The lock file
-keeps a second collector out of the folder until the first has ended, however it ended.
+All files only grow. `collector.json` records how far the log stream was followed *and* the length of each file at that
+moment. It is replaced atomically after the files were written. If a collector is killed in between, files are longer
+than recorded; the next one truncates them to the recorded length and reads the same entries again. The lock file keeps
+a second collector out of the folder until the first has ended.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 STATE_NAME = "collector.json"
 LOCK_NAME = "collector.lock"
 FORMAT = 1
-#: Processes whose numbers are remembered, and missing numbers of each.
+#: Most processes whose numbers are remembered, and most missing numbers of each.
 MAX_PROCESSES = 4096
 MAX_MISSING = 64
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Which entries of one process are written: all up to `last`, but for the missing ones."""
+    """The written entries of one process: all up to `last`, except the missing ones."""
 
     last: int = 0
     missing: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class Seen:
         return sequence <= self.last and sequence not in self.missing
 
     def add(self, sequence: int) -> Seen:
-        """Return the same with one more entry; numbers jumped over may still come, the newest of them at least."""
+        """Add an entry; skipped numbers may still come, and the newest of them are remembered."""
         if sequence <= self.last:
             return Seen(self.last, tuple(number for number in self.missing if number != sequence))
         jumped = range(max(self.last + 1, sequence - MAX_MISSING), sequence)
@@ -47,24 +47,24 @@ class Seen:
 
 
 @dataclass
-class Progress:
+class CollectorProgress:
     """How far the stream has been followed."""
 
     cursor: str = "0-0"  #: id of the last entry read
-    server: str = ""  #: identity of the Redis server's process: another one may hold another stream
-    seen: dict[str, Seen] = field(default_factory=dict)  #: by process id, least recently heard first
+    server: str = ""  #: identity of the Redis server's process, because another one may hold another stream
+    seen: dict[str, Seen] = field(default_factory=dict)  #: by process id, least recently seen first
 
 
 class RunFiles:
-    """Append-only files below a folder, committed together with the progress that they show.
+    """Append-only files in a folder, committed together with the progress that they contain.
 
     Args:
-        folder: of the run; made when the lock is first tried.
+        folder: the run's folder; made when the lock is first tried.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self.progress = Progress()
+        self.progress = CollectorProgress()
         self._sizes: dict[str, int] = {}
         self._lock = FileLock(self.folder / LOCK_NAME)
 
@@ -75,7 +75,7 @@ class RunFiles:
         return len(self._sizes)
 
     def acquire(self) -> bool:
-        """Try to become the folder's only writer; then load the progress and undo what a killed writer left half done.
+        """Try to become the folder's only writer; then load the progress and truncate unfinished writes.
 
         Raises:
             OSError: the folder cannot be made, read or written.
@@ -97,12 +97,12 @@ class RunFiles:
         """Let another writer in."""
         self._lock.release()
 
-    def commit(self, contents: Mapping[str, bytes], progress: Progress) -> None:
-        """Append to files and record the progress: both happen, or after a crash neither.
+    def commit(self, contents: Mapping[str, bytes], progress: CollectorProgress) -> None:
+        """Append to files and record the progress, atomically.
 
         Args:
-            contents: path below the folder -> bytes to append.
-            progress: what has been followed once these are written.
+            contents: path in the folder -> bytes to append.
+            progress: the progress after these were written.
 
         Raises:
             OSError: the disk is full or not writable; nothing counts as written.
@@ -112,7 +112,7 @@ class RunFiles:
         new = [path for path in contents if path not in self._sizes]
         try:
             if new:
-                # Recorded before they exist, so that a crash cannot leave a file whose length nobody knows.
+                # Recorded before they exist, so that a crash cannot leave a file of unknown length.
                 self._save(self.progress, self._sizes | {path: self._length(path) for path in new})
             sizes = self._sizes | {path: self._append(path, content) for path, content in contents.items()}
             self._save(progress, sizes)
@@ -151,7 +151,7 @@ class RunFiles:
             raise ValueError(f"{path!r} leads out of the run's folder")
         return self.folder / parts
 
-    def _save(self, progress: Progress, sizes: Mapping[str, int]) -> None:
+    def _save(self, progress: CollectorProgress, sizes: Mapping[str, int]) -> None:
         state = {
             "format": FORMAT,
             "cursor": progress.cursor,
@@ -164,7 +164,7 @@ class RunFiles:
 
     def _load(self) -> None:
         file = self.folder / STATE_NAME
-        self.progress, self._sizes = Progress(), {}
+        self.progress, self._sizes = CollectorProgress(), {}
         try:
             state = parse_json(file.read_text(encoding="utf-8"))
             if state["format"] != FORMAT:
@@ -175,7 +175,7 @@ class RunFiles:
             sizes = {str(path): int(size) for path, size in state["sizes"].items()}
             for path in sizes:
                 self._resolve(path)
-            self.progress = Progress(str(state["cursor"]), str(state["server"]), seen)
+            self.progress = CollectorProgress(str(state["cursor"]), str(state["server"]), seen)
             self._sizes = sizes
         except FileNotFoundError:
             return

@@ -1,4 +1,10 @@
-"""Shipping of logs and metrics."""
+"""Shipping of logs and metrics: bounded buffers, the logging handler that fills one, and the round trip to Redis.
+
+A thread that logs or reports a number only appends a line in memory, and never waits for Redis. Once an interval, the
+telemetry thread sends a few log stream entries and the heartbeat, and receives the run's stop reason and the server's
+time. An entry whose outcome is unknown (the connection broke) is sent again under its number; the collector drops the
+copy.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 
 from surreal.base.errors import CodecError
+from surreal.base.ranges import PositiveInt, checked
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.retry import is_out_of_memory, is_transient
 from surreal.distributed.telemetry.heartbeats import FORGET_S, Heartbeat
@@ -20,20 +27,19 @@ from surreal.distributed.telemetry.records import MAX_ENTRY_BYTES, encode_log, e
 logger = logging.getLogger(__name__)
 
 _FORMATTER = logging.Formatter()
-#: What a heartbeat says of a warning, at most.
+#: Most characters of a warning in a heartbeat.
 _MAX_WARNING_CHARS = 300
 
 
 class LineBuffer:
-    """Encoded lines waiting to leave; the oldest are dropped, and counted, when there are too many bytes.
+    """Encoded lines that wait to be sent; if there are too many bytes, the oldest are dropped and counted.
 
     Args:
-        max_bytes: bound; raising it keeps more of a long outage of Redis, and costs that much memory.
+        max_bytes: bound; raising it keeps more lines during an outage of Redis, and costs that much memory.
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        if max_bytes < 1:
-            raise ValueError(f"max_bytes is {max_bytes}; it must be >= 1")
+    @checked
+    def __init__(self, max_bytes: PositiveInt) -> None:
         self._max_bytes = max_bytes
         self._lines: deque[bytes] = deque()
         self._bytes = 0
@@ -45,7 +51,7 @@ class LineBuffer:
         return len(self._lines)
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Append lines; callable from any thread."""
+        """Append lines. Thread-safe."""
         with self._lock:
             for line in lines:
                 self._lines.append(line)
@@ -55,11 +61,11 @@ class LineBuffer:
                 self.dropped += 1
 
     def take(self, max_bytes: int, used: int = 0) -> list[bytes]:
-        """Remove and return the oldest lines that fit an entry, newlines counted.
+        """Remove and return the oldest lines that fit into an entry, newlines counted.
 
         Args:
-            max_bytes: of an entry; a longer line fits into none, and is dropped.
-            used: bytes of the entry that other lines take, 0 .. max_bytes.
+            max_bytes: size of an entry; a longer line is dropped.
+            used: bytes of other lines in the entry, 0 .. max_bytes.
         """
         taken: list[bytes] = []
         room = max_bytes - used
@@ -81,15 +87,15 @@ class LineBuffer:
 
 
 class ShippingHandler(logging.Handler):
-    """Puts log records into a buffer, formatted once, where they happen: their arguments may change afterwards.
+    """Puts log records into a buffer, formatted at once, because their arguments may change afterwards.
 
     Args:
-        buffer: where telemetry finds them.
+        buffer: the telemetry's buffer.
         level: least severe level that is shipped.
 
     Attributes:
-        last_warning: when the last record came that is a warning or worse, s since 1970, and its beginning. Waits are
-            left out: a heartbeat names them while they last.
+        last_warning: time (s since 1970) and beginning of the last record that is a warning or worse. Waits are left
+            out, because a heartbeat names them while they last.
     """
 
     def __init__(self, buffer: LineBuffer, level: int = logging.INFO) -> None:
@@ -119,11 +125,11 @@ class ShippingHandler(logging.Handler):
             self.last_warning = record.created, " ".join(message.split())[:_MAX_WARNING_CHARS]
 
 
-#: Entries the run's log stream keeps, about; of large ones fewer, so that those of one size take so many bytes.
+#: Approximate bounds of the run's log stream: entries, and bytes if all entries had the size of the last one.
 STREAM_ENTRIES, STREAM_BYTES = 20_000, 32 << 20
-#: Entries one round may send, so that a backlog leaves faster than it grows.
+#: Most entries of one round trip, so that a backlog shrinks faster than it grows.
 MAX_BATCHES = 4
-#: Clocks that differ by less count as equal (s): a round trip's time must not move a process's clock.
+#: Clocks that differ by less count as equal, s: the duration of a round trip must not move a process's clock.
 CLOCK_TOLERANCE_S = 0.1
 
 
@@ -134,21 +140,21 @@ class _Batch(NamedTuple):
 
 
 class Shipper:
-    """Sends what waits in two buffers; used by one thread at a time.
+    """Sends the lines of two buffers; used by one thread at a time.
 
     Args:
-        client: of the run.
+        client: client of the run.
         process: id of this process.
-        name: of this process.
-        role: of this process.
+        name: name of this process.
+        role: role of this process.
         logs: encoded log lines.
-        values: encoded metrics; they go first, so that a storm of logs does not hold them up.
+        values: encoded metrics; they go first, so that many log lines do not delay them.
 
     Attributes:
-        stop_reason: why the run ends, None while it goes on.
-        offset_s: what to add to this machine's clock to have the server's.
-        refused: lines that the server will never take.
-        error_count: round trips that failed, in whole or in part.
+        stop_reason: why the run ends; None while it continues.
+        offset_s: difference of the server's clock to this machine's.
+        refused: number of lines that the server will never accept.
+        error_count: number of round trips that failed, in whole or in part.
         is_connected: whether the last round trip succeeded.
     """
 
@@ -171,11 +177,10 @@ class Shipper:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether anything waits to be sent."""
         return bool(self._flight or len(self._logs) or len(self._values))
 
     def ship(self, heartbeat: Heartbeat) -> bool:
-        """Make the round trip; returns whether the server took everything. Redis errors are counted, not raised."""
+        """Make the round trip; return whether the server took everything. Redis errors are counted, not raised."""
         self._fill_flight()
         keys = self._client.run_keys
         pipeline = self._client.redis.pipeline(transaction=False)
@@ -199,14 +204,14 @@ class Shipper:
         return self._digest(replies)
 
     def remove_heartbeat(self) -> None:
-        """Say that this process ended in order; tried once."""
+        """Remove this process's heartbeat, because it ends in order; one attempt."""
         try:
             self._client.redis.hdel(self._client.run_keys.processes, self._process)
         except RedisError as error:
             logger.debug("heartbeat not removed: %s", error)
 
     def note_trouble(self, message: str, *args: object, exc_info: bool = False) -> None:
-        """Count a failure; only the first of a row is a warning."""
+        """Count a failure; only the first of several in a row is a warning."""
         self.error_count += 1
         self.is_connected = False
         logger.log(logging.DEBUG if self._has_trouble else logging.WARNING, message, *args, exc_info=exc_info)
@@ -253,12 +258,12 @@ class Shipper:
         return True
 
     def _set_clock(self, offset_s: float) -> None:
-        """Follow the server's clock; a heartbeat written under a wrong one is replaced by the next."""
+        """Follow the server's clock; the next heartbeat replaces one with a wrong time."""
         if abs(offset_s - self.offset_s) > CLOCK_TOLERANCE_S:
             self.offset_s = offset_s if abs(offset_s) > CLOCK_TOLERANCE_S else 0.0
 
     def _forget_dead(self, beats: dict[bytes, bytes]) -> None:
-        """Clear heartbeats of processes that were killed long ago: the hash must not grow with every restart."""
+        """Remove heartbeats of processes that died long ago: the hash must not grow with every restart."""
         now_s = time.time() + self.offset_s
         dead = []
         for key, value in beats.items():

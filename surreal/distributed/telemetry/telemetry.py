@@ -1,8 +1,8 @@
-"""`Telemetry`: what a process tells the run about itself. Logs, metrics and a heartbeat leave through Redis.
+"""`Telemetry`: the reports of a process to its run: logs, metrics and a heartbeat, through Redis.
 
-Everything goes out in one background thread, in one round trip an interval (see `shipper`); back
-comes whether the run is to stop. Callers on hot paths only append to bounded buffers. While Redis is away or full, the
-newest lines are kept, what is dropped is counted and reported, and training goes on.
+One background thread sends everything in one round trip per interval (see `shipper`), and learns whether the run is to
+stop. Callers on hot paths only append to bounded buffers. While Redis is away or full, the newest lines are kept,
+dropped ones are counted and reported, and training continues.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from surreal.base.metrics import (
     ReadingSource,
     summarize,
 )
+from surreal.base.ranges import Positive, checked
 from surreal.base.system.threads import Supervisor
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.telemetry.heartbeats import NO_READING, Heartbeat, process_id
@@ -37,46 +38,45 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Metrics that a heartbeat repeats, at most, and those of one reading.
+#: Most metrics in a heartbeat, and in one reading.
 MAX_HEARTBEAT_METRICS = 300
 
 
 class Telemetry:
-    """Ships logs and metrics of this process, keeps its heartbeat, and learns that the run is to stop.
+    """Ships logs and metrics of this process, renews its heartbeat, and learns that the run is to stop.
 
     Use it as `with Telemetry(client, "agent", "agent-0") as telemetry: ...`, or call `start` and `stop`. Without a
-    thread, call `step` once an interval.
+    thread, call `step` once per interval.
 
     Args:
-        client: of the run.
+        client: client of the run.
         role: agent, learner, eval, ...: the first part of metrics' names.
-        name: the process as people call it, and its file in the run's folder.
-        interval_s: between two round trips, > 0; raising it saves Redis calls and delays everything.
+        name: name of the process, and of its file in the run's folder.
+        interval_s: between two round trips; raising it saves Redis calls and delays everything.
         log_level: least severe level that is shipped.
         max_buffer_bytes: bound of each of the two buffers, logs and metrics; raising it bridges longer outages.
         on_stop: called once with the reason, on the telemetry thread, when the run is to stop.
 
     Attributes:
-        id: this process's, unique.
+        id: unique id of this process.
         handler: ships log records; `start` attaches it to the root logger.
         global_step: env steps of the run, as last known here; set it or see `watch`.
-        version: parameter version this process holds; set it or see `watch`.
+        version: parameter version of this process; set it or see `watch`.
         hangs_in: loop and call that the process's watchdog found hanging; "" if none.
     """
 
+    @checked
     def __init__(
         self,
         client: RedisClient,
         role: str,
         name: str,
         *,
-        interval_s: float = 1.0,
+        interval_s: Positive = 1.0,
         log_level: int = logging.INFO,
         max_buffer_bytes: int = 1 << 20,
         on_stop: Callable[[str], None] | None = None,
     ) -> None:
-        if interval_s <= 0:
-            raise ValueError(f"interval_s is {interval_s}; it must be > 0")
         self.role, self.name = role, name
         self._host, self._pid = socket.gethostname(), os.getpid()
         self.id = process_id(role, name, self._host, self._pid)
@@ -100,7 +100,7 @@ class Telemetry:
         self._reading = NO_READING
         self._started_s = time.time()
         self._reported_drops = 0
-        self._turn = threading.Lock()  # held through a `step`
+        self._step_lock = threading.Lock()
         self._supervisor = Supervisor("telemetry")
 
     def __enter__(self) -> Self:
@@ -112,7 +112,7 @@ class Telemetry:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the run is to stop, as somebody told Redis; None while it goes on."""
+        """Why the run is to stop, according to Redis; None while it continues."""
         return self._shipper.stop_reason
 
     @property
@@ -121,23 +121,23 @@ class Telemetry:
         return self._shipper.is_connected
 
     def add_source(self, source: MetricSource) -> None:
-        """Pull `source()` once an interval, on the telemetry thread; it returns full metric names."""
+        """Call `source()` once per interval, on the telemetry thread; it returns full metric names."""
         self._sources.append(source)
 
     def add_readings(self, source: ReadingSource) -> None:
-        """Take the readings of `source()` once an interval, on the telemetry thread; each is reported once."""
+        """Take the readings of `source()` once per interval, on the telemetry thread; each is reported once."""
         self._reading_sources.append(source)
 
     def add_histograms(self, source: HistogramSource) -> None:
-        """Take the histograms of `source()` once an interval, on the telemetry thread; it returns full names."""
+        """Take the histograms of `source()` once per interval, on the telemetry thread; it returns full names."""
         self._histogram_sources.append(source)
 
     def at_each_step(self, action: Callable[[], object]) -> None:
-        """Have `action()` called after each round trip, on the telemetry thread."""
+        """Call `action()` after each round trip, on the telemetry thread."""
         self._actions.append(action)
 
     def watch(self, *, version: Callable[[], int] | None = None, global_step: Callable[[], int] | None = None) -> None:
-        """Read parameter version and global step from these once an interval, on the telemetry thread."""
+        """Read parameter version and global step from these once per interval, on the telemetry thread."""
         self._read_version = version or self._read_version
         self._read_global_step = global_step or self._read_global_step
 
@@ -146,8 +146,8 @@ class Telemetry:
 
         Args:
             name: `role/what_unit`; a bare name belongs to this process's role.
-            y: the value; NaN and infinities are kept as they are.
-            x: step it belongs to, >= 0; None means the global step.
+            y: the value; NaN and infinities are kept.
+            x: its step, >= 0; None: the global step.
         """
         full_name, value = metric_name(name, self.role), float(y)
         self._remember(full_name, value)
@@ -158,12 +158,12 @@ class Telemetry:
 
         Args:
             name: as in `scalar`.
-            values: any shape; what is not finite is left out.
+            values: any shape; numbers that are not finite are left out.
             x: as in `scalar`.
-            bins: raising it sharpens the picture and lengthens the record; 1 to 1000.
+            bins: 1 to 1000; raising it sharpens the picture and lengthens the record.
 
         Raises:
-            ValueError: nothing finite in it.
+            ValueError: no number is finite.
         """
         self._add_histogram(name, summarize(values, bins=bins), x)
 
@@ -172,22 +172,22 @@ class Telemetry:
         self._episodes.add(float(episode_return), int(length), env_id)
 
     def metrics(self) -> dict[str, float]:
-        """Return telemetry's own health: lines dropped, and round trips that failed, in total."""
+        """Return totals of dropped lines and failed round trips."""
         return {
             "telemetry/dropped_lines_total": float(self._dropped),
             "telemetry/errors_total": float(self._shipper.error_count),
         }
 
     def start(self) -> None:
-        """Attach the log handler and begin to ship; returns at once, whatever Redis does."""
+        """Attach the log handler and begin to ship; returns at once, even if Redis is away."""
         logging.getLogger().addHandler(self.handler)
         self._supervisor.spawn("ship", self._loop)
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Ship what is left and remove the heartbeat: the process ends in order. Calling it again does nothing.
+        """Ship the remaining lines and remove the heartbeat. Calling it again does nothing.
 
         Args:
-            timeout_s: bound, apart from the last round trip's own timeouts.
+            timeout_s: bound, without the last round trip's own timeouts.
         """
         if self._supervisor.stop_event.is_set():
             return
@@ -204,11 +204,11 @@ class Telemetry:
             self._shipper.remove_heartbeat()
 
     def step(self) -> bool:
-        """Do one interval's work; returns whether Redis took it. Never raises: telemetry must not end a training.
+        """Do one interval's work; return whether Redis took it. Never raises, because telemetry must not end training.
 
-        May be called beside the thread of `start`: the two take turns.
+        Another thread may call it while the thread of `start` runs: a lock serializes the two.
         """
-        with self._turn:
+        with self._step_lock:
             try:
                 self._collect()
                 had_reason = self.stop_reason is not None
@@ -245,7 +245,6 @@ class Telemetry:
         self._values.add(encode_metrics(time_s=time_s, step=step, values=values))
 
     def _remember(self, name: str, value: float) -> None:
-        """Keep the last value of a metric for the heartbeat."""
         if name in self._latest or len(self._latest) < MAX_HEARTBEAT_METRICS:
             self._latest[name] = value
 
@@ -278,7 +277,7 @@ class Telemetry:
         return {metric_name(name, self.role): float(value) for name, value in source().items()}
 
     def _guard(self, source: Callable[[], object], read: Callable[[], T], fallback: T) -> T:
-        """Return `read()`, or the fallback when it fails: a broken source must not silence the others."""
+        """Return `read()`, or the fallback if it fails: a broken source must not silence the others."""
         try:
             return read()
         except Exception:

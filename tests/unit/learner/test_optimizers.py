@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,3 +117,20 @@ def test_a_gradient_that_is_not_finite_changes_nothing(bad: float) -> None:
     assert not torch.tensor(apply(optimizer, gradients, 0.5)).isfinite()
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
     assert optimizer.tensors() == {}
+
+
+#: The private functions of torch that the optimizers use.
+PRIVATE_FUNCTIONS = {
+    *("_foreach_add", "_foreach_add_", "_foreach_addcdiv_", "_foreach_addcmul_", "_foreach_mul_", "_foreach_norm"),
+    *("_foreach_sqrt_", "_foreach_sub_", "_fused_adam_"),
+}
+
+
+def test_torch_still_has_the_private_functions() -> None:
+    missing = {name for name in PRIVATE_FUNCTIONS if not callable(getattr(torch, name, None))}
+    assert not missing, f"learner/stepping/optimizers.py needs another way without torch's {missing}"
+
+
+def test_no_other_private_function_of_torch_is_used() -> None:
+    text = Path(inspect.getfile(Optimizer)).read_text(encoding="utf-8")
+    assert set(re.findall(r"\btorch\.(_\w+)", text)) == PRIVATE_FUNCTIONS

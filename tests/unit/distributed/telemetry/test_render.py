@@ -9,7 +9,7 @@ import pytest
 
 from surreal.base.metrics import summarize
 from surreal.distributed.telemetry.records import (
-    Entry,
+    LogEntry,
     decode_entry,
     encode_histogram,
     encode_log,
@@ -19,7 +19,7 @@ from surreal.distributed.telemetry.records import (
 from surreal.distributed.telemetry.render import event_path, file_name, render_events, render_log, render_metrics
 
 
-def entry_of(*lines: bytes, offset_s: float = 0.0) -> Entry:
+def entry_of(*lines: bytes, offset_s: float = 0.0) -> LogEntry:
     fields = entry_fields(process="p-1", name="agent-0", role="agent", sequence=1, offset_s=offset_s, lines=lines)
     return decode_entry({key.encode(): value for key, value in fields.items()})
 

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from surreal.distributed.telemetry.run_files import LOCK_NAME, MAX_PROCESSES, STATE_NAME, Progress, RunFiles, Seen
+from surreal.distributed.telemetry.run_files import (
+    LOCK_NAME,
+    MAX_PROCESSES,
+    STATE_NAME,
+    CollectorProgress,
+    RunFiles,
+    Seen,
+)
 from tests.full_disk import files_end_at
 
 
@@ -17,7 +24,7 @@ def opened(folder: Path) -> RunFiles:
 
 def test_what_is_committed_is_there_and_known_to_the_next_writer(tmp_path: Path) -> None:
     files = opened(tmp_path / "run")
-    progress = Progress("5-1", "server", {"p": Seen(4, (2,))})
+    progress = CollectorProgress("5-1", "server", {"p": Seen(4, (2,))})
     files.commit({"logs/a.log": b"one\n", "metrics.jsonl": b"{}\n"}, progress)
     files.commit({"logs/a.log": b"two\n"}, progress)
     files.release()
@@ -29,9 +36,9 @@ def test_what_is_committed_is_there_and_known_to_the_next_writer(tmp_path: Path)
 
 def test_what_a_killed_writer_left_half_done_is_cut_off(tmp_path: Path) -> None:
     files = opened(tmp_path)
-    files.commit({"a.log": b"one\n"}, Progress("1-0"))
+    files.commit({"a.log": b"one\n"}, CollectorProgress("1-0"))
     state = (tmp_path / STATE_NAME).read_bytes()
-    files.commit({"a.log": b"two\n", "b.log": b"new\n"}, Progress("2-0"))
+    files.commit({"a.log": b"two\n", "b.log": b"new\n"}, CollectorProgress("2-0"))
     files.release()
     # As if it had been killed after it wrote the files: the last state is the one written ahead for the new file.
     ahead = json.loads(state)
@@ -51,7 +58,7 @@ def test_a_new_file_is_recorded_before_it_is_written(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(files, "_append", die)
     with pytest.raises(KeyboardInterrupt):
-        files.commit({"a.log": b"one\n"}, Progress("1-0"))
+        files.commit({"a.log": b"one\n"}, CollectorProgress("1-0"))
     state = json.loads((tmp_path / STATE_NAME).read_text())
     assert (state["cursor"], state["sizes"]) == ("0-0", {"a.log": 0})
 
@@ -61,15 +68,15 @@ def test_a_new_file_is_recorded_before_it_is_written(tmp_path: Path, monkeypatch
 )
 def test_a_full_disk_counts_nothing_as_written(tmp_path: Path, size: int, room: int) -> None:
     files, more = opened(tmp_path), b"x" * size
-    files.commit({"a.log": b"one\n"}, Progress("1-0"))
+    files.commit({"a.log": b"one\n"}, CollectorProgress("1-0"))
     for new in ({}, {"b.log": b"new\n"}):
         with files_end_at(room), pytest.raises(OSError, match="too large"):
-            files.commit({"a.log": more, **new}, Progress("2-0"))
+            files.commit({"a.log": more, **new}, CollectorProgress("2-0"))
         assert files.progress.cursor == "1-0"
         assert (tmp_path / "a.log").read_bytes() == b"one\n"
         assert json.loads((tmp_path / STATE_NAME).read_text())["cursor"] == "1-0"
         assert list(tmp_path.glob(".*.tmp")) == []
-    files.commit({"a.log": more, "b.log": b"new\n"}, Progress("2-0"))
+    files.commit({"a.log": more, "b.log": b"new\n"}, CollectorProgress("2-0"))
     assert (tmp_path / "a.log").read_bytes() == b"one\n" + more
     assert (tmp_path / "b.log").read_bytes() == b"new\n"
 
@@ -77,7 +84,7 @@ def test_a_full_disk_counts_nothing_as_written(tmp_path: Path, size: int, room: 
 def test_a_second_writer_waits_until_the_first_is_gone(tmp_path: Path) -> None:
     first, second = opened(tmp_path), RunFiles(tmp_path)
     assert not second.acquire()
-    first.commit({"a.log": b"one\n"}, Progress("1-0"))
+    first.commit({"a.log": b"one\n"}, CollectorProgress("1-0"))
     first.release()
     assert second.acquire()
     assert second.acquire()
@@ -87,16 +94,16 @@ def test_a_second_writer_waits_until_the_first_is_gone(tmp_path: Path) -> None:
 
 def test_a_shortened_or_missing_file_goes_on_where_it_is(tmp_path: Path) -> None:
     files = opened(tmp_path)
-    files.commit({"a.log": b"one\n", "b.log": b"one\n"}, Progress("1-0"))
+    files.commit({"a.log": b"one\n", "b.log": b"one\n"}, CollectorProgress("1-0"))
     (tmp_path / "a.log").unlink()
-    files.commit({"a.log": b"two\n"}, Progress("2-0"))
+    files.commit({"a.log": b"two\n"}, CollectorProgress("2-0"))
     assert (tmp_path / "a.log").read_bytes() == b"two\n"
 
 
 def test_lines_of_a_foreign_file_stay(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"before\n")
     files = opened(tmp_path)
-    files.commit({"a.log": b"one\n"}, Progress("1-0"))
+    files.commit({"a.log": b"one\n"}, CollectorProgress("1-0"))
     assert (tmp_path / "a.log").read_bytes() == b"before\none\n"
 
 
@@ -107,7 +114,7 @@ def test_lines_of_a_foreign_file_stay(tmp_path: Path) -> None:
 def test_an_unreadable_state_is_put_aside(tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / STATE_NAME).write_text(content)
     files = opened(tmp_path)
-    assert files.progress == Progress()
+    assert files.progress == CollectorProgress()
     assert len(files) == 0
     assert (tmp_path / "collector.bad").read_text() == content
     assert "put aside" in caplog.text
@@ -117,7 +124,7 @@ def test_an_unreadable_state_is_put_aside(tmp_path: Path, content: str, caplog: 
 def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
     files = opened(tmp_path / "run")
     with pytest.raises(ValueError, match="leads out"):
-        files.commit({path: b"x"}, Progress())
+        files.commit({path: b"x"}, CollectorProgress())
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -126,13 +133,13 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "run/a.log").symlink_to(tmp_path / "target")
     files = opened(tmp_path / "run")
     with pytest.raises(OSError, match=r"."):
-        files.commit({"a.log": b"x"}, Progress())
+        files.commit({"a.log": b"x"}, CollectorProgress())
     assert (tmp_path / "target").read_bytes() == b"precious"
 
 
 def test_only_so_many_processes_are_remembered(tmp_path: Path) -> None:
     files = opened(tmp_path)
-    files.commit({}, Progress("1-0", "", {str(i): Seen(1) for i in range(MAX_PROCESSES + 5)}))
+    files.commit({}, CollectorProgress("1-0", "", {str(i): Seen(1) for i in range(MAX_PROCESSES + 5)}))
     assert next(iter(files.progress.seen)) == "5"
     assert len(files.progress.seen) == MAX_PROCESSES
 

@@ -1,4 +1,4 @@
-"""The embedded redis-server, for single-machine runs, `surreal redis` and tests. It knows only `connection`."""
+"""The embedded redis-server, for single-machine runs, `surreal redis` and tests. It builds on `connection`."""
 
 from surreal.distributed.server.embedded import EmbeddedRedis
 from surreal.distributed.server.temporary import temporary_run

@@ -1,4 +1,8 @@
-"""Access to a redis-server."""
+"""Access to a redis-server: a password, or users and certificates, and the users' ACL file for `surreal redis --acl`.
+
+The ACL file is made from the table of rights, and holds digests of passwords. The passwords are in a folder next to it,
+one file each, for the operator to distribute.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from surreal.base.system.files import read_secret, write_whole
 from surreal.distributed.connection.keys import kind_pattern
 from surreal.distributed.connection.rights import ADMINISTRATOR, CHANNELS, USERS, User
 
-#: What a redis-server without TLS says of its settings.
+#: Part of the error of a redis-server without TLS.
 NO_TLS = "tls-port"
 
 
@@ -22,10 +26,10 @@ class ServerTls:
     """Files for TLS, all of them PEM.
 
     Attributes:
-        certificate: of the server, and what it is signed with.
+        certificate: the server's certificate, with its chain.
         key: its private key.
-        authority: whose certificates clients show, and are told to trust; None: that of their machine.
-        needs_clients: whether clients must show one.
+        authority: certificates that server and clients trust; None: those of their machines.
+        needs_clients: whether clients must show a certificate.
         client_certificate, client_key: for clients of this machine; None: they have none.
     """
 
@@ -39,12 +43,12 @@ class ServerTls:
 
 @dataclass(frozen=True)
 class ServerAccess:
-    """How clients prove who they are.
+    """The credentials that a server requires.
 
     Attributes:
-        password: of the user in `username`; None: there is none, or it is not known here.
-        username: with an ACL file, whose password it is.
-        acl_file: with users; None: there is the default user only.
+        password: password of `username`; None: there is none, or it is not known here.
+        username: with an ACL file, the user of the password.
+        acl_file: file with users; None: there is only the default user.
         tls: None: connections are not encrypted.
     """
 
@@ -55,14 +59,14 @@ class ServerAccess:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes more than reaching the server to come in."""
+        """Whether clients need credentials."""
         return bool(self.password or self.acl_file)
 
     def settings(self, port: int) -> dict[str, str | int | Path]:
-        """Lines of redis.conf.
+        """Return settings of redis.conf.
 
         Args:
-            port: for clients; 0: only the socket.
+            port: port for clients; 0: only the socket.
         """
         found: dict[str, str | int | Path] = {"port": port}
         if self.acl_file is not None:
@@ -82,13 +86,13 @@ class ServerAccess:
         return found
 
     def socket_address(self, path: Path) -> str:
-        """Address of a socket, password included."""
+        """Return the address of a socket, password included."""
         given = {"username": self.username, "password": self.password} if self.password else {}
         query = urlencode({key: value for key, value in given.items() if value}, quote_via=quote)
         return f"unix://{quote(str(path))}{f'?{query}' if query else ''}"
 
     def tcp_address(self, host: str, port: int) -> str:
-        """Address of a port, password included."""
+        """Return the address of a port, password included."""
         user = f"{quote(self.username or '', safe='')}:{quote(self.password, safe='')}@" if self.password else ""
         where = f"{user}{f'[{host}]' if ':' in host else host}:{port}"
         if self.tls is None:
@@ -102,16 +106,16 @@ class ServerAccess:
         return f"rediss://{where}{f'?{query}' if query else ''}"
 
 
-#: From here on a user can have selectors: other commands for other keys.
+#: First version with selectors: other commands for other keys of one user.
 SELECTORS_VERSION = (7, 0)
 _PASSWORD_BYTES = 24
-#: Redis 7.0 and 7.2 load the append-only file as the default user, so this user needs every right. No client can log in
-#: as a user that is off.
+#: Redis 7.0 and 7.2 load the append-only file as the default user, so it needs every right. It is off, so no client can
+#: log in as it.
 DEFAULT_USER = "user default off resetchannels ~* &* +@all"
 
 
 def user_name(user: str, run: str | None) -> str:
-    """Name of a user that may see one run, or (None) all of them; that of the file with its password, too."""
+    """Return the name of a user, and of its password file, for one run or (None) for all runs."""
     return user if run is None or user == ADMINISTRATOR else f"{run}.{user}"
 
 
@@ -119,10 +123,10 @@ def render_user(user: User, run: str | None, password: str, version: Sequence[in
     """Write a user as a line of an ACL file.
 
     Args:
-        user: of the table.
-        run: the only one that it may see; None: all.
-        password: in clear; its digest is written.
-        version: of the server. Before 7, a user has all of its commands on all of its keys.
+        user: user of the table.
+        run: the only run that it may access; None: all.
+        password: plain text; its digest is written.
+        version: version of the server. Before 7, a user has all of its commands on all of its keys.
     """
     by_kinds: dict[frozenset[str], list[str]] = {}
     for command, kinds in user.commands().items():
@@ -143,19 +147,16 @@ def render_user(user: User, run: str | None, password: str, version: Sequence[in
 
 
 def write_users(path: Path, folder: Path, runs: Sequence[str], version: Sequence[int]) -> list[str]:
-    """Write the users that an ACL file lacks, and the passwords that a folder lacks; what is there stays.
+    """Add the missing users to an ACL file, and the missing passwords to a folder; return the added users' names.
 
-    The one exception is a default user that is off and has no rights, as earlier versions wrote it: its line is
-    replaced, because Redis 7 refuses what scripts wrote when it loads its append-only file as that user.
+    Existing lines stay, with one exception: earlier versions wrote a default user that is off and has no rights. Its
+    line is replaced, because Redis 7 loads its append-only file as that user, and would refuse the scripts' writes.
 
     Args:
-        path: of the ACL file, made if there is none.
-        folder: of the passwords: those that are there are used, others are generated.
-        runs: users for each of these runs; none: users for all runs.
-        version: of the server that will read the file.
-
-    Returns:
-        Names of the users whose lines were written.
+        path: the ACL file, made if it is missing.
+        folder: folder of the passwords; missing ones are generated.
+        runs: make users for each of these runs; none: users for all runs.
+        version: version of the server that will read the file.
 
     Raises:
         ValueError: a password cannot be read.
@@ -204,7 +205,7 @@ def _allow(commands: Sequence[str] | set[str]) -> list[str]:
 
 
 def _password(path: Path) -> str:
-    """The password in a file; a new one where there is none."""
+    """Read the password in a file, or write a new one."""
     if path.exists():
         return read_secret(path, "--secrets")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

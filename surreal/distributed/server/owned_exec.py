@@ -1,9 +1,9 @@
-"""Run a program that ends with its owner, however that dies. Run as a file, not imported: it loads nothing of ours.
+"""Run a program that ends with its owner, however that dies. It runs as a file and imports nothing of Surreal.
 
     python owned_exec.py exec OWNER_PID PROGRAM ARGS...    Linux: asks the kernel for SIGTERM, then becomes the program
-    python owned_exec.py watch OWNER_PID PROGRAM ARGS...   elsewhere: stays, and looks for its parent 5 times a second
+    python owned_exec.py watch OWNER_PID PROGRAM ARGS...   elsewhere: stays, and checks its parent 5 times a second
 
-With `exec` the signal follows the *thread* that spawned us, so `EmbeddedRedis` uses it from the main thread only.
+With `exec`, the signal follows the *thread* that spawned it, so `EmbeddedRedis` uses it from the main thread only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TERMINATE_TIMEOUT_S = 10.0
 
 
 def main(argv: list[str]) -> int:
-    """Run `argv[2:]` for the owner `argv[1]` in the mode `argv[0]`; returns the exit status."""
+    """Run `argv[2:]` for the owner `argv[1]` in the mode `argv[0]`; return the exit status."""
     mode, owner, command = argv[0], int(argv[1]), argv[2:]
     if mode == "exec":
         if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:

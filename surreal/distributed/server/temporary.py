@@ -1,4 +1,4 @@
-"""`temporary_run`: a run for the time of a `with`, for programs, notebooks and tests that use parts alone."""
+"""`temporary_run`: a run for a `with` block, for programs, notebooks and tests that use single parts."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def temporary_run(name: str = "temporary", *, maxmemory_bytes: int = 512 << 20) -> Iterator[RedisClient]:
-    """Give a client of a run that nobody else has, in the Redis of $SURREAL_REDIS, else in one that is started.
+    """Give a client of a new run, in the Redis of $SURREAL_REDIS, or else in one that is started.
 
         with temporary_run() as client:
             sender, replay = ExpSender(client), UniformReplay(client)
 
-    At the end the server is stopped; of one that was there before, the run's keys are removed.
+    At the end, a started server is stopped; from the Redis of $SURREAL_REDIS, the run's keys are removed.
 
     Args:
-        name: that the run's id begins with: letters, digits, `.`, `_`, `-`.
-        maxmemory_bytes: bound of a server that is started, >= 4 MiB; raising it lets replays be larger.
+        name: beginning of the run's id: letters, digits, `.`, `_`, `-`.
+        maxmemory_bytes: bound of a started server, >= 4 MiB; raising it lets replays be larger.
 
     Raises:
-        ConfigError: $SURREAL_REDIS is no address.
+        ConfigError: $SURREAL_REDIS is not an address.
         ValueError: the name or the bound is not valid.
         RedisUnavailableError: there is no Redis at this address, or no redis-server to start.
     """
@@ -49,11 +49,7 @@ def temporary_run(name: str = "temporary", *, maxmemory_bytes: int = 512 << 20) 
             yield client
         finally:
             if given:
-                _delete(client)
-
-
-def _delete(client: RedisClient) -> None:
-    try:
-        client.delete_run()
-    except RedisError as error:
-        logger.warning("what %s holds of run %s stays there: %s", client.address, client.run, error)
+                try:
+                    client.delete_run()
+                except RedisError as error:
+                    logger.warning("what %s holds of run %s stays there: %s", client.address, client.run, error)

@@ -10,7 +10,7 @@ from typing import Any
 
 from surreal.config import Config, to_yaml
 from surreal.config.yaml_tree import join
-from surreal.distributed.telemetry import event_file
+from surreal.distributed.telemetry.render import event_header, hyperparameter_events, text_event
 
 logger = logging.getLogger(__name__)
 
@@ -27,9 +27,9 @@ def describe_run(config: Config, run: str, run_dir: Path) -> None:
     yaml = to_yaml(config, hide_passwords=True)
     indented = "\n".join(f"    {line}" for line in yaml.splitlines())  # a block of code, in Markdown
     records = [
-        event_file.header(now),
-        event_file.text(now, "run/configuration", indented),
-        event_file.hyperparameters(now, run, hyperparameters(config), _RESULTS),
+        event_header(now),
+        text_event(now, "run/configuration", indented),
+        hyperparameter_events(now, run, hyperparameters(config), _RESULTS),
     ]
     path = run_dir / "tensorboard" / _NAME
     try:

@@ -271,8 +271,9 @@ class Outbox:
         ):
             return
         diff = describe_difference(Contract.from_bytes(stored).to_json(), ours.to_json())
-        message = f"the replay of run {client.run} holds experience of another kind ({'; '.join(diff[:3])})"
-        raise ContractError(f"{message}; use another run", diff=diff)
+        kind = "; ".join(diff[:3])
+        message = f"the replay of run {client.run} holds experience of another kind ({kind}); use another run"
+        raise ContractError(message, diff=diff)
 
 
 class ShardedOutbox:

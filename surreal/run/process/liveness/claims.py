@@ -1,6 +1,6 @@
 """Claims: of several processes with one role and index, one takes part in a run, and the others stand by.
 
-A claim is a key that expires unless its holder renews it; see `connection.access.holders` for when it is void earlier.
+A claim is a key that expires unless its holder renews it; see `connection.holders` for when it is void earlier.
 Also here: taking over a run from processes with another configuration, and `--stay`.
 """
 

@@ -115,7 +115,7 @@ docs: $(STAMP)
 	@{ sed '/^### The file itself/,$$d' docs/many-runs.md; \
 		$(BIN)/python -m surreal.plugins.sweep.definition.reference; } > .cache/page.md
 	mv .cache/page.md docs/many-runs.md
-	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.plugins.doctor.reference; } > .cache/page.md
+	@{ sed '/^### Installation$$/,$$d' docs/doctor.md; $(BIN)/python -m surreal.plugins.doctor.report; } > .cache/page.md
 	mv .cache/page.md docs/doctor.md
 
 # Not with --quiet, under which mkdocs does not count warnings.

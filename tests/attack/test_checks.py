@@ -19,7 +19,7 @@ import pytest
 from surreal.base.errors import ConfigError
 from surreal.config import Config, add_python_path, load_config
 from surreal.config.preset_files import PRESETS
-from surreal.plugins.apps.algorithms import ALGORITHMS
+from surreal.plugins.apps.configurations import ALGORITHMS
 from surreal.plugins.apps.creating import new_app
 from surreal.run.build.learning import check_replay
 from surreal.run.lockstep.check import check_run

@@ -12,8 +12,7 @@ from surreal.distributed.telemetry.heartbeats import Heartbeat
 from surreal.distributed.telemetry.records import encode_log, encode_metrics, entry_fields
 from surreal.plugins.doctor.examination import Examination
 from surreal.plugins.doctor.frame.finding import Finding, Severity
-from surreal.plugins.doctor.run.clocks import clocks
-from surreal.plugins.doctor.run.counts import counts
+from surreal.plugins.doctor.run.counts import clocks, counts
 from surreal.plugins.doctor.run.look import Look, look_at
 from surreal.plugins.doctor.run.processes import alive, logged, parameters
 from surreal.plugins.doctor.run.replay import memory, size, usage

@@ -18,8 +18,7 @@ from surreal.config.yaml_tree import parse as parse_yaml
 from surreal.distributed.connection import keys
 from surreal.plugins.apps import option_docs
 from surreal.plugins.sweep.definition import reference as sweep_reference
-from surreal.plugins.sweep.definition.checking import check_settings
-from surreal.plugins.sweep.definition.loading import load_definition
+from surreal.plugins.sweep.definition.loading import check_settings, load_definition
 from surreal.run.process.arguments import parse
 from surreal.run.process.roles import AGENT, EVAL, LEARNER, PARAMETER_SERVER, ROLES
 from tests.pages import Kind, read_page

@@ -207,7 +207,7 @@ def model(
     """Show the layers of a model, and their parameters."""
     from rich.console import Console
 
-    from surreal.plugins.apps.model_table import model_table
+    from surreal.plugins.apps.explaining import model_table
 
     Console(soft_wrap=True).print(model_table(source), highlight=False)
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from ruamel.yaml.comments import CommentedMap
 
-from surreal.plugins.apps.comments import comment_sections
-from surreal.plugins.apps.configurations import SECTIONS, Configuration
+from surreal.plugins.apps.configurations import SECTIONS, Configuration, comment_sections
 from surreal.plugins.apps.document import join_sections, merge, parse_document, split_sections, to_text
 from surreal.plugins.apps.environments import Template
 

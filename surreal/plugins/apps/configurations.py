@@ -1,13 +1,9 @@
-"""Configurations: settings of an algorithm that suit a family of environments, from which an app.yaml takes them.
-
-They are the presets (`cartpole-ppo`: family `cartpole`, algorithm `ppo`) and, for what no preset is for, the files in
-`templates/configurations`. In an app the environments are elsewhere and play over RLX, so of a preset the agents'
-processes are left out.
-"""
+"""Configurations of new apps: algorithms, comments and the preset that each starts from."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +12,123 @@ from ruamel.yaml.comments import CommentedMap
 
 from surreal.base.errors import ConfigError, EnvError
 from surreal.config.preset_files import PRESETS
-from surreal.plugins.apps.algorithms import ALGORITHMS
+from surreal.config.problems import nearest
 from surreal.plugins.apps.document import parse_document
 from surreal.plugins.apps.environments import TEMPLATES, Template
+from surreal.plugins.apps.explaining import class_summary, meaning_of
+
+
+class Algorithm(NamedTuple):
+    """An algorithm.
+
+    Attributes:
+        learner: name of the class that learns by it; of several with one class, the first counts as its algorithm.
+        others: names of the same.
+    """
+
+    learner: str
+    others: tuple[str, ...] = ()
+
+
+#: By our name, which presets end with.
+ALGORITHMS: dict[str, Algorithm] = {
+    "pg": Algorithm("PolicyGradientLearner", ("policy-gradient", "reinforce")),
+    "a2c": Algorithm("A2CLearner"),
+    "a3c": Algorithm("A2CLearner", ("da3c",)),  # whose gradients agents compute
+    "ppo": Algorithm("PPOLearner", ("dppo",)),
+    "trpo": Algorithm("TRPOLearner"),
+    "vtrace": Algorithm("VTraceLearner", ("impala",)),
+    "ipg": Algorithm("IPGLearner"),
+    "dqn": Algorithm("DQNLearner"),
+    "rainbow": Algorithm("QuantileDQNLearner"),
+    "r2d2": Algorithm("R2D2Learner"),
+    "ddpg": Algorithm("DDPGLearner"),
+    "td3": Algorithm("DDPGLearner"),
+    "sac": Algorithm("SACLearner"),
+}
+
+
+def find_algorithm(name: str) -> str:
+    """Give our name of an algorithm.
+
+    Raises:
+        ConfigError: there is none of that name; the message has the nearest.
+    """
+    wanted = name.lower().replace("_", "-")
+    for own, algorithm in ALGORITHMS.items():
+        if wanted in (own, *algorithm.others):
+            return own
+    known = [each for own, algorithm in ALGORITHMS.items() for each in (own, *algorithm.others)]
+    similar = nearest(wanted, known)
+    advice = f"there are {', '.join(known)}" if similar is None else f"did you mean {similar}?"
+    raise ConfigError(f"{name} is no algorithm; {advice}", key="-a")
+
+
+def algorithm_of(class_path: str, gradients: str = "learner") -> str | None:
+    """Give our name of the algorithm that a class learns by, None if it is a user's own.
+
+    Args:
+        class_path: the setting `learner.class`.
+        gradients: the setting `learner.gradients`.
+    """
+    learner = class_path.rpartition(".")[2]
+    found = next((own for own, algorithm in ALGORITHMS.items() if algorithm.learner == learner), None)
+    return "a3c" if found == "a2c" and gradients == "agents" else found
+
+
+_WIDTH = 120
+#: Column of a comment beside its setting.
+_COLUMN = 38
+
+
+def comment_sections(document: CommentedMap) -> None:
+    """Write a comment beside each setting that has none."""
+    for section, _ in document.items():
+        if isinstance(document[section], CommentedMap):
+            for path, mapping, name in list(_settings(document[section], section)):
+                _comment(document, path, mapping, name)
+
+
+def _settings(mapping: CommentedMap, prefix: str) -> Iterator[tuple[str, CommentedMap, str]]:
+    """Yield the settings that stand on lines of their own: dotted key, the mapping that each is in, its name there."""
+    for name, value in mapping.items():
+        path = f"{prefix}.{name}"
+        if isinstance(value, CommentedMap) and not value.fa.flow_style():
+            if name == "args":
+                yield from _settings(value, path)
+            continue
+        yield path, mapping, name
+
+
+def _comment(document: CommentedMap, path: str, mapping: CommentedMap, name: str) -> None:
+    if _has_comment(mapping, name) or (isinstance(mapping[name], list) and not mapping[name].fa.flow_style()):
+        return
+    is_class = name == "class" and "." not in path.removesuffix(".class")
+    text = _first_sentence(class_summary(path.partition(".")[0], document) if is_class else meaning_of(path, document))
+    if not text:
+        return
+    indent = 2 * path.count(".")
+    used = indent + len(f"{name}: {mapping[name]}")
+    column = max(_COLUMN, used + 2)
+    if column + len(text) + 2 <= _WIDTH:
+        mapping.yaml_add_eol_comment(text, name, column=column)
+    else:
+        lines = textwrap.wrap(text, _WIDTH - indent - 2)
+        mapping.yaml_set_comment_before_after_key(name, before="\n".join(lines), indent=indent)
+
+
+def _has_comment(mapping: CommentedMap, name: str) -> bool:
+    noted = mapping.ca.items.get(name)
+    return noted is not None and any(
+        "#" in token.value for each in noted if each for token in (each if isinstance(each, list) else [each])
+    )
+
+
+def _first_sentence(text: str) -> str:
+    """The first sentence, without its full stop and what stands in brackets: sources, mostly."""
+    plain = re.sub(r" \([^()]*\)", "", text)
+    return plain.partition(". ")[0].rstrip(".")
+
 
 #: What an algorithm's settings are in.
 SECTIONS = ("model", "agent", "learner", "replay", "sender", "broadcast")

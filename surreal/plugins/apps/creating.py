@@ -13,9 +13,15 @@ from ruamel.yaml.comments import CommentedMap
 from surreal.base.errors import ConfigError
 from surreal.config.classes import add_python_path
 from surreal.config.loading import parse_override
-from surreal.plugins.apps.algorithms import algorithm_of, find_algorithm
 from surreal.plugins.apps.composing import compose, with_algorithm, with_environment
-from surreal.plugins.apps.configurations import Configuration, choose, families, find_configuration
+from surreal.plugins.apps.configurations import (
+    Configuration,
+    algorithm_of,
+    choose,
+    families,
+    find_algorithm,
+    find_configuration,
+)
 from surreal.plugins.apps.document import (
     back_up,
     get_value,

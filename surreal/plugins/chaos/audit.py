@@ -11,13 +11,10 @@ from redis.exceptions import RedisError
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.chaos.invariants.experience import ShardLedger
-from surreal.plugins.chaos.invariants.senders import Acknowledgements
-from surreal.plugins.chaos.invariants.verdict import Verdict
-from surreal.plugins.chaos.invariants.versions import Versions
+from surreal.plugins.chaos.invariants.scores import Versions
+from surreal.plugins.chaos.invariants.verdict import Acknowledgements, Verdict
 from surreal.plugins.chaos.leftovers import ProcessBook
-from surreal.plugins.chaos.observing.reader import Reader
-from surreal.plugins.chaos.observing.sights import Life, Standing
-from surreal.plugins.chaos.observing.standing import read_lives
+from surreal.plugins.chaos.observing.reader import Life, Reader, Standing, read_lives
 from surreal.plugins.chaos.subjects.subject import Subject
 
 logger = logging.getLogger(__name__)

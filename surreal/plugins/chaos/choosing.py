@@ -10,14 +10,12 @@ from redis.exceptions import RedisError
 
 from surreal.base.liveness.health import RecentDeaths
 from surreal.plugins.chaos.audit import Audit
-from surreal.plugins.chaos.disturbances.base import Disturbance, Kind, NotDoneError
 from surreal.plugins.chaos.disturbances.connections import Cut
 from surreal.plugins.chaos.disturbances.guarding import Guard
-from surreal.plugins.chaos.disturbances.processes import Kill, Pause, find_process
+from surreal.plugins.chaos.disturbances.processes import Disturbance, Kill, Kind, NotDoneError, Pause, find_process
 from surreal.plugins.chaos.disturbances.servers import Flush, Full, Restart
-from surreal.plugins.chaos.observing.sights import Life
-from surreal.plugins.chaos.options import ChaosOptions, role_of
-from surreal.plugins.chaos.plan import Planned, pick
+from surreal.plugins.chaos.observing.reader import Life
+from surreal.plugins.chaos.plan import ChaosOptions, Planned, pick, role_of
 from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
 
 #: How long writes are held off while a server is looked at for the last time, ms.

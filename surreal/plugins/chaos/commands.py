@@ -61,7 +61,7 @@ def chaos(
     """
     from surreal.base.system.logs import setup_logging
     from surreal.plugins.chaos.command import Call, Setting, disturb
-    from surreal.plugins.chaos.options import ChaosOptions, read_kinds
+    from surreal.plugins.chaos.plan import ChaosOptions, read_kinds
     from surreal.plugins.chaos.report import check_path
     from surreal.run.process.interrupts import set_at_signals
 

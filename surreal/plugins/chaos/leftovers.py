@@ -13,7 +13,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
 from surreal.distributed.experience.stream import Stream
 from surreal.plugins.chaos.invariants.verdict import Complaints, Verdict
-from surreal.plugins.chaos.observing.sights import Life
+from surreal.plugins.chaos.observing.reader import Life
 
 _POLL_INTERVAL_S = 0.1
 

@@ -18,7 +18,7 @@ from surreal.base.errors import ConfigError, FolderError
 from surreal.base.system.files import write_whole
 from surreal.plugins.chaos.invariants.recovery import Downtime, Recovery
 from surreal.plugins.chaos.invariants.verdict import Verdict
-from surreal.plugins.chaos.options import role_of
+from surreal.plugins.chaos.plan import role_of
 from surreal.run.process.ending import ExitCode
 
 #: What a report may be written as, by the end of its name.

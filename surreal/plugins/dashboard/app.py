@@ -13,7 +13,7 @@ from surreal.base.errors import SurrealError
 from surreal.plugins.dashboard.guard import Guard
 from surreal.plugins.dashboard.page.curves import Loaded, first_metrics
 from surreal.plugins.dashboard.page.layout import FIRST_RUNS, layout
-from surreal.plugins.dashboard.page.logs import find_videos
+from surreal.plugins.dashboard.page.parts import find_videos
 from surreal.plugins.dashboard.sources.runs import Runs
 from surreal.plugins.dashboard.wiring import wire
 

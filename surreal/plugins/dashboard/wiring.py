@@ -17,7 +17,8 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
 from dash.exceptions import PreventUpdate
 
-from surreal.plugins.dashboard.page import curves, logs, run, settings
+from surreal.plugins.dashboard.page import curves, run, settings
+from surreal.plugins.dashboard.page import parts as logs
 from surreal.plugins.dashboard.page.layout import TREES, run_names, run_options
 from surreal.plugins.dashboard.page.parts import note
 from surreal.plugins.dashboard.sources.runs import Runs

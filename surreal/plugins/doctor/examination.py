@@ -20,9 +20,7 @@ from surreal.config import Config, to_yaml
 from surreal.distributed.connection.client import RedisClient
 from surreal.plugins.doctor.environment.faults import NOT_MADE
 from surreal.plugins.doctor.frame.apart import run_apart
-from surreal.plugins.doctor.frame.check import Check, run_check
-from surreal.plugins.doctor.frame.faults import NOT_DONE
-from surreal.plugins.doctor.frame.finding import Finding, ok
+from surreal.plugins.doctor.frame.finding import NOT_DONE, Check, Finding, ok, run_check
 from surreal.plugins.doctor.run.look import Look, look_at
 from surreal.plugins.doctor.server.faults import AWAY
 from surreal.plugins.doctor.subject import Subject
@@ -78,8 +76,9 @@ class Examination:
     # -- sections ----------------------------------------------------------------------------------------------------
 
     def _installation(self, stack: ExitStack) -> Iterator[Check]:
-        from surreal.plugins.doctor.machine import packages, resources, torch
-        from surreal.plugins.doctor.machine.programs import redis_program
+        from surreal.plugins.doctor.machine import packages, resources
+        from surreal.plugins.doctor.machine import packages as torch
+        from surreal.plugins.doctor.machine.packages import redis_program
 
         config, cores = self._subject.config, count_cores()
         yield Check("versions of packages", packages.packages)
@@ -114,8 +113,8 @@ class Examination:
                 yield Check("latency of Redis", partial(latency, client, tries=10 if self._is_quick else 50))
 
     def _clocks(self, stack: ExitStack) -> Iterator[Check]:
-        from surreal.plugins.doctor.run.clocks import clocks
-        from surreal.plugins.doctor.server.clocks import clock_of
+        from surreal.plugins.doctor.run.counts import clocks
+        from surreal.plugins.doctor.server.speed import clock_of
 
         if not self._subject.addresses:
             yield Check("clocks", lambda: [ok("all processes of a run are on this machine")])
@@ -127,7 +126,8 @@ class Examination:
             yield Check("clocks of processes", lambda: clocks(looks[0]))
 
     def _run(self, stack: ExitStack) -> Iterator[Check]:
-        from surreal.plugins.doctor.run import counts, ended, processes, replay, waiting
+        from surreal.plugins.doctor.run import counts, processes, replay, waiting
+        from surreal.plugins.doctor.run import processes as ended
 
         folder, config = self._subject.folder, self._subject.config
         if self._subject.has_ended and config is not None:

@@ -1,7 +1,8 @@
-"""Findings for people: a line each, with its severity as a word and its remedy below; readable without colour."""
+"""Print findings, and write the page of all faults."""
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +10,13 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from surreal.plugins.doctor.frame.finding import Finding, Severity
+from surreal.plugins.doctor.environment import faults as environment
+from surreal.plugins.doctor.frame import finding as frame
+from surreal.plugins.doctor.frame.finding import Fault, Finding, Severity
+from surreal.plugins.doctor.machine import faults as machine
+from surreal.plugins.doctor.model import faults as model
+from surreal.plugins.doctor.run import faults as run
+from surreal.plugins.doctor.server import faults as server
 
 _STYLES = {Severity.OK: "green", Severity.HINT: "cyan", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
 _INDENT = 11
@@ -44,3 +51,37 @@ def _wrapped(text: str, console: Console) -> list[str]:
     width = max(20, min(console.width, _WIDEST) - _INDENT - 1)
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     return lines or [""]
+
+
+_SECTIONS = {
+    "installation": machine,
+    "redis, clocks": server,
+    "environment": environment,
+    "model": model,
+    "run, clocks": run,
+    "any section": frame,
+}
+
+
+def all_faults() -> dict[str, list[Fault]]:
+    """Give all faults by their section."""
+    return {
+        section: [value for value in vars(module).values() if isinstance(value, Fault)]
+        for section, module in _SECTIONS.items()
+    }
+
+
+def render() -> str:
+    """Write the tables, a section each."""
+    lines: list[str] = []
+    for section, faults in all_faults().items():
+        lines += [f"### {section.capitalize()}", "", "| fault | | cause | remedy |", "|---|---|---|---|"]
+        for fault in faults:
+            cells = (f"`{fault.name}`", fault.severity.label, fault.cause, fault.remedy)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

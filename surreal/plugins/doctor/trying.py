@@ -12,7 +12,7 @@ from functools import partial
 
 from surreal.config import Config, add_python_path, load_config
 from surreal.plugins.doctor.frame.apart import report
-from surreal.plugins.doctor.frame.check import Check
+from surreal.plugins.doctor.frame.finding import Check
 from surreal.run.process.liveness.lifeline import follow_parent
 
 

@@ -17,10 +17,9 @@ from surreal.api import load
 from surreal.base.errors import ConfigError, ExportError
 from surreal.base.system.files import write_whole
 from surreal.plugins.export.checking import check_alike
+from surreal.plugins.export.formats import require_onnx, to_onnx, to_torchscript
 from surreal.plugins.export.metadata import describe_export
 from surreal.plugins.export.module import PolicyModule, policy_module
-from surreal.plugins.export.onnx_format import require_onnx, to_onnx
-from surreal.plugins.export.torchscript import to_torchscript
 
 _WRITERS: dict[str, Callable[[PolicyModule, dict[str, Tensor], str], bytes]] = {
     "torchscript": to_torchscript,

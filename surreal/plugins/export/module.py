@@ -1,24 +1,138 @@
-"""`PolicyModule`: a whole policy as one torch module, from what an environment shows to what it takes."""
+"""One torch module of a whole policy: filters, network, greedy choice and the environment's own actions."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
+from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from surreal.agent import Agent
+from surreal.agent import Agent, DeterministicAgent, NoisyQAgent, PolicyAgent, QAgent, SamplingAgent
 from surreal.agent.exported import MASK, NEXT_STATE, STATE
-from surreal.base.errors import ExportError
+from surreal.base.errors import ExportError, describe_method
 from surreal.base.specs import ObsSpec
 from surreal.base.types import Obs
 from surreal.envs.actions import ActionAdapter, mask_width
-from surreal.plugins.export.actions import ActionMapping
-from surreal.plugins.export.greedy import greedy_choice
+
+_DTYPES: dict[np.dtype[Any], torch.dtype] = {
+    np.dtype(getattr(np, name)): getattr(torch, name)
+    for name in ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
+}
+
+
+class ActionMapping(nn.Module):
+    """Cuts a Box to its bounds, counts discrete actions from where the space does, and unfolds nested spaces.
+
+    Args:
+        space: action space of the environment: Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of them.
+
+    Raises:
+        ExportError: a nested one holds choices beside numbers.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        super().__init__()
+        self.leaves = named_spaces(space, "action")
+        self._is_nested = isinstance(space, spaces.Dict | spaces.Tuple)
+        if len({isinstance(leaf, spaces.Box) for leaf in self.leaves.values()}) > 1:
+            raise ExportError(
+                f"actions are {space}, in part choices and in part numbers; such a policy is not exported"
+            )
+        for number, leaf in enumerate(self.leaves.values()):
+            if isinstance(leaf, spaces.Box):
+                self.register_buffer(f"low_{number}", torch.from_numpy(np.array(leaf.low)))
+                self.register_buffer(f"high_{number}", torch.from_numpy(np.array(leaf.high)))
+            elif isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete):
+                self.register_buffer(f"start_{number}", torch.from_numpy(np.array(leaf.start, np.int64)))
+
+    def forward(self, actions: Tensor) -> dict[str, Tensor]:
+        """Compute the environment's actions by name, [N, *shape] each, from an agent's."""
+        found, begin = {}, 0
+        for number, (name, leaf) in enumerate(self.leaves.items()):
+            values = actions
+            if self._is_nested:
+                width = int(np.prod(leaf.shape or ()))
+                values = actions[:, begin : begin + width]
+                begin += width
+            found[name] = self._decode(number, leaf, values)
+        return found
+
+    def _decode(self, number: int, leaf: Any, values: Tensor) -> Tensor:
+        dtype = _DTYPES[np.dtype(leaf.dtype)]
+        if isinstance(leaf, spaces.Box):
+            low, high = self.get_buffer(f"low_{number}"), self.get_buffer(f"high_{number}")
+            return values.reshape(-1, *leaf.shape).to(dtype).clamp(low, high)
+        if isinstance(leaf, spaces.MultiBinary):
+            return (values.reshape(-1, *leaf.shape) > 0.5).to(dtype)
+        return (values.reshape(-1, *leaf.shape) + self.get_buffer(f"start_{number}")).to(dtype)
+
+
+def named_spaces(space: gymnasium.Space[Any], name: str) -> dict[str, gymnasium.Space[Any]]:
+    """List the spaces that a nested one holds, in their own order, as `name.key`; one that is not nested as `name`."""
+    if isinstance(space, spaces.Dict):
+        children = [(f"{name}.{key}", child) for key, child in space.spaces.items()]
+    elif isinstance(space, spaces.Tuple):
+        children = [(f"{name}.{index}", child) for index, child in enumerate(space.spaces)]
+    else:
+        return {name: space}
+    return {path: leaf for key, child in children for path, leaf in named_spaces(child, key).items()}
+
+
+#: From a model's output for N rows, and [N, n] legal actions or None, to the best action of each, [N, *action_shape].
+Choice = Callable[[Any, Tensor | None], Tensor]
+
+
+def greedy_choice(agent: Agent) -> Choice:
+    """Find how an agent chooses.
+
+    Raises:
+        ExportError: it chooses by code of its own.
+    """
+    for known, choice in _CHOICES.items():
+        if type(agent)._act is known._act and type(agent).compute is Agent.compute:
+            return choice
+    names = ", ".join(known.__name__ for known in _CHOICES)
+    own = agent._act if type(agent).compute is Agent.compute else agent.compute
+    raise ExportError(
+        f"{describe_method(own)} chooses actions by Python code of its own, which no exported file can hold; "
+        f"what can be exported acts as {names} do, over any model"
+    )
+
+
+def _by_values(values: Any, mask: Tensor | None) -> Tensor:
+    if mask is not None:
+        values = values.masked_fill(~mask, -torch.inf)
+    best: Tensor = values.argmax(1)
+    return best
+
+
+def _by_policy_and_value(output: Any, mask: Tensor | None) -> Tensor:
+    return _by_policy(output[0], mask)
+
+
+def _by_policy(policy: Any, mask: Tensor | None) -> Tensor:
+    action: Tensor = (policy if mask is None else policy.masked(mask)).mode()
+    return action
+
+
+def _as_it_is(action: Any, _: Tensor | None) -> Tensor:
+    given: Tensor = action
+    return given
+
+
+_CHOICES: dict[type[Agent], Choice] = {
+    QAgent: _by_values,
+    NoisyQAgent: _by_values,
+    PolicyAgent: _by_policy_and_value,
+    SamplingAgent: _by_policy,
+    DeterministicAgent: _as_it_is,
+}
 
 
 class PolicyModule(nn.Module):

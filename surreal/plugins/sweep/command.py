@@ -18,13 +18,10 @@ from surreal.base.errors import ConfigError, StoppedError
 from surreal.config import load_config
 from surreal.config.classes import add_python_path
 from surreal.distributed.server.embedded import EmbeddedRedis, Keeper
-from surreal.plugins.sweep.definition.checking import check_settings
-from surreal.plugins.sweep.definition.loading import Definition, load_definition
+from surreal.plugins.sweep.definition.loading import Definition, check_settings, load_definition
 from surreal.plugins.sweep.folder import OPTUNA_NAME, SWEEPS_FOLDER, SweepFolder
-from surreal.plugins.sweep.packing import Room, need_of, num_at_once, room_here
-from surreal.plugins.sweep.processes import Launching
-from surreal.plugins.sweep.search.optuna_search import OptunaSearch, require_optuna
-from surreal.plugins.sweep.search.proposing import Grid, Proposer
+from surreal.plugins.sweep.processes import Launching, Room, need_of, num_at_once, room_here
+from surreal.plugins.sweep.search.optuna_search import Grid, OptunaSearch, Proposer, require_optuna
 from surreal.plugins.sweep.sweeping import Sweeping
 from surreal.plugins.sweep.trials import Trial, TrialFile
 from surreal.plugins.sweep.view import SweepView, describe_end, ranking

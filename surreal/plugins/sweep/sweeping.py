@@ -15,10 +15,9 @@ from pathlib import Path
 from surreal.base.errors import ConfigError
 from surreal.plugins.sweep.definition.loading import Definition
 from surreal.plugins.sweep.folder import SweepFolder
-from surreal.plugins.sweep.packing import Room, fits, need_of
-from surreal.plugins.sweep.processes import Runner, RunProcess
+from surreal.plugins.sweep.processes import Room, Runner, RunProcess, fits, need_of
 from surreal.plugins.sweep.search.judging import Judge, Seat
-from surreal.plugins.sweep.search.proposing import Proposer
+from surreal.plugins.sweep.search.optuna_search import Proposer
 from surreal.plugins.sweep.trials import End, Trial, TrialFile
 from surreal.plugins.sweep.view import SweepView
 from surreal.run.process.ending import Ending, ExitCode

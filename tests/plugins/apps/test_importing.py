@@ -14,9 +14,9 @@ from surreal.config import load_config
 from surreal.plugins.apps.importing import convert, import_file
 from surreal.plugins.apps.importing.algorithms import ALGORITHMS as ALGORITHM_TABLES
 from surreal.plugins.apps.importing.algorithms import COMMON as COMMON_TABLE
+from surreal.plugins.apps.importing.algorithms import INPUT_OUTPUT
+from surreal.plugins.apps.importing.draft import SERVERS as SERVERS_TABLE
 from surreal.plugins.apps.importing.draft import Draft
-from surreal.plugins.apps.importing.networks import INPUT_OUTPUT
-from surreal.plugins.apps.importing.servers import SERVERS as SERVERS_TABLE
 from surreal.run.build.check import check_names
 from surreal.run.lockstep.check import check_run
 

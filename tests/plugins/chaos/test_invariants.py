@@ -10,11 +10,9 @@ import pytest
 from surreal.base.liveness.health import StartParts
 from surreal.plugins.chaos.invariants.experience import ShardLedger
 from surreal.plugins.chaos.invariants.recovery import Recovery
-from surreal.plugins.chaos.invariants.scores import judge_scores
-from surreal.plugins.chaos.invariants.senders import Acknowledgements
-from surreal.plugins.chaos.invariants.verdict import Complaints
-from surreal.plugins.chaos.invariants.versions import Versions
-from surreal.plugins.chaos.observing.sights import Entry, Life, PolicySight, Segment, ShardSight, Standing
+from surreal.plugins.chaos.invariants.scores import Versions, judge_scores
+from surreal.plugins.chaos.invariants.verdict import Acknowledgements, Complaints
+from surreal.plugins.chaos.observing.reader import Entry, Life, PolicySight, Segment, ShardSight, Standing
 
 
 class Shard:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surreal.plugins.dashboard.page import curves, logs, parts, run, settings
+from surreal.plugins.dashboard.page import curves, parts, run, settings
+from surreal.plugins.dashboard.page import parts as logs
 from surreal.plugins.dashboard.page.figures import Drawing, figure
 from surreal.plugins.dashboard.page.layout import layout, run_options
 from surreal.plugins.dashboard.sources.watched import WatchedRun, key_of

@@ -9,7 +9,7 @@ import pytest
 
 from surreal.cli.program import main
 from surreal.config import load_config
-from surreal.plugins.doctor.run.ended import ending, logs, scores
+from surreal.plugins.doctor.run.processes import ending, logs, scores
 from surreal.run.process.ending import Counts, Ending, ExitCode, result_of
 from surreal.run.process.run_folder import RunFolder
 

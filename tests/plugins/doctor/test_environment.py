@@ -14,15 +14,19 @@ from gymnasium import spaces
 import surreal.envs  # noqa: F401 - registers the small environments
 from surreal.base.errors import EnvError
 from surreal.envs import make_env
-from surreal.plugins.doctor.environment.checker import checker, translate
-from surreal.plugins.doctor.environment.examining import Times, examine_environment, watchers_of
-from surreal.plugins.doctor.environment.leaking import leaking
+from surreal.plugins.doctor.environment.examining import (
+    Times,
+    checker,
+    examine_environment,
+    leaking,
+    repeating,
+    translate,
+    watchers_of,
+)
 from surreal.plugins.doctor.environment.play import Budget, Shown, play
-from surreal.plugins.doctor.environment.repeating import repeating
-from surreal.plugins.doctor.environment.watchers.speed import SpeedWatcher
+from surreal.plugins.doctor.environment.watchers import SpeedWatcher
 from surreal.plugins.doctor.frame.apart import run_apart
-from surreal.plugins.doctor.frame.check import ask
-from surreal.plugins.doctor.frame.finding import Finding, Severity, worst
+from surreal.plugins.doctor.frame.finding import Finding, Severity, ask, worst
 
 #: Steps, not seconds, end the episodes of these tests.
 PLAY = Budget(60.0, 400)

@@ -13,8 +13,7 @@ import pytest
 from rich.console import Console
 
 from surreal.plugins.doctor.frame.apart import run_apart
-from surreal.plugins.doctor.frame.check import Check, run_check
-from surreal.plugins.doctor.frame.finding import Fault, Finding, Severity, ok, worst
+from surreal.plugins.doctor.frame.finding import Check, Fault, Finding, Severity, ok, run_check, worst
 from surreal.plugins.doctor.report import print_finding, print_section, summary
 
 LEAK = Fault("leaks", Severity.WARNING, "It leaks.", "find out where")
@@ -49,7 +48,7 @@ def test_a_check_that_hangs_is_given_up_and_named_with_its_call() -> None:
 CHILD = """
 import sys
 from surreal.plugins.doctor.frame.apart import report
-from surreal.plugins.doctor.frame.check import Check
+from surreal.plugins.doctor.frame.finding import Check
 from surreal.plugins.doctor.frame.finding import ok
 
 def good():

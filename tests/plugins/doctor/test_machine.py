@@ -12,8 +12,9 @@ from surreal.base.errors import RedisUnavailableError
 from surreal.base.system.program import install_command
 from surreal.config import load_config
 from surreal.plugins.doctor.frame.finding import Finding, Severity
-from surreal.plugins.doctor.machine import packages, resources, torch
-from surreal.plugins.doctor.machine.programs import redis_program
+from surreal.plugins.doctor.machine import packages, resources
+from surreal.plugins.doctor.machine import packages as torch
+from surreal.plugins.doctor.machine.packages import redis_program
 from tests.full_disk import files_end_at
 
 GIB = 1 << 30

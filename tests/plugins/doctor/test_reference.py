@@ -11,7 +11,7 @@ import yaml
 from surreal.config import Config
 from surreal.envs import make_env
 from surreal.envs.wrappers.named import WrapperSpec, apply_wrappers
-from surreal.plugins.doctor.reference import all_faults, render
+from surreal.plugins.doctor.report import all_faults, render
 
 ROOT = Path(__file__).parents[3]
 DOCTOR = ROOT / "surreal" / "doctor"

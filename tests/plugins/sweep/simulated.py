@@ -18,9 +18,8 @@ from rich.console import Console
 
 from surreal.plugins.sweep.definition.loading import Definition, load_definition
 from surreal.plugins.sweep.folder import SweepFolder
-from surreal.plugins.sweep.packing import Room
-from surreal.plugins.sweep.search.optuna_search import OptunaSearch
-from surreal.plugins.sweep.search.proposing import Grid
+from surreal.plugins.sweep.processes import Room
+from surreal.plugins.sweep.search.optuna_search import Grid, OptunaSearch
 from surreal.plugins.sweep.sweeping import Sweeping
 from surreal.plugins.sweep.trials import TrialFile
 from surreal.plugins.sweep.view import SweepView

@@ -10,8 +10,7 @@ import yaml
 
 from surreal.base.errors import ConfigError
 from surreal.config import load_config, preset_names, to_yaml
-from surreal.plugins.sweep.definition.checking import check_settings
-from surreal.plugins.sweep.definition.loading import Definition, load_definition
+from surreal.plugins.sweep.definition.loading import Definition, check_settings, load_definition
 from surreal.plugins.sweep.definition.schema import HalvingPruner
 from surreal.plugins.sweep.definition.space import Choice, Range
 

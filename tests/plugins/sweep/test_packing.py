@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal.config import load_config
-from surreal.plugins.sweep.packing import Room, fits, need_of, num_at_once, room_here
+from surreal.plugins.sweep.processes import Room, fits, need_of, num_at_once, room_here
 
 GIB = 1 << 30
 

@@ -16,13 +16,11 @@ from ruamel.yaml.comments import CommentedMap
 from surreal.base.errors import ConfigError
 from surreal.config.problems import nearest
 from surreal.config.yaml_tree import parse
-from surreal.plugins.apps.comments import comment_sections
 from surreal.plugins.apps.composing import spaced
+from surreal.plugins.apps.configurations import comment_sections
 from surreal.plugins.apps.document import save_text, set_value
-from surreal.plugins.apps.importing.algorithms import ALGORITHMS, COMMON, of_2017
-from surreal.plugins.apps.importing.draft import Draft, Table, plain_keys
-from surreal.plugins.apps.importing.networks import INPUT_OUTPUT, take_spaces
-from surreal.plugins.apps.importing.servers import SERVERS
+from surreal.plugins.apps.importing.algorithms import ALGORITHMS, COMMON, INPUT_OUTPUT, of_2017, take_spaces
+from surreal.plugins.apps.importing.draft import SERVERS, Draft, Table, plain_keys
 
 _ORDER = (
     "env", "environment", "relaax_rlx_server", "rlx", "model", "agent", "learner", "replay", "sender", "broadcast",

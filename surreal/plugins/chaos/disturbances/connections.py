@@ -10,7 +10,7 @@ import psutil
 from redis.exceptions import RedisError
 
 from surreal.distributed.connection.client import RedisClient
-from surreal.plugins.chaos.disturbances.base import Disturbance, Kind, NotDoneError
+from surreal.plugins.chaos.disturbances.processes import Disturbance, Kind, NotDoneError
 
 
 class Cut(Disturbance):

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RUNS, run_pattern
-from surreal.plugins.chaos.disturbances.base import Disturbance, Kind, NotDoneError
+from surreal.plugins.chaos.disturbances.processes import Disturbance, Kind, NotDoneError
 
 #: Longest value of Redis is 512 MiB.
 _BALLAST_BYTES = 256 << 20

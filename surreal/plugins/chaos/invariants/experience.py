@@ -11,7 +11,7 @@ are counted, and nothing is complained of.
 from __future__ import annotations
 
 from surreal.plugins.chaos.invariants.verdict import Complaints
-from surreal.plugins.chaos.observing.sights import Entry, ShardSight
+from surreal.plugins.chaos.observing.reader import Entry, ShardSight
 
 
 class ShardLedger:

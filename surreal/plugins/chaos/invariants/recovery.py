@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from surreal.base.system.process import process_age_s
-from surreal.plugins.chaos.observing.sights import Life, Standing
+from surreal.plugins.chaos.observing.reader import Life, Standing
 
 
 class Downtime(NamedTuple):

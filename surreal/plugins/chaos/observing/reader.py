@@ -1,23 +1,138 @@
-"""`Reader`: follows a run's streams and published versions with a cursor of its own.
-
-Entries and counts of a shard are read in one transaction: what Redis counts must be what it holds, to the step. So an
-observer finds out what its senders and its learner would never tell.
-"""
+"""Snapshots of a disturbed run, read from Redis and its folder, and what may be compared in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.client import Pipeline
 
 from surreal.base.errors import CodecError
+from surreal.base.liveness.health import StartParts
 from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.experience.codec import segments_of
 from surreal.distributed.experience.stream import Stream
-from surreal.plugins.chaos.observing.sights import Entry, PolicySight, Segment, ShardSight
+from surreal.distributed.telemetry.heartbeats import Heartbeat, parse_heartbeats
+
+
+class Segment(NamedTuple):
+    """Consecutive steps of one environment, as a chunk's head tells of them."""
+
+    env_slot: int
+    first_step: int  #: its number in the episode
+    own_steps: int
+
+
+class Entry(NamedTuple):
+    """A chunk in a stream."""
+
+    sender: str  #: incarnation
+    sequence: int  #: number of the chunk among its sender's
+    own_steps: int
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def chunk_id(self) -> str:
+        """As Redis has it."""
+        return f"{self.sender}-{self.sequence}"
+
+
+class ShardSight(NamedTuple):
+    """A shard at one instant: what came since the last look, and what Redis counts."""
+
+    shard: int
+    epoch: str  #: "" while there is none: Redis was emptied, and nobody has written since
+    steps: int = 0  #: env steps
+    chunks: int = 0  #: appended in this epoch
+    is_counted: bool = False  #: whether the owner has added what it knew from before
+    entries: tuple[Entry, ...] = ()  #: that were not seen before, in order
+
+
+class PolicySight(NamedTuple):
+    """What is published under a policy's name."""
+
+    policy: str
+    epoch: str
+    version: int
+    publication: str  #: id of the publication
+
+
+class Life(NamedTuple):
+    """One life of a process, as its heartbeat says."""
+
+    id: str
+    name: str
+    role: str
+    pid: int
+    is_here: bool  #: on this machine
+    is_alive: bool
+    age_s: float
+    version: int
+    acknowledged_chunks: int
+    acknowledged_steps: int
+    dropped_chunks: int
+    start: StartParts | None = None  #: how long it took until it worked; None before that
+
+
+class Standing(NamedTuple):
+    """How far a run is; all of it only ever grows, whatever happens to Redis."""
+
+    steps: int  #: env steps that were appended while it was watched
+    publications: int  #: sets of parameters that were published meanwhile
+    lives: tuple[Life, ...] = ()  #: that Redis knows of
+
+    def alive(self) -> dict[str, Life]:
+        """Those that are alive, by name; of two lives of one name the newer."""
+        found: dict[str, Life] = {}
+        for life in sorted(self.lives, key=lambda life: -life.age_s):
+            if life.is_alive:
+                found[life.name] = life
+        return found
+
+
+def read_lives(client: RedisClient) -> tuple[Life, ...]:
+    """All lives that Redis knows of, those that have ended included.
+
+    Raises:
+        redis.RedisError: no answer.
+    """
+    pipeline = client.redis.pipeline(transaction=False)
+    pipeline.time()
+    pipeline.hvals(client.run_keys.processes)
+    (seconds, micros), beats = pipeline.execute()
+    host = socket.gethostname()
+    return tuple(
+        Life(
+            id=beat.id,
+            name=beat.name,
+            role=beat.role,
+            pid=beat.pid,
+            is_here=beat.host == host,
+            is_alive=beat.is_alive(),
+            age_s=beat.age_s,
+            version=beat.version,
+            acknowledged_chunks=_whole(beat.metrics, "sender/chunks_total"),
+            acknowledged_steps=_whole(beat.metrics, "sender/steps_total"),
+            dropped_chunks=_whole(beat.metrics, "sender/dropped_chunks_total"),
+            start=_start(beat),
+        )
+        for beat in parse_heartbeats(beats, now_s=seconds + micros / 1e6)
+    )
+
+
+def _start(beat: Heartbeat) -> StartParts | None:
+    found = [beat.metrics.get(f"{beat.role}/start_{part}", math.nan) for part in StartParts._fields]
+    return StartParts(*found) if all(map(math.isfinite, found)) else None
+
+
+def _whole(metrics: Mapping[str, float], name: str) -> int:
+    value = metrics.get(name, 0.0)
+    return int(value) if math.isfinite(value) else 0
+
 
 _START = b"0-0"
 _META = ("epoch", "steps", "chunks", "counted")

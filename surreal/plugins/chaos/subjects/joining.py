@@ -18,8 +18,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import RunKeys
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.telemetry.heartbeats import parse_heartbeats
-from surreal.plugins.chaos.observing.sights import Life
-from surreal.plugins.chaos.observing.standing import read_lives
+from surreal.plugins.chaos.observing.reader import Life, read_lives
 from surreal.plugins.chaos.subjects.subject import Keeps, Server, Subject
 from surreal.run.commands.status import find_run
 from surreal.run.process import registry

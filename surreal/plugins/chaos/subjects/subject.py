@@ -12,7 +12,7 @@ from surreal.distributed.connection.client import RedisClient
 from surreal.distributed.connection.keys import PolicyKeys
 from surreal.distributed.experience.shards import ReplayShards
 from surreal.distributed.parameters.published import part_keys
-from surreal.plugins.chaos.disturbances.base import REDIS_KINDS, Kind
+from surreal.plugins.chaos.disturbances.processes import REDIS_KINDS, Kind
 from surreal.plugins.chaos.disturbances.servers import MOST_BALLAST_BYTES
 
 

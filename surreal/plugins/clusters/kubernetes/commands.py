@@ -116,7 +116,7 @@ def secret(
     tls: Annotated[bool, typer.Option("--tls", help="Certificates of the run's Redis as well; needs openssl.")] = False,
 ) -> None:
     """Write fresh passwords for a run as Secrets, for `kubectl create -f -`; they are kept nowhere else."""
-    from surreal.plugins.clusters.kubernetes.secrets import make_secrets
+    from surreal.plugins.clusters.kubernetes.redis import make_secrets
     from surreal.plugins.clusters.kubernetes.source import write_manifests
 
     if sys.stdout.isatty():

@@ -1,17 +1,88 @@
-"""`surreal metrics`: the figures on a port, until Ctrl-C or SIGTERM; or printed once."""
+"""Serve a run's figures to Prometheus."""
 
 from __future__ import annotations
 
+import logging
+import math
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from redis.exceptions import RedisError
 
 from surreal.base.errors import ConfigError, RedisUnavailableError, SurrealError, describe_os_error
 from surreal.base.system.program import install_command
 from surreal.distributed.connection.client import RedisClient
+from surreal.plugins.clusters.scaling.figures import FIGURES, Figure, processes_by_role
 from surreal.run.process.interrupts import set_at_signals
-from surreal.run.view.reader import RunReader
+from surreal.run.view.reader import RunReader, RunView
+
+logger = logging.getLogger(__name__)
+
+
+class RunCollector(Collector):
+    """Reads the runs, once a scrape; scrapes that come together take turns.
+
+    Args:
+        reader: of the runs.
+        clock: seconds, monotonic.
+
+    Attributes:
+        is_away: whether Redis did not answer the last scrape.
+    """
+
+    def __init__(self, reader: RunReader, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._errors = 0
+        self.is_away = False
+        self._lock = threading.Lock()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        with self._lock:
+            began_s = self._clock()
+            found = self._read()
+            took_s = self._clock() - began_s
+            is_up, errors = not self.is_away, self._errors
+        yield GaugeMetricFamily("surreal_redis_up", "1 if Redis answered this scrape, else 0.", value=is_up)
+        yield GaugeMetricFamily("surreal_scrape_seconds", "Time that reading Redis took.", value=took_s)
+        yield CounterMetricFamily("surreal_scrape_errors_total", "Scrapes that Redis did not answer.", value=errors)
+        for figure in FIGURES:
+            yield _family(figure, found)
+        processes = GaugeMetricFamily("surreal_processes", "Processes that are alive.", labels=("run", "role"))
+        for now in found:
+            for role, count in sorted(processes_by_role(now).items()):
+                processes.add_metric((now.run, role), count)
+        yield processes
+
+    def _read(self) -> list[RunView]:
+        try:
+            found = [view for view in self._reader.read_all() if view.alive]
+        except (RedisError, SurrealError) as error:
+            self._errors += 1
+            logger.log(logging.DEBUG if self.is_away else logging.WARNING, "no figures: %s", error)
+            self.is_away = True
+            return []
+        if self.is_away:
+            logger.info("Redis answers again")
+        self.is_away = False
+        return found
+
+
+def _family(figure: Figure, found: list[RunView]) -> Metric:
+    make = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
+    family = make(figure.name, figure.help, labels=("run",))
+    for now in found:
+        value = figure.read(now)
+        if value is not None and math.isfinite(value):
+            family.add_metric((now.run,), value)
+    return family
+
 
 #: Of one answer of Redis, s: a scrape has ten, by default.
 _TIMEOUT_S = 3.0
@@ -40,7 +111,7 @@ def page(reader: RunReader) -> str:
     with _needed():
         from prometheus_client import CollectorRegistry, generate_latest
 
-        from surreal.plugins.clusters.scaling.collector import RunCollector
+        from surreal.plugins.clusters.scaling.serving import RunCollector
     registry, collector = CollectorRegistry(), RunCollector(reader)
     registry.register(collector)
     text = generate_latest(registry).decode()
@@ -73,7 +144,7 @@ def serve(
     with _needed():
         from prometheus_client import CollectorRegistry, start_http_server
 
-        from surreal.plugins.clusters.scaling.collector import RunCollector
+        from surreal.plugins.clusters.scaling.serving import RunCollector
     registry = CollectorRegistry()
     registry.register(RunCollector(reader))
     if stop is None:

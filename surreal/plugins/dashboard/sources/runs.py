@@ -9,8 +9,7 @@ from pathlib import Path
 
 from surreal.base.errors import SurrealError
 from surreal.plugins.dashboard.sources.live import LiveRun, OpenLive
-from surreal.plugins.dashboard.sources.often import Seldom
-from surreal.plugins.dashboard.sources.watched import WatchedRun, key_of
+from surreal.plugins.dashboard.sources.watched import Seldom, WatchedRun, key_of
 from surreal.run.view.listing import ListedRun, list_runs, runs_in_redis
 
 logger = logging.getLogger(__name__)

@@ -1,16 +1,16 @@
-"""One run as the dashboard watches it: its curves, its settings, and what Redis says of it now."""
+"""What the page knows of one run, read no more often than needed."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from surreal.base.errors import SurrealError
 from surreal.plugins.dashboard.sources.live import Live, LiveRun, OpenLive
-from surreal.plugins.dashboard.sources.often import Seldom
 from surreal.plugins.recorded.files import RunHistory
 from surreal.plugins.recorded.history import History
 from surreal.plugins.recorded.settings import flat_settings, read_settings
@@ -19,6 +19,39 @@ from surreal.run.process.run_folder import RunFolder
 from surreal.run.view.listing import ListedRun
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Seldom(Generic[T]):
+    """The newest answer to a question that costs something.
+
+    Whoever asks first waits for the answer; later, one asks anew while the others are given the answer before.
+
+    Args:
+        ask: the question; called by one thread at a time.
+        interval_s: how long an answer holds, >= 0.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, ask: Callable[[], T], interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask = ask
+        self._interval_s = interval_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._answers: list[T] = []
+        self._asked = 0.0
+
+    def get(self) -> T:
+        """The answer."""
+        if self._answers and (self._clock() - self._asked < self._interval_s or self._lock.locked()):
+            return self._answers[0]
+        with self._lock:
+            if not self._answers or self._clock() - self._asked >= self._interval_s:
+                self._answers = [self._ask()]
+                self._asked = self._clock()
+            return self._answers[0]
+
 
 #: How often Redis is asked, and files are looked at, at most, in s.
 LIVE_INTERVAL_S = 2.0

@@ -1,25 +1,216 @@
-"""The checks of a configuration's environment, one after the other, in a process of their own."""
+"""Examine an environment: gymnasium's checker, a random play, repeatability and leaks."""
 
 from __future__ import annotations
 
+import gc
+import re
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import psutil
+from gymnasium.error import Error
+from gymnasium.utils.env_checker import check_env
+
+from surreal.base import tree
 from surreal.base.errors import SurrealError
-from surreal.plugins.doctor.environment.checker import checker
-from surreal.plugins.doctor.environment.faults import NOT_MADE
-from surreal.plugins.doctor.environment.leaking import leaking
-from surreal.plugins.doctor.environment.play import Budget, Env, Watcher, play
-from surreal.plugins.doctor.environment.repeating import repeating
-from surreal.plugins.doctor.environment.watchers.ends import EndWatcher
-from surreal.plugins.doctor.environment.watchers.masks import MaskWatcher
-from surreal.plugins.doctor.environment.watchers.observations import ObservationWatcher
-from surreal.plugins.doctor.environment.watchers.rewards import RewardWatcher
-from surreal.plugins.doctor.environment.watchers.speed import SpeedWatcher
-from surreal.plugins.doctor.frame.check import Check
-from surreal.plugins.doctor.frame.finding import Finding
+from surreal.plugins.doctor.environment.faults import CHECKER, CHECKER_FAILS, LEAK, NOT_MADE, NOT_SEEDABLE
+from surreal.plugins.doctor.environment.observations import ObservationWatcher
+from surreal.plugins.doctor.environment.play import Budget, Env, Shown, Watcher, play
+from surreal.plugins.doctor.environment.watchers import (
+    EndWatcher,
+    MaskWatcher,
+    RewardWatcher,
+    SpeedWatcher,
+)
+from surreal.plugins.doctor.frame.finding import Check, Finding, ok
+
+
+class _Saying(NamedTuple):
+    """A message of the checker.
+
+    Attributes:
+        pattern: that its text has.
+        text: what it means; "" if it is harmless here, or another check says it better.
+        remedy: what helps.
+    """
+
+    pattern: str
+    text: str = ""
+    remedy: str = ""
+
+
+_SEED_REMEDY = "def reset(self, *, seed=None, options=None): super().reset(seed=seed)"
+_SAYINGS = (
+    # Bounds of spaces that are usual, and treated by filters and squashing.
+    _Saying(r"probably too (low|high)|recommend using a symmetric|different from the unwrapped"),
+    # Found by our own checks, with values.
+    _Saying(r"not within the observation space|numpy array dtype to be|share an object|reward is (a NaN|an inf)"),
+    _Saying(r"non-deterministic|are not (equivalent|equal)", "the same seed does not repeat it exactly", _SEED_REMEDY),
+    _Saying(
+        r"does not call `super\(\)\.reset|random number generator to have been generated|not properly been updated",
+        "reset does not seed the environment's own random numbers",
+        _SEED_REMEDY,
+    ),
+    _Saying(r"`seed` (or|instead)|cannot be reset with a random seed", "reset takes no seed", _SEED_REMEDY),
+    _Saying(r"`options`", "reset takes no options", _SEED_REMEDY),
+    _Saying(r"default seed argument", "reset has a seed by default, so all episodes are the same", "seed=None"),
+    _Saying(r"tuple of the form|2-tuple|should be `\(obs, info\)`", "reset does not return (obs, info)", "return both"),
+    _Saying(
+        r"four or five element|old step API",
+        "step does not return its five values",
+        "return obs, reward, terminated, truncated, info",
+    ),
+    _Saying(
+        r"signal to be a boolean", "terminated or truncated is no boolean", "bool(...) around what comes from numpy"
+    ),
+    _Saying(r"reward returned by `step\(\)` must be", "a reward is no plain number", "float(reward)"),
+    _Saying(r"expecting a numpy array|should be an int or np.int64", "an observation is no array", "np.asarray(...)"),
+    _Saying(r"`info`.*dictionary|not a dictionary", "info is no dictionary", "return {} where there is nothing to say"),
+    _Saying(r"`seed` function is dropped|`return_info`", "it has parts of the old gym interface", "remove them"),
+)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def checker(env: Env) -> Iterator[Finding]:
+    """Ask gymnasium's checker about the bare environment."""
+    problem = ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            check_env(env.unwrapped, skip_render_check=True)
+        except (AssertionError, Error, TypeError, ValueError, AttributeError) as error:
+            problem = f"{type(error).__name__}: {error}" if not str(error) else str(error)
+    is_silent = True
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        if (said := translate(message)) is not None:
+            is_silent = False
+            yield CHECKER.found(*said)
+    if problem and (said := translate(problem)) is not None:
+        is_silent = False
+        yield CHECKER_FAILS.found(*said)
+    if is_silent:
+        yield ok("gymnasium's checker finds nothing")
+
+
+def translate(message: str) -> tuple[str, str] | None:
+    """Give text and remedy for a message of the checker; None if it is not worth a word."""
+    plain = " ".join(_COLOURS.sub("", message).removeprefix("WARN: ").split()).removeprefix("WARN: ")
+    for saying in _SAYINGS:
+        if re.search(saying.pattern, plain):
+            return (f"gymnasium's checker: {saying.text}", saying.remedy) if saying.text else None
+    return f"gymnasium's checker: {plain[:300]}", ""
+
+
+#: Of the time, in so many parts; the first ones fill caches.
+_PARTS, _WARM = 8, 3
+#: Growth below this, in all parts that count, is no leak, bytes.
+_LEAST_BYTES = 4 << 20
+#: What a run of a million env steps may lose before it is worth a word, bytes.
+_PER_MILLION_STEPS = 512 << 20
+
+
+def process_bytes() -> int:
+    """Memory of this process, resident, bytes."""
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
+
+
+def leaking(
+    env: Env,
+    time_s: float,
+    *,
+    measure: Callable[[], int] = process_bytes,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[Finding]:
+    """Play, and see whether memory grows in each part of the time.
+
+    Args:
+        env: the environment.
+        time_s: for how long.
+        measure: gives the bytes of this process.
+        clock: seconds, monotonic.
+    """
+    steps, episodes, sizes = [0], [0], [measure()]
+    for part in range(_PARTS):
+        counter = _Counter()
+        problems = list(play(env, [counter], Budget(time_s / _PARTS, 1 << 30), seed=part, clock=clock))
+        if problems:  # said by the check before
+            return
+        steps.append(steps[-1] + counter.steps)
+        episodes.append(episodes[-1] + counter.episodes)
+        sizes.append(measure())
+    growth = sizes[-1] - sizes[_WARM]
+    played, ended = steps[-1] - steps[_WARM], episodes[-1] - episodes[_WARM]
+    per_million = growth / max(played, 1) * 1e6
+    is_steady = all(after > before for before, after in zip(sizes[_WARM:], sizes[_WARM + 1 :], strict=False))
+    if is_steady and growth > _LEAST_BYTES and per_million > _PER_MILLION_STEPS:
+        each = f", {growth / ended / 1024:,.0f} KiB with each episode" if ended else ""
+        yield LEAK.found(
+            f"memory grows by {growth / 2**20:.0f} MiB in {played:,} steps{each}, "
+            f"{per_million / 2**30:.1f} GiB in a million"
+        )
+    else:
+        yield ok(f"no leak in {steps[-1]:,} steps")
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.steps = self.episodes = 0
+
+    def see(self, shown: Shown) -> None:
+        self.steps += not shown.is_reset
+        self.episodes += shown.is_end
+
+    def findings(self) -> Iterator[Finding]:
+        return iter(())
+
+
+_SEED = 7
+_STEPS = 50
+
+
+def repeating(env: Env, *, steps: int = _STEPS) -> Iterator[Finding]:
+    """Play the same beginning twice, with the same seed and the same actions."""
+    if env.spec is not None and env.spec.nondeterministic:
+        yield ok("it says of itself that seeds do not repeat it")
+        return
+    first, second = _record(env, steps), _record(env, steps)
+    for number, (one, other) in enumerate(zip(first, second, strict=False)):
+        if difference := _difference(one, other):
+            where = f"step {number}" if number else "reset"
+            yield NOT_SEEDABLE.found(f"reset(seed={_SEED}) twice, the same actions: {difference} differs at {where}")
+            return
+    yield ok(f"a seed repeats: {len(first) - 1} steps, twice the same")
+
+
+def _record(env: Env, steps: int) -> list[tuple[Any, float, bool]]:
+    env.action_space.seed(_SEED)
+    obs, _ = env.reset(seed=_SEED)
+    record = [(_copy(obs), 0.0, False)]
+    for _ in range(steps):
+        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        record.append((_copy(obs), float(reward), bool(terminated or truncated)))
+        if terminated or truncated:
+            obs, _ = env.reset()
+            record.append((_copy(obs), 0.0, False))
+    return record
+
+
+def _copy(obs: Any) -> list[Any]:
+    return [np.array(leaf) for leaf in tree.leaves(obs)]
+
+
+def _difference(one: tuple[Any, float, bool], other: tuple[Any, float, bool]) -> str:
+    if not all(np.array_equal(a, b) for a, b in zip(one[0], other[0], strict=True)):
+        return "the observation"
+    if one[1] != other[1] and not (np.isnan(one[1]) and np.isnan(other[1])):
+        return "the reward"
+    return "the end of the episode" if one[2] != other[2] else ""
 
 
 class Times(NamedTuple):

@@ -24,9 +24,7 @@ from traceback import FrameSummary
 from typing import IO, Any
 
 from surreal.base.liveness.health import innermost_call
-from surreal.plugins.doctor.frame.check import Check, ask, hang
-from surreal.plugins.doctor.frame.faults import DIED, NOT_DONE
-from surreal.plugins.doctor.frame.finding import Finding
+from surreal.plugins.doctor.frame.finding import DIED, NOT_DONE, Check, Finding, ask, hang
 from surreal.run.process.liveness.lifeline import child_environment
 
 #: What a child may take beyond the time of its check before it is killed, s.

@@ -1,11 +1,15 @@
-"""`Finding`: one thing that a check found, good or bad. `Fault`: one kind of bad thing that it may find."""
+"""Findings of the doctor, the faults that they name, and checks with a time limit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
+
+from surreal.base.liveness.health import innermost_call, stack_of
+from surreal.run.process.ending import error_line
 
 
 class Severity(IntEnum):
@@ -93,3 +97,70 @@ def milliseconds(duration_s: float) -> str:
 def worst(findings: Iterable[Finding]) -> Severity:
     """The severest of them; OK if there are none."""
     return max((finding.severity for finding in findings), default=Severity.OK)
+
+
+FAILED = Fault(
+    "check-failed",
+    Severity.ERROR,
+    "A check ended with an error of its own, so what it looks at is not as it should be, or not known.",
+    "the sentence says what was raised, and where",
+)
+HANGS = Fault(
+    "check-hangs",
+    Severity.ERROR,
+    "A check did not end in its time: what it looks at (an environment, a model, a file system) hangs.",
+    "look at the call that is named; an environment needs a timeout of its own where it waits for something",
+)
+DIED = Fault(
+    "check-died",
+    Severity.ERROR,
+    "The process in which environment and model are tried ended in the middle of a check.",
+    "env.pool: subproc keeps an environment that crashes away from the agent, env.on_error: restart makes it anew",
+)
+NOT_DONE = Fault(
+    "check-not-done",
+    Severity.HINT,
+    "Checks were left out, because one before them failed.",
+    "mend what is said above, and ask again",
+)
+
+
+class Check(NamedTuple):
+    """A question, such as whether Redis answers.
+
+    Check("latency", partial(latency, client))
+    """
+
+    title: str  #: what is looked at, for messages: "<title> did not end"
+    find: Callable[[], Iterable[Finding]]
+    timeout_s: float = 20.0
+
+
+def run_check(check: Check) -> Iterator[Finding]:
+    """Ask a check, and give up waiting at its time limit; an exception is a finding, not a traceback."""
+    findings: list[Finding] = []
+    thread = threading.Thread(target=lambda: findings.extend(ask(check)), name=f"doctor/{check.title}", daemon=True)
+    thread.start()
+    thread.join(check.timeout_s)
+    yield from tuple(findings)
+    if thread.is_alive():
+        yield hang(check.title, check.timeout_s, innermost_call(stack_of(thread.ident or 0)))
+
+
+def ask(check: Check) -> Iterator[Finding]:
+    """Ask a check on this thread."""
+    try:
+        yield from check.find()
+    except Exception as error:
+        yield FAILED.found(f"{check.title}: {error_line(error)}")
+
+
+def hang(title: str, timeout_s: float, place: str) -> Finding:
+    """The finding of a check that did not end.
+
+    Args:
+        title: of the check.
+        timeout_s: that it had.
+        place: the call it is in.
+    """
+    return HANGS.found(f"{title} did not end within {timeout_s:.0f} s: it hangs in {place}")

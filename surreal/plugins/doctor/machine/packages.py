@@ -1,20 +1,35 @@
-"""Python, packages in the versions that Surreal is made for, and extras that a configuration needs."""
+"""Installed packages and programs that a run needs."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 
+import torch
 from packaging.requirements import Requirement
 
 from surreal import __version__
+from surreal.base.errors import RedisUnavailableError
 from surreal.base.system.program import DISTRIBUTION, install_command
 from surreal.config import Config
+from surreal.distributed.connection.client import RedisClient
+from surreal.distributed.server.embedded import MIN_MAXMEMORY_BYTES, EmbeddedRedis
+from surreal.distributed.server.files import find_redis_server
 from surreal.envs.ids import extra_of
 from surreal.plugins.doctor.frame.finding import Finding, ok
-from surreal.plugins.doctor.machine.faults import EXTRA, NOT_INSTALLED, PACKAGE
+from surreal.plugins.doctor.machine.faults import (
+    EXTRA,
+    NO_CUDA,
+    NO_SERVER,
+    NOT_INSTALLED,
+    PACKAGE,
+    SERVER_FAILS,
+    THREADS,
+)
 
 #: Modules of extras, by the extra's name in setup.py.
 MODULES = {
@@ -103,3 +118,70 @@ def needed_extras(config: Config) -> dict[str, str]:
 def _plain(requirement: Requirement) -> str:
     extras_text = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras_text}{requirement.specifier}"
+
+
+_START_TIMEOUT_S = 8.0
+
+
+def redis_program(*, find: Callable[[], Path] = find_redis_server) -> Iterator[Finding]:
+    """Start a redis-server for a moment.
+
+    Args:
+        find: gives its path.
+    """
+    try:
+        program = find()
+    except RedisUnavailableError as error:
+        yield NO_SERVER.found(str(error).partition(";")[0])
+        return
+    try:
+        with (
+            EmbeddedRedis(
+                maxmemory_bytes=MIN_MAXMEMORY_BYTES, program=program, start_timeout_s=_START_TIMEOUT_S
+            ) as server,
+            RedisClient(server.address) as client,
+        ):
+            version = ".".join(map(str, client.check_server(timeout_s=_START_TIMEOUT_S)))
+    except (RedisUnavailableError, OSError) as error:
+        yield SERVER_FAILS.found(" ".join(str(error).split()))
+        return
+    yield ok(f"a run can start its own Redis: {program}, version {version}")
+
+
+_GPU_FILES = Path("/dev")
+
+
+def gpu_names() -> list[str]:
+    """Names of the GPUs that torch can use."""
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
+def cuda(*, devices: Callable[[], list[str]] = gpu_names, gpu_files: Path = _GPU_FILES) -> Iterator[Finding]:
+    """See whether torch can use the GPUs that are there.
+
+    Args:
+        devices: names of those that torch can use.
+        gpu_files: folder in which each GPU has a file, `nvidia0`.
+    """
+    found, there = devices(), sorted(path.name for path in gpu_files.glob("nvidia[0-9]*"))
+    if there and not found:
+        yield NO_CUDA.found(f"{len(there)} GPU(s) are here, but torch {torch.__version__} can use none")
+    else:
+        yield ok(f"torch {torch.__version__}, {', '.join(found) or 'without a GPU'}")
+
+
+def threads(
+    *, cores: int, variables: Mapping[str, str] = os.environ, number: Callable[[], int] = torch.get_num_threads
+) -> Iterator[Finding]:
+    """See how many threads torch would take in each process of a run.
+
+    Args:
+        cores: that this process may use.
+        variables: of the environment.
+        number: of threads that torch uses in this process.
+    """
+    asked, count = variables.get("OMP_NUM_THREADS", ""), number()
+    if count > cores:
+        yield THREADS.found(f"torch takes {count} threads, but there are {cores} cores; $OMP_NUM_THREADS is {asked!r}")
+    else:
+        yield ok(f"{cores} core(s); $OMP_NUM_THREADS is {asked or 'not set, so a run gives each process one thread'}")

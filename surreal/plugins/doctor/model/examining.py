@@ -12,8 +12,7 @@ from torch import Tensor
 
 from surreal.base.errors import DivergedError, SurrealError
 from surreal.config import Config
-from surreal.plugins.doctor.frame.check import Check
-from surreal.plugins.doctor.frame.finding import Finding, milliseconds, ok
+from surreal.plugins.doctor.frame.finding import Check, Finding, milliseconds, ok
 from surreal.plugins.doctor.model.faults import (
     ACTING_FAILS,
     CANNOT_RUN,

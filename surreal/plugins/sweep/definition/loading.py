@@ -1,15 +1,4 @@
-"""What a sweep's file says: the runs' configuration, what varies, over which seeds, and when it is enough.
-
-    version: 1
-    base: cartpole-ppo                      # a preset, or a file
-    set: {run.max_env_steps: 20_000}        # the same in all runs
-    grid:                                   # every combination; or `search`, in which Optuna chooses
-      learner.gamma: [0.95, 0.98, 0.99]
-      learner.args.initial_learning_rate: {low: 1e-4, high: 1e-2, log: true, count: 3}
-    seeds: 3                                # of each trial: 0, 1 and 2
-
-Errors are those of a configuration: key, file, line, nearest valid name.
-"""
+"""Read and check the file of a sweep."""
 
 from __future__ import annotations
 
@@ -27,7 +16,51 @@ from surreal.config.problems import explain, place_of, show
 from surreal.config.schema.fields import Section
 from surreal.config.yaml_tree import parse
 from surreal.plugins.sweep.definition.schema import SweepConfig
-from surreal.plugins.sweep.definition.space import MAX_COMBINATIONS, Choice, Dimension, Range, num_combinations
+from surreal.plugins.sweep.definition.space import (
+    MAX_COMBINATIONS,
+    Choice,
+    Dimension,
+    Range,
+    combinations,
+    num_combinations,
+)
+
+#: Stands for the Redis of a sweep, which its runs are told when it has been started.
+_ADDRESS = "redis.address=unix:///redis.sock"
+
+
+def check_settings(definition: Definition) -> list[dict[str, Any]]:
+    """Check what is the same in all runs, and what varies.
+
+    Returns:
+        Settings of trials, few, which together have all that varies: for checks that cost more.
+
+    Raises:
+        ConfigError: a combination of a grid makes no sense, or a setting of a search cannot have such a value.
+    """
+    if definition.run_config({}).redis.address is None:  # settings of a server of the run's own are refused
+        load_config(definition.base, (*definition.overrides({}), _ADDRESS))
+    if definition.config.search is not None:
+        return _check_search(definition)
+    settings = combinations(definition.space)
+    for each in settings:
+        definition.run_config(each)
+    return [settings[0], *settings[1:][-1:]]
+
+
+def _check_search(definition: Definition) -> list[dict[str, Any]]:
+    good: list[dict[str, Any]] = [{}]
+    for key, dimension in definition.space.items():
+        for value in dimension.ends():
+            try:
+                definition.run_config({key: value})
+            except ConfigError as error:
+                if isinstance(error.__cause__, ValidationError):
+                    raise
+                continue  # a conflict with another setting, which may vary too; a trial that has it fails
+            good.append({key: value})
+    return good
+
 
 S = TypeVar("S", bound=Section)
 

@@ -1,17 +1,101 @@
-"""Whether a trial has ended, and with which score: from the folders of its runs, and what its proposer says."""
+"""Scores of runs, and which trials a sweep stops early."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from surreal.plugins.sweep.definition.schema import SweepConfig
 from surreal.plugins.sweep.folder import SweepFolder
-from surreal.plugins.sweep.search.proposing import Proposer
-from surreal.plugins.sweep.search.scoring import curve, over_seeds, reports, run_score
+from surreal.plugins.sweep.search.optuna_search import Proposer
 from surreal.plugins.sweep.trials import End, Trial
 from surreal.run.build.kept import round_lines
 from surreal.run.view.listing import ListedRun, read_run
+
+Rounds = Sequence[Mapping[str, Any]]
+
+
+def run_score(rounds: Rounds, evaluation: Literal["best", "last"]) -> float | None:
+    """The score of one run.
+
+    Args:
+        rounds: lines of `eval/scores.jsonl`, in their order; those of a policy before its first update are left out.
+        evaluation: which of them counts.
+
+    Returns:
+        None if it has none: no round was played, or the mean return that counts is not finite.
+    """
+    returns = [_mean_return(line) for line in rounds if line.get("updates") != 0]
+    if evaluation == "last":
+        found = returns[-1] if returns else math.nan
+    else:
+        found = max((value for value in returns if math.isfinite(value)), default=math.nan)
+    return found if math.isfinite(found) else None
+
+
+def over_seeds(scores: Sequence[float], how: Literal["mean", "iqm"]) -> float:
+    """One number for the runs of a trial.
+
+    The interquartile mean leaves out the lowest and the highest quarter; where a quarter is no whole number of runs,
+    those at its edge count in part (Agarwal et al. 2021, arXiv:2108.13264, section 4.3).
+
+    Args:
+        scores: one for each seed, at least one.
+        how: `mean` or `iqm`.
+    """
+    values = np.sort(np.asarray(scores, np.float64))
+    if how == "mean":
+        return float(values.mean())
+    # Value i of n covers i/n to (i + 1)/n; its weight is how much of that lies in the middle half.
+    edges = np.linspace(0.0, 1.0, len(values) + 1)
+    weights = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
+    return float(values @ weights / weights.sum())
+
+
+def curve(rounds: Rounds, interval_env_steps: int) -> dict[int, float]:
+    """Mean return at each multiple of an interval: of the first round at or after so many env steps.
+
+    Evaluations come when they come; only returns after as many env steps can be compared. One that is not finite is
+    NaN.
+    """
+    found: dict[int, float] = {}
+    for line in rounds:
+        step = line.get("global_step")
+        if not isinstance(step, int):
+            continue
+        for number in range(len(found) + 1, step // interval_env_steps + 1):
+            found[number * interval_env_steps] = _mean_return(line)
+    return found
+
+
+def reports(curves: Mapping[int, Mapping[int, float]], ended: frozenset[int]) -> dict[int, float]:
+    """What a pruner is told of a trial: the mean over its seeds, where all that have begun have come so far.
+
+    Args:
+        curves: of each seed that has begun.
+        ended: seeds whose runs are over; one that ended early keeps its last return.
+    """
+    steps = sorted({step for each in curves.values() for step in each})
+    found: dict[int, float] = {}
+    for step in steps:
+        values = []
+        for seed, each in curves.items():
+            if step in each:
+                values.append(each[step])
+            elif seed in ended:
+                values += [each[max(each)]] if each else []
+            else:
+                return found
+        found[step] = float(np.mean(values))
+    return found
+
+
+def _mean_return(line: Mapping[str, Any]) -> float:
+    value = line.get("mean_return")
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 class Seat(NamedTuple):

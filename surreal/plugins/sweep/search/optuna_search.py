@@ -1,8 +1,4 @@
-"""A search by Optuna, whose study is made from the sweep's own file of trials.
-
-`trials.jsonl` is what counts. Optuna's storage, `optuna.journal`, is written anew from it whenever the sweep begins or
-goes on, so the two never disagree; it is there for Optuna's own tools.
-"""
+"""Settings of the next trial: drawn from a grid, or proposed by Optuna."""
 
 from __future__ import annotations
 
@@ -10,18 +6,51 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from surreal.base.errors import ConfigError, FolderError
 from surreal.base.system.program import install_command
 from surreal.plugins.sweep.definition.loading import Definition
 from surreal.plugins.sweep.definition.schema import HalvingPruner, MedianPruner, SearchConfig
-from surreal.plugins.sweep.definition.space import Choice, Dimension
+from surreal.plugins.sweep.definition.space import Choice, Dimension, combinations
 from surreal.plugins.sweep.trials import Trial
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import Trial as AskedTrial
+
+
+class Proposer(Protocol):
+    """Chooses settings; `optuna_search.OptunaSearch` is the one that learns from the trials before."""
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Give the settings of the trial of this number, the first that is not there yet; None: there are enough."""
+
+    def prune(self, trial: Trial, reports: Mapping[int, float]) -> str:
+        """Take the returns of a trial so far, by env steps; returns why it is to end, or ""."""
+
+    def tell(self, trial: Trial) -> None:
+        """Take how a trial ended."""
+
+
+class Grid:
+    """Every combination, one after the other.
+
+    Args:
+        definition: of the sweep.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        self._settings = combinations(definition.space)
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        return self._settings[number] if number < len(self._settings) else None
+
+    def prune(self, trial: Trial, reports: Mapping[int, float]) -> str:
+        return ""
+
+    def tell(self, trial: Trial) -> None:
+        """A grid learns nothing."""
 
 
 class OptunaSearch:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def add_python_path(folders: Iterable[str]) -> None:
-    """Let this process import from further folders, after all others, so that they can hide nothing.
+    """Add folders to this process's import path, after all others, so that they hide nothing.
 
     Every process of a run calls it once with `config.python_path`, before the first class or environment is looked up.
     """
@@ -203,7 +203,7 @@ _MAPPINGS = (dict, collections.abc.Mapping)
 
 
 def wrong_type(value: object, annotation: Any) -> str | None:
-    """Say what a value must be, "a whole number or null" or "it must be > 0"; None if it fits or cannot be judged.
+    """Describe what a value must be, "a whole number or null" or "it must be > 0"; None if it fits or cannot be judged.
 
     Args:
         value: from a YAML file.
@@ -220,7 +220,7 @@ def wrong_type(value: object, annotation: Any) -> str | None:
         TypeAdapter(annotation).validate_json(json.dumps(value), strict=True)
     except ValidationError:
         return must
-    except (TypeError, ValueError):  # a date, or keys that are no text: not for JSON to judge
+    except (TypeError, ValueError):  # a date, or keys that are not text: JSON cannot judge them
         return None
     return None
 

@@ -1,4 +1,4 @@
-"""What the processes of a run must agree on: a short fingerprint of it, and the difference in words.
+"""The part of a configuration that the processes of a run share: its fingerprint, and differences in words.
 
 The first process stores the shared part (`Config.shared()`) in Redis; every other one compares its own with it.
 """
@@ -16,23 +16,23 @@ _ABSENT = object()
 
 
 def fingerprint(shared: Mapping[str, Any]) -> str:
-    """Give 16 hexadecimal digits that differ when the shared part differs, whatever the order of its keys."""
+    """Return 16 hexadecimal digits that differ when the shared part differs, whatever the order of its keys."""
     text = json.dumps(shared, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def diff_shared(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> tuple[str, ...]:
+def diff_shared(theirs: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
     """List the differences between two shared parts, one line each: `env.id: "CartPole-v1" -> "Acrobot-v1"`.
 
     Args:
         theirs: what the run has stored.
-        ours: what this process would bring.
+        here: the shared part of this process.
     """
-    flat_theirs, flat_ours = _flatten(theirs), _flatten(ours)
+    flat_theirs, flat_here = _flatten(theirs), _flatten(here)
     return tuple(
-        f"{key}: {_show(flat_theirs.get(key, _ABSENT))} -> {_show(flat_ours.get(key, _ABSENT))}"
-        for key in sorted({*flat_theirs, *flat_ours})
-        if not _same(flat_theirs.get(key, _ABSENT), flat_ours.get(key, _ABSENT))
+        f"{key}: {_show(flat_theirs.get(key, _ABSENT))} -> {_show(flat_here.get(key, _ABSENT))}"
+        for key in sorted({*flat_theirs, *flat_here})
+        if not _same(flat_theirs.get(key, _ABSENT), flat_here.get(key, _ABSENT))
     )
 
 

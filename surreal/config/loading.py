@@ -88,14 +88,14 @@ def to_yaml(config: Config, *, hide_passwords: bool = False) -> str:
 
 
 def _find(source: str | Path) -> Path:
-    """Give the file to read; what looks like a path is never taken for a preset."""
+    """Find the file to read; text that looks like a path is never taken for a preset."""
     path = Path(source).expanduser()
     if path.is_file():
         return path
     if path.is_dir():
         inside = ", ".join(str(found) for found in sorted(path.glob("*.yaml"))[:3]) or "there is none in it"
         raise ConfigError(
-            f"{source} is a folder; name a YAML file ({inside}), or go on with the run of this folder: "
+            f"{source} is a folder; name a YAML file ({inside}), or resume the run of this folder: "
             f"--resume --run-dir {source}",
             source=str(source),
         )
@@ -108,7 +108,7 @@ def _read(path: Path, label: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"{label} cannot be read: {why}", source=label) from error
 
 
@@ -194,7 +194,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     """Split `a.b=value` into its key and its value.
 
     Raises:
-        ConfigError: if it has no key, no `=`, or a value that is no YAML.
+        ConfigError: if it has no key, no `=`, or a value that is not YAML.
     """
     key, equals, value = text.partition("=")
     key = key.strip()
@@ -272,5 +272,5 @@ def _index(target: list[Any], name: str, path: str, key: str) -> int:
 
 
 def _no_keys(path: str, target: Any, key: str) -> ConfigError:
-    message = f"{path} is {target!r}, which has no settings of its own ({SOURCE} {key})"
+    message = f"{path} is {target!r}, which has no settings ({SOURCE} {key})"
     return ConfigError(message, key=key, source=SOURCE)

@@ -16,7 +16,7 @@ PRESETS = Path(__file__).resolve().parent / "presets"
 
 
 def preset_names() -> list[str]:
-    """Give the names of all presets, sorted."""
+    """Return the names of all presets, sorted."""
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
@@ -35,7 +35,7 @@ def preset_path(name: str) -> Path:
 
 
 def preset_title(name: str) -> str:
-    """Give the first sentence of a preset's header."""
+    """Return the first sentence of a preset's header."""
     return re.split(r"(?<=\.)\s+(?=[A-Z])", _header(name), maxsplit=1)[0]
 
 
@@ -52,7 +52,7 @@ def preset_table() -> Mapping[str, Mapping[str, str]]:
 
 
 def preset_extra(name: str) -> str | None:
-    """Give the extra of the package that a preset's environment needs, which its header names; None if none."""
+    """Return the extra that a preset's environment needs, which its header names; None without one."""
     found = re.search(r"Needs the ([\w-]+) extra\.", _header(name))
     return found[1] if found else None
 

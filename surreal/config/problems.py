@@ -61,9 +61,9 @@ OTHER_WORDS = {
 
 
 def nearest(name: str, candidates: Sequence[str]) -> str | None:
-    """Give the candidate most like a misspelt name, or None if none is like it.
+    """Return the candidate most like a misspelled name, or None if none is like it.
 
-    What ends with the name goes first: the last words of a name say what it is, those before which.
+    A candidate that ends with the name goes first, because the last words of a name tell what it is.
     """
     longer = [candidate for candidate in candidates if candidate.lower().endswith(f"_{name.lower()}")]
     if longer:
@@ -73,7 +73,7 @@ def nearest(name: str, candidates: Sequence[str]) -> str | None:
 
 
 def field_names(model: type[BaseModel]) -> list[str]:
-    """Give the names of a section's settings as YAML writes them."""
+    """Return the names of a section's settings as YAML writes them."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
@@ -114,7 +114,7 @@ def show(value: object) -> str:
 
 
 def place_of(key: str, places: Mapping[str, str], default: str) -> str:
-    """Say where a key came from; for one that is not there itself, what is in it answers, else its nearest parent."""
+    """Return where a key came from; for an absent key, the place of the keys in it, or else of its nearest parent."""
     within = {place for known, place in places.items() if known.startswith(f"{key}.")}
     if key and key not in places and len(within) == 1:
         return within.pop()
@@ -155,7 +155,7 @@ def _explain_one(root: type[BaseModel], details: ErrorDetails, places: Mapping[s
 
 
 def _unknown_key(root: type[BaseModel], loc: Sequence[str | int], place: str) -> ConfigError:
-    """Say that a key is no setting, and which one was probably meant."""
+    """Explain that a key is not a setting, and which setting was probably meant."""
     parents, section = _resolve(root, loc[:-1])
     parent, name = ".".join(parents), str(loc[-1])
     siblings = field_names(section) if section is not None else []

@@ -28,8 +28,9 @@ line overrides it, and a setting that is left out has its default. Unknown setti
 reported before anything starts, with the file, the line and the nearest valid name.
 
 - *unset* is written `null` in YAML. Sizes are in bytes, or strings such as `64mb` and `2gb` (`mb` is 1024 x 1024).
-- `class` is the import path of a class, ours or yours; the YAML file's folder is on the import path. `args` are checked
-  against its constructor: [the options of our classes](options.md) are on a page of their own.
+- `class` is the import path of a class, built-in or yours; the YAML file's folder is on the import path. `args` are
+checked
+  against its constructor: [the options of the built-in classes](options.md) have a separate page.
 - All processes of a run must agree on everything that gives its data meaning: environment, model, lookahead, shards,
   compression. A process that disagrees is refused, and told the difference. Everything else may vary between machines.
 """
@@ -74,7 +75,7 @@ def setting_names() -> list[tuple[str, str]]:
 
 
 def _own_fields(section: type[Section], root: type[Section]) -> list[tuple[str, FieldInfo]]:
-    """Settings of a section by their names in YAML; of the root, those that are no sections themselves."""
+    """Settings of a section by their names in YAML; of the root, only those that are not sections."""
     return [
         (field.alias or name, field)
         for name, field in section.model_fields.items()

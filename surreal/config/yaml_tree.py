@@ -51,7 +51,7 @@ def parse(text: str, source: str) -> tuple[Any, dict[str, str]]:
         The plain data, and for each dotted key the place it came from, such as "app.yaml line 12".
 
     Raises:
-        ConfigError: if the text is no YAML, has a key twice, or keys that are no text.
+        ConfigError: if the text is not YAML, has a key twice, or keys that are not text.
     """
     loader = _Loader(text)
     try:
@@ -72,7 +72,7 @@ def parse(text: str, source: str) -> tuple[Any, dict[str, str]]:
 
 
 def _record(node: yaml.Node, key: str, source: str, places: dict[str, str], parents: tuple[int, ...]) -> None:
-    """Note the lines of all keys below a node, and refuse what the data could no longer show."""
+    """Record the lines of all keys below a node, and refuse keys that would be lost."""
     if id(node) in parents:
         raise ConfigError(f"{key} contains itself ({_place(node, source)})", key=key, source=_place(node, source))
     parents = (*parents, id(node))
@@ -109,7 +109,7 @@ def _record_mapping(
 
 
 def _record_merged(node: yaml.Node, key: str, source: str, places: dict[str, str], parents: tuple[int, ...]) -> None:
-    """Note the keys that `<<` brings in; those the mapping has itself are noted after and win."""
+    """Record the keys that `<<` brings in; the mapping's own keys are recorded later and win."""
     for merged in node.value if isinstance(node, yaml.SequenceNode) else [node]:
         _record(merged, key, source, places, parents)
 

@@ -1,1 +1,1 @@
-"""What a configuration may contain: one class per section; each setting with its meaning, unit, range and default."""
+"""The schema of configurations: one class per section; each setting with its meaning, unit, range and default."""

@@ -86,7 +86,7 @@ def _rank_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if config.num_shards < ranks:
         yield (
             "learner.ranks",
-            f"is {ranks}, but there are {config.num_shards} shards, and each rank learns from some of its own; set "
+            f"is {ranks}, but there are {config.num_shards} shards, and each rank learns from its own shards; set "
             f"replay.shards to {ranks} or more",
         )
     if 0 < config.agent.count + config.rlx.servers < ranks:
@@ -140,7 +140,7 @@ def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if config.num_shards > 1:
         yield "replay.shards", f"is {config.num_shards}, but {rule}, and shards have no common order; set it to 1"
     if config.replay.max_age_s is not None:
-        yield "replay.max_age_s", f"is {config.replay.max_age_s:g}, but {rule}, and age is no count; leave it out"
+        yield "replay.max_age_s", f"is {config.replay.max_age_s:g}, but {rule}, and age is not a count; leave it out"
     if config.replay.follow:
         yield "replay.follow", f"is true, but {rule}: no owner could be followed; leave it out"
     if RUN_STORE not in config.checkpoint.stores:
@@ -151,7 +151,8 @@ def _order_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if config.checkpoint.interval_updates is None and config.run.max_env_steps is None:
         yield (
             "checkpoint.interval_updates",
-            f"is not set, and run.max_env_steps neither, but {rule}: nothing says when to write checkpoints; set one",
+            f"is not set, and run.max_env_steps neither, but {rule}: no setting tells when to write checkpoints; "
+            "set one",
         )
 
 
@@ -162,7 +163,7 @@ def _game_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if env.wrappers:
         yield (
             "env.wrappers",
-            f"has wrappers, but {rule}; wrap the game in a module of your own, and name that in env.id",
+            f"has wrappers, but {rule}; wrap the game in your own module, and name that in env.id",
         )
     if env.frame_stack > 1:
         yield "env.frame_stack", f"is {env.frame_stack}, but {rule}, whose frames are not stacked; set it to 1"
@@ -183,7 +184,7 @@ def _gradient_conflicts(config: Config) -> Iterator[tuple[str, str]]:
     if config.rlx.servers and config.rlx.on_full == "drop":
         yield "rlx.on_full", f"is drop, but {rule}, while sessions wait; set it to wait"
     if config.env.observation_space == "raw":
-        yield "env.observation_space", f"is raw, but {rule}, and raw states are no experience; write the space down"
+        yield "env.observation_space", f"is raw, but {rule}, and raw states cannot be stored; write the space down"
     if config.learner.ranks > 1:
         yield "learner.ranks", f"is {config.learner.ranks}, but {rule}, and no learner has ranks; leave it out"
     if config.learner.threads is not None:

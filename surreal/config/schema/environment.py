@@ -13,7 +13,7 @@ GAME_PREFIXES = ("game:", "pettingzoo:", "pettingzoo.")
 
 
 class WrapperConfig(Section):
-    """One environment wrapper: one of ours by `name`, or any other by `class`."""
+    """One environment wrapper: a built-in one by `name`, or any other by `class`."""
 
     name: str | None = None
     """Name of one of our wrappers, such as `reward_clip`."""
@@ -57,7 +57,7 @@ class EnvConfig(Section):
     Raising it shows more of the past and makes the network larger. 1: no stacking."""
 
     pool: Literal["local", "vector", "subproc"] = "local"
-    """`local`: all environments in the agent's process. `vector`: the environment's own vectorised version, if there is
+    """`local`: all environments in the agent's process. `vector`: the environment's own vectorized version, if there is
     one; the fastest, but ALE games accept only the wrappers `atari`, `life_loss` and the reward wrappers there, and
     other environments none. `subproc`: in worker processes, for slow environments and those that crash."""
 
@@ -112,7 +112,7 @@ class EnvConfig(Section):
 
 
 class SelfPlayConfig(Section):
-    """Self-play in a game of two players: the policy learns against past versions of itself, which have ratings."""
+    """Self-play in a game of two players: the policy learns against its own past versions, which have ratings."""
 
     enabled: bool = False
     """Whether past versions play against the agents. Otherwise the policy plays for all players of a game."""

@@ -15,7 +15,7 @@ class Section(BaseModel):
 
 
 class ClassSection(Section):
-    """A section that names a class, ours or a user's, and the arguments its constructor gets."""
+    """A section that names a class, built-in or a user's, and the arguments of its constructor."""
 
     class_path: str = Field(alias="class", min_length=1)
     """Import path of the class, `package.module.Class`; the YAML file's folder is on the import path."""
@@ -30,10 +30,10 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
 def parse_size(value: object) -> object:
-    """Turn "512mb" into bytes, the way Redis reads it; anything that is no text is left for the field to judge.
+    """Turn "512mb" into bytes, the way Redis reads it; the field judges anything that is not text.
 
     Raises:
-        ValueError: if the text is no size.
+        ValueError: if the text is not a size.
     """
     if not isinstance(value, str):
         return value
@@ -48,7 +48,7 @@ Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1)]
 
 
 def to_lower(value: object) -> object:
-    """Read a text in any case; anything that is no text is left for the field to judge."""
+    """Read a text in any case; the field judges anything that is not text."""
     return value.lower() if isinstance(value, str) else value
 
 
@@ -93,7 +93,7 @@ class LinearExploration(Section):
     """Exploration rate until `begin`."""
 
     end: float = Field(0.05, ge=0, le=1)
-    """Exploration rate after `begin + steps`. Raising it keeps agents exploring, at the expense of their own
+    """Exploration rate after `begin + steps`. Raising it keeps agents exploring, at the expense of their
     returns."""
 
     steps: int = Field(ge=1)

@@ -105,7 +105,7 @@ _IDLE: tuple[_Idle, ...] = (
     ),
     _Idle(
         "eval.confirm_episodes",
-        # A user who takes the goal of a preset away need not look for what belongs to it.
+        # Removing the goal of a preset does not require removing the settings that belong to the goal.
         lambda c: (
             c.eval.confirm_episodes and c.run.stop_at_return is None and "stop_at_return" not in c.run.model_fields_set
         ),

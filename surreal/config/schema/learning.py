@@ -11,7 +11,7 @@ from surreal.config.schema.fields import ClassSection, Section, Size
 
 
 def _check_threads(value: object) -> object:
-    """Refuse what is no number of threads, with one message for all of it."""
+    """Refuse everything but a number of threads, with one message."""
     if value in (None, "all") or (type(value) is int and value >= 1):
         return value
     raise ValueError("it must be an integer >= 1, or all")
@@ -39,8 +39,8 @@ class LearnerConfig(ClassSection):
 
     ranks: int = Field(1, ge=1, le=1024)
     """Processes of the learner, on one machine, that learn together from a part of the shards each (`replay.shards`).
-    Raising it computes larger batches in the same time, `ranks` times `batch_size`, if each has a core or a GPU of its
-    own."""
+    Raising it computes larger batches in the same time, `ranks` times `batch_size`, if each has its own core or
+    GPU."""
 
     threads: Annotated[int | Literal["all"] | None, BeforeValidator(_check_threads)] = None
     """Threads that the learner's process computes with, or `all`: one a core, shared with its ranks. Raising it
@@ -59,7 +59,7 @@ class LearnerConfig(ClassSection):
 
     num_gradients: int = Field(4, ge=1, le=4096)
     """Gradients that `avg` takes the mean of, at best one of each agent: with more than there are agents, an agent
-    waits in vain."""
+    waits without success."""
 
     dc_lambda: float = Field(0.05, ge=0)
     """Strength of the correction of `dc`. Raising it corrects stale gradients further; 0 is `fifo`."""
@@ -80,8 +80,8 @@ class LearnerConfig(ClassSection):
     steady where agents are slow. Unset: none is too old."""
 
     gradients_timeout_s: float = Field(30.0, gt=0)
-    """How long in s an agent waits for the parameters that came of its gradient, where it waits, before it goes on
-    without: so an agent that died does not stop all others."""
+    """Longest time in s that an agent waits for the parameters that its gradient led to. Then it continues without
+    them, so that one dead agent does not stop all others."""
 
 
 class ParameterServerConfig(Section):
@@ -112,7 +112,7 @@ Location = Annotated[str, Field(min_length=1), AfterValidator(refuse_password)]
 
 
 class CheckpointConfig(Section):
-    """What is kept of the learner, where, and what a run starts from."""
+    """Checkpoints of the learner: how many are kept, where, and which one a run starts from."""
 
     checkpoint_time_interval: float = Field(900.0, gt=0)
     """Seconds between checkpoints of the learner; a final one is written when the run ends."""
@@ -123,8 +123,8 @@ class CheckpointConfig(Section):
     stores: list[Location] = Field([RUN_STORE], min_length=1)
     """Where checkpoints go: `run` is the run's folder; any other is a folder or an fsspec URL such as
     `s3://bucket/surreal` (with the extra `s3`), in which each run has a folder under its run folder's name. Each of
-    them has them all, and a run can go on from any of them. Credentials are those of the file system: for S3, AWS's
-    environment variables and files."""
+    them has them all, and a run can be resumed from any of them. Credentials are those of the file system: for S3,
+    AWS's environment variables and files."""
 
     upload_timeout_s: float = Field(20.0, ge=0, le=40)
     """How long the end of a run waits until the last checkpoint has arrived in all `stores`, in s."""
@@ -133,8 +133,8 @@ class CheckpointConfig(Section):
     """How many of the newest checkpoints to keep."""
 
     best_checkpoints_to_keep: int = Field(1, ge=1)
-    """How many of the best to keep: of the policies by the evaluation's rounds, and, beside the newest ones, of the
-    learner's checkpoints by the mean return of the rounds that are nearest to them."""
+    """How many of the best to keep: policies by the evaluation's rounds and, in addition to the newest ones, the
+    learner's checkpoints by the mean return of the rounds nearest to them."""
 
     restore: Location | None = None
     """Checkpoint to start from: path or URL of a learner's checkpoint or of a saved policy, or a run's folder, name or

@@ -66,12 +66,12 @@ class RlxConfig(Section):
     """Whether to serve the example, a small browser game, on the same port."""
 
     pages: str | None = Field(None, min_length=1)
-    """Folder of web pages of yours, relative to the file, to serve under `/app/` on the same port, with the JavaScript
-    client one level above them. Whoever reaches the port can read all of it. Unset: none."""
+    """Folder of your web pages, relative to the file, to serve under `/app/` on the same port, with the JavaScript
+    client one level above them. Every client that reaches the port can read all of it. Unset: none."""
 
     gather_window_s: float = Field(0.0, ge=0, le=1)
     """How long in s a session may wait for others to join its batch. Requests that arrive together share a batch
-    anyway, and nobody waits once all sessions are waiting. Raising it makes batches larger and replies later."""
+    anyway, and no session waits once all are waiting. Raising it makes batches larger and replies later."""
 
     gather_max: int = Field(1024, ge=1)
     """Most rows in one batch; the rest wait for the next."""
@@ -116,9 +116,9 @@ class RlxConfig(Section):
 
 
 class TrainingConfig(Section):
-    """A program of your own that plays, over RLX, and the settings that `surreal.rlx.TrainingBase` in it reads, so that
-    a run and the environments that connect to it share one file. You may add settings of your own. What the run itself
-    knows of its environment is in `env`.
+    """Your own program that plays over RLX, and the settings that `surreal.rlx.TrainingBase` in it reads, so that a run
+    and the environments that connect to it share one file. You may add your own settings. The run itself reads only
+    `env`.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -153,7 +153,7 @@ class TrainingConfig(Section):
 
 
 class TrainingServerConfig(Section):
-    """Where `surreal.rlx.TrainingBase` finds the server. The server itself listens where `rlx` says."""
+    """The address at which `surreal.rlx.TrainingBase` finds the server. The server listens at the address in `rlx`."""
 
     bind: str | None = Field(None, min_length=1)
     """`host:port`, or a URL with `rlx://`, `rlxs://`, `ws://` or `wss://`. Unset: `rlx.host` and `rlx.port`."""

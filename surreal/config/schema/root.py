@@ -29,7 +29,7 @@ _SHARED_ENV = ("id", "kwargs", "wrappers", "frame_stack", "observation_space", "
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """Where settings came from; never a reason for two configurations to differ.
+    """The places that settings came from; two configurations that differ only in them are equal.
 
     Attributes:
         places: dotted key to "app.yaml line 12" or "--set".
@@ -77,8 +77,8 @@ class Config(Section):
     """Told what happens: classes that extend `surreal.run.observers.Callback`, each with its `args`."""
 
     sinks: list[ClassSection] = []
-    """Where metrics go beside the run's folder: classes that extend `surreal.run.observers.MetricSink`, such as
-    `surreal.run.observers.CsvSink`, each with its `args`."""
+    """Places for metrics in addition to the run's folder: classes that extend `surreal.run.observers.MetricSink`, such
+    as `surreal.run.observers.CsvSink`, each with its `args`."""
 
     environment: TrainingConfig = TrainingConfig()
     relaax_rlx_server: TrainingServerConfig = TrainingServerConfig()
@@ -119,7 +119,7 @@ class Config(Section):
 
     @property
     def num_senders(self) -> int:
-        """Who fills a replay, as far as is known: the agents and RLX servers of this machine, or one agent alone."""
+        """Number of senders that fill a replay, as far as known: agents and RLX servers of this machine; >= 1."""
         return 1 if self.has_parameter_servers else max(1, self.agent.count + self.rlx.servers)
 
     @property
@@ -159,7 +159,7 @@ class Config(Section):
         return max(self.env.num_envs, self.rlx.servers and self.rlx.clients * self.rlx.client_envs)
 
     def shared(self) -> dict[str, Any]:
-        """Give the part that all processes of a run must agree on, as plain data.
+        """Return the part that all processes of a run must agree on, as plain data.
 
         What only one kind of process uses, or what may differ between machines (device, number of environments, chunk
         sizes, addresses), is not in it.
@@ -180,7 +180,7 @@ class Config(Section):
         }
 
     def source_of(self, key: str) -> str:
-        """Say where a setting came from: "app.yaml line 12", "--set", or "" for a default.
+        """Return where a setting came from: "app.yaml line 12", "--set", or "" for a default.
 
         Args:
             key: dotted path; the nearest parent that is known answers for it.
@@ -191,7 +191,7 @@ class Config(Section):
         return places.get(key, "")
 
     def with_sources(self, places: Mapping[str, str]) -> Config:
-        """Give the same configuration, which remembers where its settings came from."""
+        """Return the same configuration, which remembers where its settings came from."""
         copy = self.model_copy()
         copy._sources = Sources(places)
         return copy

@@ -27,8 +27,8 @@ class AgentConfig(ClassSection):
     """Agent processes that `surreal run` starts on this machine. More can join from other machines at any time."""
 
     per_process: int = Field(1, ge=1, le=1024)
-    """Agents in each of these processes, each on a thread, with `env.num_envs` environments and gradients of its
-    own. Raising it saves memory where cores are few. Only with `learner.gradients: agents`."""
+    """Agents in each of these processes, each on a thread, with its own `env.num_envs` environments and
+    gradients. Raising it saves memory where cores are few. Only with `learner.gradients: agents`."""
 
     exploration: Annotated[Exploration, BeforeValidator(constant_exploration)] | None = None
     """Exploration rate (of `DeterministicAgent`: standard deviation of its noise): a number, or a schedule over the env
@@ -38,8 +38,8 @@ class AgentConfig(ClassSection):
     round_steps: int | None = Field(None, ge=1)
     """Steps of a trajectory, the `trajectory_steps` of the replay: when the agent has sent one for each environment,
     it waits for parameters that learned from them. On-policy algorithms need fewer env steps that way. It needs a
-    `learner.batch_size` of one trajectory for each environment of all agents. An RLX server waits after each batch of
-    its own, with `rlx.on_full: wait`. Unset: agents never wait."""
+    `learner.batch_size` of one trajectory for each environment of all agents. An RLX server waits after each of its
+    batches, with `rlx.on_full: wait`. Unset: agents never wait."""
 
     round_timeout_s: float = Field(30.0, gt=0)
     """How long in s an agent waits at the end of a round before it continues without newer parameters."""
@@ -48,7 +48,7 @@ class AgentConfig(ClassSection):
     """Whether to show each agent's first environment in a window; this slows the agent to a watchable speed."""
 
     def exploration_settings(self) -> dict[str, Any] | None:
-        """Give the exploration as plain data, `{"type": "linear", "start": ...}`."""
+        """Return the exploration as plain data, `{"type": "linear", "start": ...}`."""
         return None if self.exploration is None else self.exploration.model_dump(mode="json")
 
 
@@ -63,18 +63,18 @@ class ReplayConfig(ClassSection):
 
     capacity: int | None = Field(None, ge=1)
     """Transitions kept; the oldest are evicted. Raising it makes samples more diverse and older. Unset: the default of
-    the class, 100000 for ours."""
+    the class, 100000 for the built-in ones."""
 
     max_bytes: Size = 256 * 2**20
     """Bytes of experience kept in Redis; the oldest is evicted at the limit."""
 
     max_age_s: float | None = Field(None, gt=0)
     """Age in s at which experience is evicted even if there is room, as long as `start_size` transitions remain.
-    Lowering it keeps the replay fresh, and repeats what is there more often. Unset: no limit."""
+    Lowering it keeps the replay fresh, and repeats existing transitions more often. Unset: no limit."""
 
     start_size: int | None = Field(None, ge=1)
     """Transitions needed before the first update. Raising it starts learning later, from more diverse experience.
-    Unset: the default of the class, 1000 for ours."""
+    Unset: the default of the class, 1000 for the built-in ones."""
 
     samples_per_insert: float | None = Field(None, gt=0)
     """How often each transition is sampled, on average; agents and learner wait for each other to hold this ratio.
@@ -92,11 +92,11 @@ class ReplayConfig(ClassSection):
     """Where the learner keeps observations. `mirrored`: downloaded once and kept in memory; the fastest. `compressed`:
     kept compressed and unpacked when sampled; images take a fraction of the memory. `remote`: left in Redis and fetched
     when sampled. `auto`: mirrored if they fit into `mirror_max_bytes`, else remote. Unset: the default of the class,
-    `auto` for ours."""
+    `auto` for the built-in ones."""
 
     mirror_max_bytes: Size | None = None
     """Learner memory that `auto` may use for observations. Raising it lets larger replays be mirrored. Unset: the
-    default of the class, 4gb for ours."""
+    default of the class, 4gb for the built-in ones."""
 
     shards: int | None = Field(None, ge=1, le=1024)
     """Streams that experience is spread over; each agent writes to one, a learner reads all. A multiple of the number
@@ -113,7 +113,7 @@ class ReplayConfig(ClassSection):
 
 
 class SenderConfig(Section):
-    """How an agent sends its experience."""
+    """Sending experience from agents."""
 
     chunk_steps: int = Field(64, ge=1, le=1_000_000)
     """Env steps per chunk, over all environments of the agent. Raising it costs less per step, and steps arrive
@@ -143,7 +143,7 @@ class SenderConfig(Section):
 
 
 class BroadcastConfig(Section):
-    """How the learner publishes its parameters."""
+    """Publishing parameters from the learner."""
 
     interval_updates: int = Field(50, ge=1)
     """Updates between broadcasts. Lowering it reduces policy lag and takes more of the learner's time. A parameter
@@ -157,11 +157,11 @@ class BroadcastConfig(Section):
 
 
 class RedisConfig(Section):
-    """Where Redis runs, or how to start it."""
+    """Addresses of Redis, and settings of a server that the run starts."""
 
     address: Address | None = None
     """`host:port`, `redis://`, `rediss://`, `unix://`, or `redis+cluster://host:port,host:port` for a Redis Cluster.
-    Unset: `surreal run` starts a server of its own, which only the current user can reach."""
+    Unset: `surreal run` starts its own server, which only the current user can reach."""
 
     replay_address: Address | list[Address] | None = None
     """Server for experience only, or a list of servers to spread it over. Unset: `address`."""
@@ -200,8 +200,8 @@ class EvalConfig(Section):
     """Environments stepped at once."""
 
     max_episode_steps: int | None = Field(None, ge=1)
-    """Env steps after which an episode is cut; it counts as it is, and its score says so. Unset: no bound for an
-    environment with a time limit of its own, 27000 for others."""
+    """Env steps after which an episode is cut; it counts, and its score is marked as cut. Unset: no bound for an
+    environment with its own time limit, 27000 for others."""
 
     interval_s: float = Field(5.0, ge=0)
     """Least time in s from the start of one round to the next; a round starts only for parameters not yet evaluated."""
@@ -246,9 +246,9 @@ class RunConfig(Section):
     first update compiles for long."""
 
     on_hang: Literal["warn", "restart", "end"] = "warn"
-    """What happens when a process hangs: `warn` names the process and the call it hangs in, in the log and in `surreal
-    status`; `restart` also ends the process, which `surreal run` then starts again; `end` ends the run with the
-    reason. While a process starts or drains, it only warns."""
+    """Reaction to a process that hangs. `warn` names the process and the call it hangs in, in the log and in `surreal
+    status`. `restart` also ends the process, which `surreal run` then starts again. `end` ends the run with the reason.
+    While a process starts or drains, it only warns."""
 
     @property
     def max_global_step(self) -> int | None:

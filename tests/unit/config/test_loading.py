@@ -179,7 +179,7 @@ def test_other_versions_are_refused_before_anything_else(version: str, write) ->
         (["=3"], "is not KEY=VALUE"),
         (["a..b=3"], "is not KEY=VALUE"),
         (["learner.batch_size={"], "--set learner.batch_size line 1 is not valid YAML"),
-        (["env.id.name=x"], "env.id is 'CartPole-v1', which has no settings of its own"),
+        (["env.id.name=x"], "env.id is 'CartPole-v1', which has no settings"),
         (["env=null"], "env is missing"),
         (["version=2"], "this Surreal reads version 1 (--set)"),
     ],

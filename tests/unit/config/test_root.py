@@ -49,7 +49,7 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
         (
             ["learner.gradients=agents", "env.observation_space=raw", "env.action_space={type: discrete, n: 2}"],
             "env.observation_space",
-            "raw states are no experience",
+            "raw states cannot be stored",
         ),
         (["learner.gradients=agents", "replay.shards=2"], "replay.shards", "set it to 1"),
         (
@@ -59,7 +59,7 @@ RAW = ("env.observation_space=raw", "env.action_space={type: discrete, n: 2}")
         ),
         (["learner.gradients=agents", "learner.threads=2"], "learner.threads", "no learner has threads; leave it out"),
         ([*GAME, "env.pool=subproc"], "env.pool", "are played in the agent's process; set it to local"),
-        ([*GAME, "env.wrappers=[{name: reward_clip}]"], "env.wrappers", "wrap the game in a module of your own"),
+        ([*GAME, "env.wrappers=[{name: reward_clip}]"], "env.wrappers", "wrap the game in your own module"),
         ([*GAME, "env.frame_stack=4"], "env.frame_stack", "whose frames are not stacked"),
         ([*GAME, "rlx.servers=1"], "rlx.servers", "clients bring environments of one"),
         (["env.player_id=true"], "env.player_id", "is not a game of several players; leave it out"),
